@@ -1,0 +1,1 @@
+"""Measurements of the SDK against its peers: ``python -m benchmarks`` lists them."""

@@ -1,0 +1,66 @@
+"""``python -m benchmarks NAME``: run one benchmark, or ``all``; without a name, list them.
+
+Progress goes to standard error. With ``--json`` the last line on standard output is one JSON
+object. The exit status is 1 when a contestant failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks import report
+
+BENCHMARKS = {
+    "kafka": ("kafka", "a real Kafka: aiokafka, FastStream, Parallel Consumer and ours"),
+    "message": ("message_cost", "what making a Message and acking it costs"),
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what the command line asks for."""
+    options = _options(arguments)
+    if options.name is None:
+        for name, (_, line) in BENCHMARKS.items():
+            print(f"{name:10} {line}")
+        return 0
+    names = list(BENCHMARKS) if options.name == "all" else [options.name]
+    results = {name: _measure(name, quick=options.quick) for name in names}
+    if options.write_docs:
+        report.write(results)
+    if options.json:
+        print(json.dumps(results[names[0]] if len(names) == 1 else results))
+    else:
+        for name, result in results.items():
+            print(report.table(name, result))
+    return 1 if any(result.get("failures") for result in results.values()) else 0
+
+
+def _options(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", choices=[*BENCHMARKS, "all"])
+    parser.add_argument("--json", action="store_true", help="one JSON object as the last line")
+    parser.add_argument("--quick", action="store_true", help="a smoke run: one short round")
+    parser.add_argument("--write-docs", action="store_true", help="rewrite docs/performance.md")
+    return parser.parse_args(arguments)
+
+
+def _measure(name: str, *, quick: bool) -> dict[str, Any]:
+    module = importlib.import_module(f"benchmarks.{BENCHMARKS[name][0]}")
+    began = time.monotonic()
+    result: dict[str, Any] = asyncio.run(module.measure(quick=quick, say=_say))
+    _say(f"{name}: {time.monotonic() - began:.0f} s")
+    return result
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""The topic that every Kafka contestant reads."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+__all__ = ["KEYS", "PARTITIONS", "delete", "fill"]
+
+PARTITIONS = 8
+KEYS = 5_000
+_VALUE = b"v" * 100
+_BATCH_BYTES = 128 * 1024
+_IN_FLIGHT = 64
+
+
+async def delete(servers: str, topic: str) -> None:
+    """Remove the topic: the server may be somebody's own."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=servers)
+    try:
+        await admin.start()
+        await admin.delete_topics([topic])
+    finally:
+        await admin.close()
+
+
+async def fill(servers: str, topic: str, records: int) -> None:
+    """Write ``records`` values of 100 bytes under 5 000 keys in random order, always the same.
+
+    Batches are built by hand: a send per record would take longer than the benchmark.
+    """
+    producer = AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=_BATCH_BYTES)
+    async with producer:
+        await _Writer(producer, topic).write(records)
+
+
+class _Writer:
+    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._batches = [producer.create_batch() for _ in range(PARTITIONS)]
+        self._sent: list[asyncio.Future[object]] = []
+
+    async def write(self, records: int) -> None:
+        dice = random.Random(5_000)
+        keys = [b"key-%05d" % number for number in range(KEYS)]
+        now = int(time.time() * 1000)
+        for _ in range(records):
+            key = int(dice.random() * KEYS)
+            partition = key % PARTITIONS
+            while self._append(self._batches[partition], keys[key], now) is None:
+                await self._send(partition)
+        for partition in range(PARTITIONS):
+            await self._send(partition)
+        await asyncio.gather(*self._sent)
+
+    @staticmethod
+    def _append(batch: BatchBuilder, key: bytes, now: int) -> object:
+        return batch.append(key=key, value=_VALUE, timestamp=now)
+
+    async def _send(self, partition: int) -> None:
+        batch, self._batches[partition] = self._batches[partition], self._producer.create_batch()
+        batch.close()
+        self._sent.append(await self._producer.send_batch(batch, self._topic, partition=partition))
+        if len(self._sent) >= _IN_FLIGHT:
+            await asyncio.gather(*self._sent)
+            self._sent.clear()

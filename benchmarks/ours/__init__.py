@@ -1,0 +1,1 @@
+"""The SDK's own contestants, one program each."""

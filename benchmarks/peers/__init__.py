@@ -1,0 +1,1 @@
+"""What the SDK is measured against, one program each."""

@@ -1,0 +1,101 @@
+"""The tables of results, for the terminal and for ``docs/performance.md``."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from os import cpu_count
+from typing import Any
+
+from benchmarks.kafka_contests import AIMS
+from benchmarks.message_cost import LIMIT_US
+from benchmarks.process import ROOT
+
+__all__ = ["table", "write"]
+
+_PAGE = ROOT / "docs" / "performance.md"
+_CLIENTS = ("aiokafka", "faststream", "uvloop")
+
+
+def table(name: str, result: Mapping[str, Any]) -> str:
+    """One benchmark's results in Markdown."""
+    return {"kafka": _kafka, "message": _message}[name](result)
+
+
+def write(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Replace the tables of these benchmarks in the page; the text around them stays."""
+    page = _PAGE.read_text(encoding="utf-8")
+    for name, result in results.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        before, found, rest = page.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not (found and closed):
+            raise LookupError(f"{_PAGE.name} has no place for {name!r}: {begin} … {end}")
+        page = f"{before}{begin}\n{_machine()}\n\n{table(name, result)}\n{end}{after}"
+    _PAGE.write_text(page, encoding="utf-8")
+
+
+def _kafka(result: Mapping[str, Any]) -> str:
+    aims = [
+        (
+            f"`{key}`",
+            _figure(result[key], 2),
+            _figure(result["after_warm_up"][key], 2),
+            f"≥ {aim:g}" if aim else "-",
+        )
+        for key, aim in AIMS.items()
+    ]
+    contestants = [
+        (
+            f"`{name}`",
+            result["variants"][name],
+            _figure(rate, 0),
+            _figure(result["cpu_us"][name], 1),
+            _figure(result["rss_mb"][name], 0),
+        )
+        for name, rate in result["rates"].items()
+    ]
+    return "\n\n".join(
+        [
+            _markdown(("ratio", "from the first record", "after a warm-up", "aim"), aims),
+            _markdown(
+                ("contestant", "at its best with", "records/s", "CPU µs a record", "peak RSS, MB"),
+                contestants,
+            ),
+        ]
+    )
+
+
+def _message(result: Mapping[str, Any]) -> str:
+    rows = [
+        (
+            "a message, attribute by attribute (adapters)",
+            _figure(result["message_us"], 3),
+            f"≤ {LIMIT_US}",
+        ),
+        ("`Message.make`", _figure(result["make_us"], 3), "-"),
+    ]
+    return _markdown(("what", "µs", "aim"), rows)
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "failed" if value is None else f"{value:,.{digits}f}"
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _machine() -> str:
+    clients = ", ".join(f"{name} {_version(name)}" for name in _CLIENTS)
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{cpu_count()} cores, {platform.system()}, {python}, {clients}."
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"

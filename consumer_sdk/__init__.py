@@ -1,0 +1,82 @@
+"""An asyncio consumer SDK: Kafka, Kinesis and Pulsar under one delivery model.
+
+`Consumer` puts the messages of an adapter through one tracker: individual and cumulative acks,
+retry limits, dead letters and checkpoints. Importing this package imports no broker client, and
+its parts only when they are first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consumer_sdk.errors import (
+    AdapterError,
+    CheckpointFormatError,
+    CheckpointMismatchError,
+    ConfigurationError,
+    ConsumerClosedError,
+    ConsumerSdkError,
+    FencedError,
+    HandlerError,
+    MissingExtraError,
+    PartitionLostError,
+    PositionOutOfRangeError,
+    StoreError,
+    TransientAdapterError,
+    TransientStoreError,
+)
+from consumer_sdk.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from consumer_sdk.records import AtPosition, AtTime, Batch, Message, Partition
+    from consumer_sdk.runtime import Consumer, ConsumerStats, Ordering
+    from consumer_sdk.trackers import Reject, Retry, RetryPolicy
+
+__all__ = [
+    "AdapterError",
+    "AtPosition",
+    "AtTime",
+    "Batch",
+    "CheckpointFormatError",
+    "CheckpointMismatchError",
+    "ConfigurationError",
+    "Consumer",
+    "ConsumerClosedError",
+    "ConsumerSdkError",
+    "ConsumerStats",
+    "FencedError",
+    "HandlerError",
+    "Message",
+    "MissingExtraError",
+    "Ordering",
+    "Partition",
+    "PartitionLostError",
+    "PositionOutOfRangeError",
+    "Reject",
+    "Retry",
+    "RetryPolicy",
+    "StoreError",
+    "TransientAdapterError",
+    "TransientStoreError",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "AtPosition": "consumer_sdk.records",
+        "AtTime": "consumer_sdk.records",
+        "Batch": "consumer_sdk.records",
+        "Message": "consumer_sdk.records",
+        "Partition": "consumer_sdk.records",
+        "Consumer": "consumer_sdk.runtime",
+        "ConsumerStats": "consumer_sdk.runtime",
+        "Ordering": "consumer_sdk.runtime",
+        "Reject": "consumer_sdk.trackers",
+        "Retry": "consumer_sdk.trackers",
+        "RetryPolicy": "consumer_sdk.trackers",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

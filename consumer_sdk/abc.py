@@ -1,0 +1,457 @@
+"""The seams: what adapter, tracker, store and runtime owe one another.
+
+Every rule answers something that was seen on a real broker. ``consumer_sdk.testing.conformance``
+has a case for each; an implementation that passes the suite can be used with `Consumer`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Capabilities,
+    Checkpoint,
+    DeadLetter,
+    Due,
+    Explanation,
+    Message,
+    Outcome,
+    Partition,
+    Position,
+    Run,
+    Start,
+    Tracked,
+    Verdict,
+)
+
+__all__ = [
+    "AckTracker",
+    "Adapter",
+    "AssignmentOwner",
+    "CheckpointStore",
+    "Clock",
+    "DeadLetters",
+    "Leases",
+    "StoreItem",
+]
+
+
+class Clock(Protocol):
+    """Where time comes from; tests pass a virtual one."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; the event loop's time."""
+        ...
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+
+class AssignmentOwner(ABC):
+    """The runtime, as an adapter sees it.
+
+    Called from the adapter's own task (`Adapter.run` or the client's callbacks), concurrently
+    with fetch, commit and pause.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        """Claims and decodes checkpoints, and decides where each assignment starts.
+
+        No run of an assignment comes out of `Adapter.fetch` before this has returned and its
+        seek is done. An assignment that is missing from the answer is not granted: the adapter
+        releases it. If it raises, the partitions stay gated, the adapter tries again after a
+        back-off, and the error surfaces from `Adapter.fetch` when it is not a transient one.
+
+        Cancellation: the adapter may cancel it, and ends it before it calls `revoked`.
+        """
+
+    @abstractmethod
+    async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        """Purges what is queued, drains, flushes a last time, and closes the trackers.
+
+        Never awaits a fetch. Nothing leaves it, not even CancelledError. Afterwards no write of
+        those epochs succeeds. Unknown and closed assignments are skipped.
+
+        Args:
+            deadline: loop time by which it returns.
+        """
+
+    @abstractmethod
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        """Closes the trackers at once, without a flush. Idempotent; callable during `revoked`."""
+
+
+class Adapter(ABC):
+    """One broker subscription.
+
+    Attributes:
+        broker: the broker's name, such as ``"kafka"``; stored with every checkpoint.
+        group: the group whose position this is, or None for none.
+        capabilities: what this instance can do.
+    """
+
+    __slots__ = ()
+
+    broker: ClassVar[str]
+    group: str | None
+    capabilities: Capabilities
+
+    @abstractmethod
+    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:
+        """Connects, verifies (stream exists, options are valid) and joins.
+
+        Raises:
+            ConfigurationError: an option or stream that cannot work.
+            AdapterError: the broker cannot be reached, or refused.
+        """
+
+    @abstractmethod
+    async def run(self) -> None:
+        """Background duties (watchdog, leases, discovery), also while paused.
+
+        Runs in the runtime's task group until cancelled; raises what is fatal. Returning is
+        allowed: then there are none.
+        """
+
+    @abstractmethod
+    async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        """The next runs of unpaused assignments, waiting up to ``max_wait`` seconds for some.
+
+        ``max_bytes`` is soft. One bad partition never raises: it is a run with a ``fault``.
+        A run of an assignment that was revoked meanwhile may still come out; the runtime
+        throws it away.
+
+        Raises:
+            TransientAdapterError: the runtime waits and calls again.
+            AdapterError: fatal.
+
+        Cancellation: loses no record. Concurrency: one fetch at a time.
+        """
+
+    @abstractmethod
+    def pause(self, assignment: Assignment) -> None:
+        """Stops fetching it, keeping position and membership; one more run may come."""
+
+    @abstractmethod
+    def resume(self, assignment: Assignment) -> None:
+        """Undoes `pause`. Both do nothing on an assignment that is not held."""
+
+    @abstractmethod
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """Tells the broker; one outcome for each flush, in order.
+
+        Never raises for one bad partition, never moves the broker's position backwards, and
+        carries the epoch's own fence. Without a store this is what makes a flush durable.
+        """
+
+    @abstractmethod
+    async def committed(
+        self, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, Checkpoint | None]:
+        """The broker's own idea of where the group is; None where it has none."""
+
+    @abstractmethod
+    async def positions(
+        self, assignments: Sequence[Assignment], at: Start
+    ) -> Mapping[Assignment, Position | None]:
+        """What `EARLIEST`, `LATEST` (the next position) or a time stand for now.
+
+        None: the broker cannot say, or no record is that new.
+        """
+
+    @abstractmethod
+    async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
+        """How far behind the fetch position is, in ``capabilities.lag_unit``."""
+
+    @abstractmethod
+    def drop(self, assignment: Assignment) -> None:
+        """The store says FENCED: stop fetching it.
+
+        If it is still ours, it is granted again with a new epoch.
+        """
+
+    @abstractmethod
+    def identity(self, assignment: Assignment) -> str | None:
+        """Text that changes when the stream is deleted and made again; None where unknown."""
+
+    @abstractmethod
+    def encode_position(self, position: Position) -> str:
+        """The position's text form, stable across versions."""
+
+    @abstractmethod
+    def decode_position(self, text: str) -> Position:
+        """Reads `encode_position` back.
+
+        Raises:
+            CheckpointFormatError: ``text`` is not a position of this broker.
+        """
+
+    def dead_letters(self) -> DeadLetters | None:
+        """The destination used when the consumer was given none; None for none."""
+        return None
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """First revokes everything it holds, then leaves. Bounded and idempotent."""
+
+
+class AckTracker(ABC):
+    """The acks of one assignment; pure: no clock, no I/O, no asyncio.
+
+    ``now`` is monotonic, ``wall`` wall-clock, both in seconds. An *index* is minted for each
+    tracked record, dense and growing: it is the handle that settles it. Nothing that is called
+    late, twice or for a stranger raises or moves a checkpoint backwards: it answers False and
+    is counted.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
+        """Starts from a checkpoint.
+
+        Args:
+            durable: False: the first flush writes it although nothing was acked (a pin).
+        """
+
+    @abstractmethod
+    def track(self, run: Run, now: float) -> Tracked:
+        """Mints consecutive indices for a whole run, which may be empty."""
+
+    @abstractmethod
+    def handed_out(self, messages: Sequence[Message], now: float) -> Sequence[Message]:
+        """Starts the ack timeouts, if any; returns the deliveries that are still wanted."""
+
+    @abstractmethod
+    def ack(self, index: int) -> bool:
+        """Settles one record; False if that changed nothing."""
+
+    @abstractmethod
+    def ack_all(self, indices: Sequence[int]) -> int:
+        """Settles many at once (fast for a ``range``); returns how many that settled."""
+
+    @abstractmethod
+    def ack_cumulative(self, index: int) -> int:
+        """Settles everything handed out up to ``index``; returns how many that settled.
+
+        Retrying records too, but never one that waits for its dead letter.
+        """
+
+    @abstractmethod
+    def nack(
+        self, index: int, attempt: int, now: float, delay: float | None = None, item: Any = None
+    ) -> Verdict:
+        """Counts a failed delivery.
+
+        ``item`` comes back through `due`, or is dropped when the record is settled meanwhile.
+        IGNORED: an older attempt's late nack.
+        """
+
+    @abstractmethod
+    def extend(self, index: int, attempt: int, now: float, seconds: float) -> bool:
+        """Moves the ack timeout of this delivery to ``seconds`` from now; 0 turns it off."""
+
+    @abstractmethod
+    def reject(self, index: int, attempt: int) -> bool:
+        """Takes the record out of delivery; it is settled by `dead_lettered`."""
+
+    @abstractmethod
+    def dead_lettered(self, index: int) -> bool:
+        """The dead letter is durable: the record is settled."""
+
+    @abstractmethod
+    def due(self, now: float) -> Due:
+        """What the time has brought."""
+
+    @abstractmethod
+    def next_due(self) -> float | None:
+        """When `due` will have something, or None."""
+
+    @abstractmethod
+    def flush(self, now: float, wall: float, *, force: bool = False) -> AckFlush | None:
+        """What is to be made durable now, or None. One in the air at a time.
+
+        Args:
+            force: do not wait for the interval; still None when nothing has changed.
+        """
+
+    @abstractmethod
+    def flushed(self, flush: AckFlush, outcome: Outcome) -> None:
+        """The flush is durable (DURABLE or SENT)."""
+
+    @abstractmethod
+    def flush_failed(self, flush: AckFlush) -> None:
+        """The flush is not known to be durable: put it back."""
+
+    @property
+    @abstractmethod
+    def flush_number(self) -> int:
+        """The number that the next flush will have: what a receipt waits for."""
+
+    @property
+    @abstractmethod
+    def durable_number(self) -> int:
+        """The last flush that is durable."""
+
+    @property
+    @abstractmethod
+    def is_dirty(self) -> bool:
+        """Something is settled (or counted, or moved) that no flush carries yet."""
+
+    @property
+    @abstractmethod
+    def flush_due(self) -> float | None:
+        """When `flush` will have something; None when clean or while a flush is in the air."""
+
+    @property
+    @abstractmethod
+    def unsettled(self) -> int:
+        """Records tracked and not settled, in all states."""
+
+    @property
+    @abstractmethod
+    def retrying(self) -> int:
+        """Records that wait for their next delivery."""
+
+    @property
+    @abstractmethod
+    def unsettled_bytes(self) -> int:
+        """Their size, estimated from the mean size of the records around them."""
+
+    @abstractmethod
+    def checkpoint(self, now: float, wall: float) -> Checkpoint:
+        """The state now, whatever flush is in the air."""
+
+    @abstractmethod
+    def explain(self, now: float) -> Explanation:
+        """What pins the watermark, and since when."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Every later call is a counted no-op; holds no memory."""
+
+
+TrackerFactory = Callable[[Assignment, Callable[[], None]], AckTracker]
+"""Makes a tracker; the callback is called once whenever it turns from clean to dirty."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreItem:
+    """One partition to save: whose it is, and its checkpoint as text."""
+
+    assignment: Assignment
+    text: str
+
+
+class Leases(ABC):  # noqa: B024 - its methods come with the first store that has leases
+    """Who owns which partition, for brokers that do not say."""
+
+    __slots__ = ()
+
+
+class CheckpointStore(ABC):
+    """Where checkpoints live; fenced, so that a former owner can never overwrite.
+
+    A stored record carries (writer, fence, serial): after a write whose result is unknown
+    (reply lost, timed out, cancelled) the store reads it back: same serial: durable; its own
+    older serial: written again; else FENCED. Text is opaque to the store and at most
+    ``max_size`` bytes of UTF-8.
+    """
+
+    __slots__ = ()
+
+    max_size: int = 1_000_000
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connects and checks that the store can be read and written.
+
+        Raises:
+            StoreError: it cannot; says what to do. Never means "start at latest".
+        """
+
+    @abstractmethod
+    async def claim(
+        self, group: str, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, str | Outcome | None]:
+        """Reads the checkpoints *and* takes the fence, each partition in one atomic step.
+
+        Returns:
+            for each: its text, None for no checkpoint yet, or a FENCED outcome when a newer
+            fence is stored. An assignment whose fence is None takes over.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+
+    @abstractmethod
+    async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
+        """Writes all in as few round trips as can be, each partition atomically.
+
+        One outcome for each item, in order. A stale owner's is FENCED alone, the rest are
+        written; an outage is RETRY; never raises for them.
+        """
+
+    @abstractmethod
+    async def forget(self, assignments: Sequence[Assignment]) -> None:
+        """Drops what the store remembers of these claims; a later save of theirs is FENCED."""
+
+    @abstractmethod
+    async def peek(
+        self, group: str, partitions: Sequence[Partition]
+    ) -> Mapping[Partition, str | None]:
+        """Reads without claiming."""
+
+    @abstractmethod
+    async def list(self, group: str) -> Sequence[Partition]:
+        """The partitions that have a checkpoint in the group."""
+
+    @abstractmethod
+    async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
+        """Deletes checkpoints.
+
+        A tombstone with the fence stays, so that a stale owner cannot bring them back.
+        """
+
+    @abstractmethod
+    async def pin(self, group: str, stream: str, start: str) -> str:
+        """Creates the group's resolved start if absent; returns the one that is stored."""
+
+    def leases(self, group: str, stream: str) -> Leases | None:  # noqa: ARG002 - for overriders
+        """Leases kept in this store; None when it has none."""
+        return None
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Idempotent and bounded."""
+
+
+class DeadLetters(ABC):
+    """A destination for records that were given up."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connects.
+
+        Raises:
+            ConsumerSdkError: the destination cannot work.
+        """
+
+    @abstractmethod
+    async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        """Makes them durable; one outcome for each, DURABLE or RETRY. May write one twice."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Idempotent and bounded; called after the drain."""

@@ -1,0 +1,30 @@
+"""One module per broker; the only places where its client is imported.
+
+Importing this package imports no client: each adapter is loaded when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consumer_sdk.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from consumer_sdk.adapters.kafka import KafkaAdapter
+    from consumer_sdk.adapters.memory import MemoryAdapter
+    from consumer_sdk.adapters.urls import open_url
+
+__all__ = ["KafkaAdapter", "MemoryAdapter", "open_url"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "KafkaAdapter": "consumer_sdk.adapters.kafka",
+        "MemoryAdapter": "consumer_sdk.adapters.memory",
+        "open_url": "consumer_sdk.adapters.urls",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

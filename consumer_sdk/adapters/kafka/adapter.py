@@ -1,0 +1,234 @@
+"""The Kafka adapter: what the runtime sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases
+from consumer_sdk.adapters.kafka.client import check_client
+from consumer_sdk.adapters.kafka.grants import Grant, GrantState
+from consumer_sdk.adapters.kafka.options import (
+    OURS,
+    KafkaOptions,
+    check_client_options,
+    read_servers,
+)
+from consumer_sdk.adapters.kafka.protocol import topic_id_text
+from consumer_sdk.adapters.kafka.session import Session
+from consumer_sdk.adapters.kafka.urls import parse_url
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerClosedError
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Capabilities,
+    Checkpoint,
+    Outcome,
+    Position,
+    Run,
+    Start,
+    StartPoint,
+)
+
+__all__ = ["KafkaAdapter"]
+
+LONGEST_OFFSET = len(str(2**63 - 1))
+
+
+class KafkaAdapter(Adapter):
+    """Reads Kafka topics, in a group or alone.
+
+    In a group the partitions are shared with the other members and positions are committed with
+    the generation in which each partition was assigned, so that a former owner can never
+    overwrite. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
+    committed: give the consumer a store. Topics are never created. Patterns of topics are not
+    supported.
+
+    Args:
+        topics: their names.
+        bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
+        group: the consumer group, or None to read alone.
+        isolation_level: ``"read_committed"`` or ``"read_uncommitted"``.
+        session_timeout: seconds without a heartbeat after which the group gives the partitions
+            to others.
+        rebalance_timeout: seconds that the group waits for a member to give up its partitions:
+            the bound of a drain.
+        heartbeat_interval: seconds between heartbeats; by default 3, or a third of the shorter
+            timeout.
+        connect_timeout: seconds that `open` waits for the servers.
+        client_id: the name that the broker's logs and quotas know this client by.
+        client_options: any other option of ``AIOKafkaConsumer``, such as ``security_protocol``,
+            ``ssl_context``, ``sasl_mechanism``, ``fetch_max_bytes`` or
+            ``partition_assignment_strategy``.
+
+    Raises:
+        ConfigurationError: an option is unknown or cannot work.
+    """
+
+    broker: ClassVar[str] = "kafka"
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: str | Sequence[str],
+        group: str | None = None,
+        isolation_level: str = "read_committed",
+        session_timeout: float = 10.0,
+        rebalance_timeout: float = 30.0,
+        heartbeat_interval: float | None = None,
+        connect_timeout: float = 10.0,
+        client_id: str = "consumer-sdk",
+        **client_options: Any,
+    ) -> None:
+        check_client()
+        check_client_options(client_options, AIOKafkaConsumer.__init__, OURS, type(self).__init__)
+        if heartbeat_interval is None:
+            heartbeat_interval = min(session_timeout / 3, rebalance_timeout / 3, 3.0)
+        self._options = KafkaOptions(
+            topics=topics,
+            servers=read_servers(bootstrap_servers),
+            group=group,
+            isolation_level=isolation_level,
+            session_timeout=session_timeout,
+            rebalance_timeout=rebalance_timeout,
+            heartbeat_interval=heartbeat_interval,
+            connect_timeout=connect_timeout,
+            client_id=client_id,
+            client_options=client_options,
+        )
+        self.group = group
+        self.capabilities = Capabilities(commits=group is not None)
+        self._opened: Session | None = None
+        self._is_closed = False
+
+    @classmethod
+    def from_url(cls, url: str) -> KafkaAdapter:
+        """The adapter for ``kafka://host:port[,host:port]/topic[,topic]?group=g&option=value``.
+
+        Raises:
+            ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
+        """
+        topics, options = parse_url(url)
+        return cls(*topics, **options)
+
+    @property
+    def _session(self) -> Session:
+        """Also while it is closing: the last flush commits, and looks at positions."""
+        if self._opened is None:
+            raise ConsumerClosedError("the Kafka adapter is not open")
+        if self._opened.is_closed:
+            raise ConsumerClosedError("the Kafka adapter is closed; make a new one")
+        return self._opened
+
+    async def open(
+        self,
+        owner: AssignmentOwner,
+        leases: Leases | None = None,  # noqa: ARG002 - the group assigns the partitions
+    ) -> None:
+        if self._opened is not None or self._is_closed:
+            raise ConsumerClosedError("a Kafka adapter can be opened once; make a new one")
+        self._opened = Session(self._options, owner)
+        try:
+            await self._opened.open()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def run(self) -> None:
+        if not self._is_closed:
+            await self._session.run()
+
+    async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        if self._is_closed:
+            raise ConsumerClosedError("the Kafka adapter is closed; make a new one")
+        return await self._session.fetch(max_records, max_bytes, max_wait)
+
+    # -- one partition ----------------------------------------------------------------------
+
+    def _grant(self, assignment: Assignment) -> Grant | None:
+        return None if self._opened is None else self._opened.grants.of(assignment)
+
+    def pause(self, assignment: Assignment) -> None:
+        grant = self._grant(assignment)
+        if grant is not None:
+            grant.pause()
+
+    def resume(self, assignment: Assignment) -> None:
+        grant = self._grant(assignment)
+        if grant is not None:
+            grant.resume()
+            self._session.wake()
+
+    def drop(self, assignment: Assignment) -> None:
+        grant = self._grant(assignment)
+        if grant is not None and grant.is_held:
+            self._session.granting.drop(grant)
+
+    def identity(self, assignment: Assignment) -> str | None:
+        grant = self._grant(assignment)
+        topic_id = None if grant is None else grant.topic_id
+        return None if topic_id is None else topic_id_text(topic_id)
+
+    # -- positions --------------------------------------------------------------------------
+
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        if self.group is None:
+            raise ConfigurationError("commit needs a group: KafkaAdapter(…, group='name')")
+        if self._opened is None:
+            raise ConsumerClosedError("the Kafka adapter is not open")
+        return await self._opened.committer.commit(flushes)
+
+    async def committed(
+        self, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, Checkpoint | None]:
+        if self.group is None:
+            return dict.fromkeys(assignments)
+        found = await self._session.offsets.committed(map(_tp, assignments))
+        return {a: _checkpoint(found.get(_tp(a))) for a in assignments}
+
+    async def positions(
+        self, assignments: Sequence[Assignment], at: Start
+    ) -> Mapping[Assignment, Position | None]:
+        found = await self._session.offsets.at(map(_tp, assignments), at)
+        return {a: found.get(_tp(a)) for a in assignments}
+
+    async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
+        session = self._session
+        grants = [g for g in session.grants.of_all(assignments) if g.state is GrantState.OPEN]
+        ends = await session.offsets.at([grant.tp for grant in grants], StartPoint.LATEST)
+        lags = {g.assignment: max((ends.get(g.tp) or 0) - g.cursor.position, 0) for g in grants}
+        return {a: lags.get(a) for a in assignments}
+
+    def encode_position(self, position: Position) -> str:
+        return str(int(position))
+
+    def decode_position(self, text: str) -> Position:
+        if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_OFFSET):
+            raise CheckpointFormatError(f"{text[:40]!r} is not a Kafka offset")
+        return int(text)
+
+    # -- the rest ---------------------------------------------------------------------------
+
+    def dead_letters(self) -> DeadLetters | None:
+        """Topics named ``<topic>-<group>-DLQ`` on the same servers, created when first needed."""
+        from consumer_sdk.dead_letters.kafka import KafkaDeadLetters
+
+        return KafkaDeadLetters(**self._options.for_connection())
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        if self._opened is not None:
+            await self._opened.aclose()
+
+
+def _tp(assignment: Assignment) -> TopicPartition:
+    return TopicPartition(assignment.partition.stream, int(assignment.partition.id))
+
+
+def _checkpoint(committed: int | None) -> Checkpoint | None:
+    """All before the committed offset is settled."""
+    if committed is None:
+        return None
+    return Checkpoint(watermark=committed - 1 if committed else None, resume=committed)

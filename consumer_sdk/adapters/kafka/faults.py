@@ -1,0 +1,107 @@
+"""Kafka's errors as the SDK's, translated once, with the cause kept."""
+
+from __future__ import annotations
+
+import ssl
+
+from aiokafka import errors as kafka
+
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+)
+
+__all__ = ["translate"]
+
+Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
+
+ADVICE: tuple[Advice, ...] = (
+    (
+        (
+            kafka.AuthenticationFailedError,
+            kafka.SaslAuthenticationFailed,
+            kafka.UnsupportedSaslMechanismError,
+            kafka.IllegalSaslStateError,
+            ssl.SSLError,
+        ),
+        AdapterError,
+        "check security_protocol, ssl_context and the sasl_… options",
+    ),
+    (
+        (
+            kafka.TopicAuthorizationFailedError,
+            kafka.GroupAuthorizationFailedError,
+            kafka.ClusterAuthorizationFailedError,
+        ),
+        AdapterError,
+        "grant this principal what it needs on the topic and the group (ACLs)",
+    ),
+    (
+        (kafka.OffsetOutOfRangeError,),
+        PositionOutOfRangeError,
+        "the broker does not store this position (any more, or yet)",
+    ),
+    (
+        (kafka.InvalidGroupIdError,),
+        ConfigurationError,
+        "the broker does not accept this group id: give another group=",
+    ),
+    (
+        (kafka.InvalidSessionTimeoutError,),
+        ConfigurationError,
+        "the broker does not accept this session_timeout: keep it within its group.min.session.timeout.ms and group.max.session.timeout.ms",
+    ),
+    (
+        (kafka.InconsistentGroupProtocolError,),
+        ConfigurationError,
+        "the group's members have no assignment strategy in common: give the partition_assignment_strategy that the others use, or another group=",
+    ),
+    ((kafka.InvalidTopicError,), ConfigurationError, "this is not the name of a topic"),
+    (
+        (kafka.MessageSizeTooLargeError,),
+        AdapterError,
+        "raise max.message.bytes of the topic",
+    ),
+    (
+        (kafka.UnsupportedCodecError,),
+        AdapterError,
+        "install the codecs: pip install 'consumer-sdk[kafka]'",
+    ),
+)
+"""The client's errors → the SDK's, and what to do."""
+
+
+def translate(error: BaseException, where: str) -> ConsumerSdkError:
+    """The SDK's error for one of the client's.
+
+    Args:
+        where: what was being done, with the topic, group or servers; the message starts with it.
+    """
+    found = _translate(error, where)
+    found.__cause__ = error
+    return found
+
+
+def _translate(error: BaseException, where: str) -> ConsumerSdkError:
+    if isinstance(error, ConsumerSdkError):
+        return type(error)(f"{where}: {error}")
+    text = f"{where}: {_text(error)}"
+    for kinds, ours, advice in ADVICE:
+        if isinstance(error, kinds):
+            return ours(f"{text}; {advice}")
+    return TransientAdapterError(text) if _is_transient(error) else AdapterError(text)
+
+
+def _is_transient(error: BaseException) -> bool:
+    if isinstance(error, kafka.KafkaError):
+        return bool(error.retriable) or isinstance(error, kafka.KafkaConnectionError)
+    return isinstance(error, OSError | TimeoutError)
+
+
+def _text(error: BaseException) -> str:
+    text = str(error)
+    name = type(error).__name__
+    return text if text.startswith(name) else f"{name}: {text}" if text else name

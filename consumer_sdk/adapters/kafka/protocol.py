@@ -1,0 +1,218 @@
+"""The two Kafka requests that the client has no version of: both speak in topic ids.
+
+A topic id changes when a topic is deleted and made again. With it a commit of the old topic's
+position can never land on the new one (KIP-848's OffsetCommit v10, Kafka 4.1), and a checkpoint
+knows which topic it belongs to (KIP-516's Metadata v12, Kafka 3.0).
+"""
+
+# The client has no types, so that its classes cannot be subclassed for the type checker.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import Any, ClassVar
+
+from aiokafka.protocol.abstract import AbstractType
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+
+__all__ = ["NO_TOPIC_ID", "OffsetCommitById", "TopicDescriptions", "topic_id_text"]
+
+NO_TOPIC_ID = bytes(16)
+_TEXT = CompactString("utf-8")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """The id as Kafka's own tools print it."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+class Uuid(AbstractType[bytes]):
+    """Sixteen bytes as they are."""
+
+    @classmethod
+    def encode(cls, value: bytes) -> bytes:
+        """The sixteen bytes."""
+        return value
+
+    @classmethod
+    def decode(cls, data: BytesIO) -> bytes:
+        """The sixteen bytes."""
+        return data.read(16)
+
+
+class MetadataResponseV12(Response):
+    """Brokers and topics, with topic ids."""
+
+    API_KEY = 3
+    API_VERSION = 12
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            CompactArray(
+                ("node_id", Int32),
+                ("host", _TEXT),
+                ("port", Int32),
+                ("rack", _TEXT),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("cluster_id", _TEXT),
+        ("controller_id", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("error_code", Int16),
+                ("topic", _TEXT),
+                ("topic_id", Uuid),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", CompactArray(Int32)),
+                        ("isr", CompactArray(Int32)),
+                        ("offline_replicas", CompactArray(Int32)),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("topic_authorized_operations", Int32),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class MetadataRequestV12(RequestStruct):
+    """Asks for some topics by name."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 3
+    API_VERSION = 12
+    RESPONSE_TYPE = MetadataResponseV12
+    SCHEMA: ClassVar[Schema] = Schema(
+        (
+            "topics",
+            CompactArray(("topic_id", Uuid), ("name", _TEXT), ("tags", TaggedFields)),
+        ),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class TopicDescriptions(Request[MetadataRequestV12]):
+    """What the broker knows of some topics; never creates one."""
+
+    API_KEY = 3
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[MetadataRequestV12]) -> MetadataRequestV12:
+        """The request as it is sent."""
+        names: list[Any] = [(NO_TOPIC_ID, topic, {}) for topic in self._topics]
+        return request_struct_class(names, False, False, {})
+
+
+class OffsetCommitResponseV10(Response):
+    """One error code for each partition, by topic id."""
+
+    API_KEY = 8
+    API_VERSION = 10
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("topic", Uuid),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32), ("error_code", Int16), ("tags", TaggedFields)
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class OffsetCommitRequestV10(RequestStruct):
+    """Commits by topic id, with generation, member and static member id."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 8
+    API_VERSION = 10
+    RESPONSE_TYPE = OffsetCommitResponseV10
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _TEXT),
+        ("generation", Int32),
+        ("member", _TEXT),
+        ("group_instance_id", _TEXT),
+        (
+            "topics",
+            CompactArray(
+                ("topic_id", Uuid),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class OffsetCommitById(Request[OffsetCommitRequestV10]):
+    """Commits positions by topic id.
+
+    Args:
+        topics: topic id → (partition, offset, metadata) of each partition.
+    """
+
+    API_KEY = 8
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member: str,
+        group_instance_id: str | None,
+        topics: Mapping[bytes, Sequence[tuple[int, int, str]]],
+    ) -> None:
+        self._head = (group, generation, member, group_instance_id)
+        self._topics = topics
+
+    def build(self, request_struct_class: type[OffsetCommitRequestV10]) -> OffsetCommitRequestV10:
+        """The request as it is sent."""
+        topics: list[Any] = [
+            (topic_id, [(p, offset, -1, text, {}) for p, offset, text in partitions], {})
+            for topic_id, partitions in self._topics.items()
+        ]
+        return request_struct_class(*self._head, topics, {})

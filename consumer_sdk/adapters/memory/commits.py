@@ -1,0 +1,86 @@
+"""Checkpoints in a group's commits: a position, and as much of the rest as fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from consumer_sdk.adapters.memory.group import Committed, Group
+from consumer_sdk.adapters.memory.membership import Membership
+from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.records import AckFlush, Checkpoint, Outcome, Partition
+from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
+
+__all__ = ["Commits", "decode_position"]
+
+MAX_DIGITS = 19
+"""Of a position: longer text comes from elsewhere, and costs quadratic time to read."""
+
+
+def decode_position(text: str) -> int:
+    """Reads a position's text form.
+
+    Raises:
+        CheckpointFormatError: it is not one.
+    """
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+        raise CheckpointFormatError(f"{text[:40]!r} is not a position of the in-memory broker")
+    return int(text)
+
+
+class Commits:
+    """Writes and reads a group's commits.
+
+    Args:
+        max_size: characters of checkpoint that a commit may carry.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+
+    def store(self, membership: Membership, flush: AckFlush, log_start: int) -> Outcome:
+        """Commits a flush; says how far its ranges are covered."""
+        partition, checkpoint = flush.assignment.partition, flush.checkpoint
+        position = log_start if checkpoint.resume is None else checkpoint.resume
+        if checkpoint.watermark is None:
+            # Positions are integers here: nothing below the first one to read is unsettled.
+            # -1 for the very first makes a budget's answer "nothing is covered" sayable. A range
+            # that retention has cut into may begin below the position.
+            first = min([position, *(first for first, _ in checkpoint.ranges[:1])])
+            checkpoint = replace(checkpoint, watermark=first - 1)
+        text, covered = self._encode(partition, checkpoint)
+        member = membership.member
+        owner = (member.id, member.generation, flush.assignment.epoch)
+        new = Committed(position, text, owner, flush.number)
+        membership.group.commit(partition, new)
+        return Outcome.durable(covered)
+
+    def load(self, group: Group, partition: Partition, identity: str | None) -> Checkpoint | None:
+        """What the group has committed for a partition."""
+        committed = group.committed.get(partition)
+        if committed is None:
+            return None
+        if committed.text is None:
+            return Checkpoint(resume=committed.position)
+        checkpoint = decode_checkpoint(
+            committed.text,
+            broker="memory",
+            partition=partition,
+            identity=identity,
+            decode_position=int,
+        )
+        return replace(checkpoint, watermark=None) if checkpoint.watermark == -1 else checkpoint
+
+    def _encode(
+        self, partition: Partition, checkpoint: Checkpoint
+    ) -> tuple[str | None, int | None]:
+        """The text that fits, if any does, and how far it goes when that is not all."""
+        text, covered = encode_checkpoint(
+            checkpoint,
+            broker="memory",
+            partition=partition,
+            encode_position=str,
+            max_size=self._max_size,
+        )
+        if len(text) <= self._max_size:
+            return text, covered
+        return None, checkpoint.watermark if checkpoint.ranges else None

@@ -1,0 +1,119 @@
+"""One partition's records in memory: a log with gaps, retention and compaction."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from typing import NamedTuple
+
+from consumer_sdk.records import Headers
+
+__all__ = ["PartitionLog", "Slice", "StoredRecord"]
+
+
+class StoredRecord(NamedTuple):
+    """A record as the broker keeps it; ``timestamp`` is in milliseconds."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
+
+class Slice(NamedTuple):
+    """Consecutive records, their bytes, and where the next read starts."""
+
+    positions: list[int]
+    records: list[StoredRecord]
+    next_position: int
+    size: int
+
+
+class PartitionLog:
+    """Records at growing positions; positions without a record are gaps.
+
+    Attributes:
+        start: the lowest position that can be read.
+        end: the position that the next record gets.
+        listeners: called, without arguments, when the log has grown.
+    """
+
+    def __init__(self) -> None:
+        self.start = 0
+        self.end = 0
+        self.listeners: list[Callable[[], None]] = []
+        # Parallel lists: a read is two slices, whatever the gaps. _ends holds running byte
+        # counts, so that a byte limit is a bisection.
+        self._positions: list[int] = []
+        self._records: list[StoredRecord] = []
+        self._ends: list[int] = []
+
+    def append(self, records: Iterable[StoredRecord]) -> range:
+        """Stores records; returns their positions."""
+        first = self.end
+        size = self._ends[-1] if self._ends else 0
+        for record in records:
+            size += record.size
+            self._positions.append(self.end)
+            self._records.append(record)
+            self._ends.append(size)
+            self.end += 1
+        self._notify()
+        return range(first, self.end)
+
+    def skip(self, count: int) -> None:
+        """Moves the end without a record, as a transaction marker does."""
+        self.end += count
+        self._notify()
+
+    def remove(self, positions: Iterable[int]) -> None:
+        """Takes single records out, as compaction does."""
+        gone = set(positions)
+        kept = [
+            (p, r) for p, r in zip(self._positions, self._records, strict=True) if p not in gone
+        ]
+        self._positions = [position for position, _ in kept]
+        self._records = [record for _, record in kept]
+        self._ends = list(accumulate(record.size for record in self._records))
+
+    def truncate(self, before: int) -> None:
+        """Drops all records below ``before``, as retention does."""
+        self.start = max(self.start, min(before, self.end))
+        count = bisect_left(self._positions, self.start)
+        # The running counts stay as they are: only their differences are used.
+        del self._positions[:count], self._records[:count], self._ends[:count]
+
+    def read(self, position: int, max_records: int, max_bytes: int) -> Slice:
+        """The records from ``position`` on; at least one if there is any."""
+        first = bisect_left(self._positions, position)
+        last = min(first + max_records, len(self._positions))
+        if first >= last:
+            return Slice([], [], self.end if max_records else position, 0)
+        before = self._ends[first] - self._records[first].size
+        last = max(first + 1, bisect_right(self._ends, before + max_bytes, first, last))
+        next_position = self.end if last == len(self._positions) else self._positions[last - 1] + 1
+        return Slice(
+            self._positions[first:last],
+            self._records[first:last],
+            next_position,
+            self._ends[last - 1] - before,
+        )
+
+    def at_time(self, milliseconds: float) -> int | None:
+        """The first position stored at or after a time, or None."""
+        pairs = zip(self._positions, self._records, strict=True)
+        return next((p for p, record in pairs if record.timestamp >= milliseconds), None)
+
+    def stored(self) -> dict[int, StoredRecord]:
+        """All records, by position."""
+        return dict(zip(self._positions, self._records, strict=True))
+
+    def _notify(self) -> None:
+        for listener in self.listeners:
+            listener()

@@ -1,0 +1,41 @@
+"""Opens an adapter from a URL, for command lines and configuration files."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from urllib.parse import urlsplit
+
+from consumer_sdk.abc import Adapter
+from consumer_sdk.errors import ConfigurationError
+
+__all__ = ["SCHEMES", "open_url"]
+
+SCHEMES = {
+    "kafka": "consumer_sdk.adapters.kafka:KafkaAdapter",
+    "local": "consumer_sdk.adapters.local:LocalAdapter",
+    "memory": "consumer_sdk.adapters.memory:MemoryAdapter",
+}
+"""URL scheme → ``module:class``; the class has a ``from_url``."""
+
+
+def open_url(url: str) -> Adapter:
+    """The adapter that ``url`` names, such as ``kafka://host:9092/orders?group=billing``.
+
+    Raises:
+        ConfigurationError: the scheme or an option is unknown, or the URL is malformed.
+        MissingExtraError: the broker's client is not installed.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in SCHEMES:
+        raise ConfigurationError(
+            f"{url!r}: the scheme has to be one of {', '.join(sorted(SCHEMES))}"
+        )
+    module, _, name = SCHEMES[scheme].partition(":")
+    try:
+        adapter_class = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise ConfigurationError(f"{url!r}: {scheme}:// is not available here") from error
+    adapter: Adapter = adapter_class.from_url(url)
+    return adapter

@@ -1,0 +1,26 @@
+"""Where records go that were given up: one contract (`consumer_sdk.abc.DeadLetters`).
+
+Importing this package imports no client: each destination comes with its own module.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consumer_sdk.dead_letters.memory import MemoryDeadLetters
+from consumer_sdk.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from consumer_sdk.dead_letters.kafka import KafkaDeadLetters
+    from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
+
+__all__ = ["KafkaDeadLetters", "LocalDeadLetters", "MemoryDeadLetters", "StoredLetter"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "KafkaDeadLetters": "consumer_sdk.dead_letters.kafka",
+        "LocalDeadLetters": "consumer_sdk.dead_letters.local",
+        "StoredLetter": "consumer_sdk.dead_letters.local",
+    },
+)

@@ -1,0 +1,225 @@
+"""Dead letters in Kafka topics; `kafka_form` has the form of one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from consumer_sdk.abc import DeadLetters
+from consumer_sdk.dead_letters import kafka_form as form
+from consumer_sdk.errors import (
+    ConfigurationError,
+    ConsumerSdkError,
+    MissingExtraError,
+    TransientAdapterError,
+)
+from consumer_sdk.records import DeadLetter, Outcome
+
+try:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import MessageSizeTooLargeError
+    from aiokafka.protocol.admin import CreateTopicsRequest
+except ImportError as _error:
+    raise MissingExtraError("aiokafka", "kafka") from _error
+
+from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.options import (
+    check_client_options,
+    connection_options,
+    read_servers,
+)
+from consumer_sdk.adapters.kafka.producing import start_producer, stop_producer
+from consumer_sdk.adapters.kafka.topics import Topic, await_topics, describe_topics
+
+__all__ = ["KafkaDeadLetters"]
+
+log = logging.getLogger(__name__)
+
+ALREADY_EXISTS = 36
+CREATED = {
+    "retention.ms": "-1",  # until somebody has looked at them
+    "max.message.bytes": str(2**31 - 1),  # whatever the origin allows, and its headers
+}
+PROPAGATION = 5.0
+"""Seconds that a new topic may take until it is seen."""
+OURS = {
+    "acks": "nothing: every dead letter is written to all replicas",
+    "enable_idempotence": "nothing: one refused letter would make all later ones out of order",
+    "transactional_id": "nothing",
+    "key_serializer": "nothing: dead letters are bytes",
+    "value_serializer": "nothing: dead letters are bytes",
+    "api_version": "nothing",
+    "loop": "nothing",
+}
+
+
+class KafkaDeadLetters(DeadLetters):
+    """Writes dead letters to a Kafka topic, acknowledged by all replicas.
+
+    Args:
+        topic: where to; by default ``<stream>-<group>-DLQ``, one for each stream.
+        bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
+        creates_topics: a missing topic is created at the first dead letter, with the origin's
+            partitions and replicas and without a retention limit. If False, it is an error.
+        connect_timeout: seconds to wait for the servers.
+        options: any other option of ``AIOKafkaProducer``, such as ``security_protocol``.
+
+    Raises:
+        ConfigurationError: an option is unknown or cannot work.
+    """
+
+    __slots__ = (
+        "_connect_timeout",
+        "_creates",
+        "_known",
+        "_lock",
+        "_naming",
+        "_options",
+        "_producer",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str | None = None,
+        *,
+        bootstrap_servers: str | Sequence[str],
+        creates_topics: bool = True,
+        connect_timeout: float = 10.0,
+        **options: Any,
+    ) -> None:
+        check_client_options(options, AIOKafkaProducer.__init__, OURS, type(self).__init__)
+        if topic is not None and topic != form.legal(topic):
+            raise ConfigurationError(
+                f"topic={topic!r}: Kafka allows letters, digits, '.', '_', '-'"
+            )
+        self.topic = topic
+        self._creates = creates_topics
+        self._connect_timeout = connect_timeout
+        self._options = {
+            "max_request_size": 2**31 - 1,  # the broker's limit is the one that counts
+            **connection_options(options),
+            "bootstrap_servers": read_servers(bootstrap_servers),
+        }
+        self._producer: Any = None
+        self._known: dict[str, Topic] = {}
+        self._lock = asyncio.Lock()
+        self._naming = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connects only where there is something to check: a topic that must exist already.
+
+        Raises:
+            ConfigurationError: it does not.
+            AdapterError: the servers cannot be reached, or refused.
+        """
+        if self.topic is not None and not self._creates:
+            async with self._lock:
+                await self._start()
+                await self._topic(self.topic, None)
+
+    async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        """Writes them; one outcome for each, in order."""
+        async with self._lock:
+            try:
+                await self._start()
+            except ConsumerSdkError as error:
+                return [Outcome.retry(error)] * len(letters)
+            errors = await asyncio.gather(*map(self._try, letters))
+            # Letters that share a batch share its fate: alone, only the large ones are too large.
+            for at, letter in enumerate(letters):
+                if isinstance(errors[at], MessageSizeTooLargeError):
+                    errors[at] = await self._try(letter)
+            if not all(e is None or isinstance(e, MessageSizeTooLargeError) for e in errors):
+                await self._stop()  # begin anew: connections, and what is known of the topics
+            return [_outcome(error) for error in errors]
+
+    async def aclose(self) -> None:
+        """Idempotent; waits for what is being sent, within bounds."""
+        async with self._lock:
+            await self._stop()
+
+    # -- one letter ---------------------------------------------------------------------------
+
+    async def _try(self, letter: DeadLetter) -> Exception | None:
+        try:
+            await self._send(letter)
+        except Exception as error:  # noqa: BLE001 - it is this letter's outcome
+            return error
+        return None
+
+    async def _send(self, letter: DeadLetter) -> None:
+        topic = await self._topic(self.topic or form.default_topic(letter), letter)
+        partition = form.partition(topic, letter)
+        record = {"key": letter.key, "value": letter.value, "headers": form.headers(letter)}
+        if letter.key is None and letter.value is None:
+            # The client refuses such a record one by one, but Kafka allows it.
+            batch = self._producer.create_batch()
+            batch.append(timestamp=None, **record)
+            future = await self._producer.send_batch(batch, topic.name, partition=partition or 0)
+        else:
+            future = await self._producer.send(topic.name, partition=partition, **record)
+        await future
+
+    # -- topics -------------------------------------------------------------------------------
+
+    async def _topic(self, name: str, letter: DeadLetter | None) -> Topic:
+        """The topic, made if need be; one look or creation at a time."""
+        async with self._naming:
+            if name not in self._known:
+                self._known[name] = await self._find_or_create(name, letter)
+        return self._known[name]
+
+    async def _find_or_create(self, name: str, letter: DeadLetter | None) -> Topic:
+        client = self._producer.client
+        wanted = [name] if letter is None else [name, form.legal(letter.partition.stream)]
+        found = await describe_topics(client, wanted)
+        if found[name].is_absent:
+            await self._create(name, found.get(wanted[-1]))
+            found = await await_topics(client, [name], PROPAGATION)
+        if found[name].error:
+            raise TransientAdapterError(f"dead-letter topic {name!r} is not ready yet")
+        return found[name]
+
+    async def _create(self, name: str, origin: Topic | None) -> None:
+        if not self._creates:
+            raise ConfigurationError(
+                f"dead-letter topic {name!r} does not exist: create it, or let "
+                f"KafkaDeadLetters(creates_topics=True) do so"
+            )
+        partitions = 1 if origin is None or origin.error else len(origin.partitions)
+        replicas = 1 if origin is None or origin.error else origin.replicas
+        log.warning("creating dead-letter topic %r with %d partitions", name, partitions)
+        request = CreateTopicsRequest(
+            [(name, partitions, replicas, [], list(CREATED.items()))], 30_000, False
+        )
+        client = self._producer.client
+        controller = client.cluster.controller
+        node = client.get_random_node() if controller is None else controller.nodeId
+        answer = await client.send(node, request)
+        for _name, code, *why in answer.topic_errors:
+            if code not in (0, ALREADY_EXISTS):
+                raise TransientAdapterError(
+                    f"dead-letter topic {name!r} was not created (error {code} {why}); create it, "
+                    f"or let this principal do so"
+                )
+
+    # -- the producer -------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        if self._producer is None:
+            self._producer = await start_producer(self._connect_timeout, **self._options)
+
+    async def _stop(self) -> None:
+        producer, self._producer = self._producer, None
+        self._known = {}
+        if producer is not None:
+            await stop_producer(producer)
+
+
+def _outcome(error: Exception | None) -> Outcome:
+    if error is None:
+        return Outcome.durable()
+    return Outcome.retry(translate(error, "writing a dead letter"))

@@ -1,0 +1,53 @@
+"""The values that travel between adapter, tracker, store and runtime.
+
+A record's life: ``adapter.fetch`` makes a `Run` of `Message` objects → the tracker tracks the
+run and mints an index for each → the runtime hands the messages out → they are settled → a
+flush makes an `AckFlush` → store and adapter make it durable and answer with an `Outcome`.
+
+A *position* is a record's place in its partition: immutable, hashable and, in a log, totally
+ordered (Kafka: int; Kinesis: ``(sequence, sub_sequence)``; Pulsar: ``(ledger, entry, index)``).
+There need not be a "next" one. Stores see its text form only, which the adapter makes.
+"""
+
+from consumer_sdk.records.capabilities import Capabilities, Kind
+from consumer_sdk.records.checkpoints import AckFlush, Checkpoint, Explanation, Outcome, OutcomeKind
+from consumer_sdk.records.dead_letter import DeadLetter
+from consumer_sdk.records.messages import Batch, Headers, Holder, Message, Redelivery
+from consumer_sdk.records.partitions import (
+    Assignment,
+    AtPosition,
+    AtTime,
+    Partition,
+    Position,
+    Start,
+    StartPoint,
+)
+from consumer_sdk.records.runs import Due, Run, Tracked, Verdict, VerdictKind
+
+__all__ = [
+    "AckFlush",
+    "Assignment",
+    "AtPosition",
+    "AtTime",
+    "Batch",
+    "Capabilities",
+    "Checkpoint",
+    "DeadLetter",
+    "Due",
+    "Explanation",
+    "Headers",
+    "Holder",
+    "Kind",
+    "Message",
+    "Outcome",
+    "OutcomeKind",
+    "Partition",
+    "Position",
+    "Redelivery",
+    "Run",
+    "Start",
+    "StartPoint",
+    "Tracked",
+    "Verdict",
+    "VerdictKind",
+]

@@ -1,0 +1,42 @@
+"""What differs between brokers, as data."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["Capabilities", "Kind"]
+
+
+class Kind(enum.Enum):
+    """How a broker remembers what was settled."""
+
+    LOG = "log"
+    """A watermark with settled ranges above it; order is kept."""
+    QUEUE = "queue"
+    """Only what was settled, one by one; the broker redelivers the rest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What an adapter can do: differences between brokers are data, checked at start-up.
+
+    Attributes:
+        kind: LOG or QUEUE.
+        commits: the broker keeps a position for the group, so that no store is needed.
+        metadata_size: characters of metadata that a commit can carry; 0 for none.
+        wants_settled: flushes must name every newly settled record (its native handle).
+        needs_leases: assignments come from leases, so that a store which has them is required.
+        pauses_partitions: one partition can be paused alone.
+        max_unacked: how many unsettled records the broker allows; None for no limit.
+        lag_unit: ``"records"``, ``"milliseconds"`` or None.
+    """
+
+    kind: Kind = Kind.LOG
+    commits: bool = True
+    metadata_size: int = 0
+    wants_settled: bool = False
+    needs_leases: bool = False
+    pauses_partitions: bool = True
+    max_unacked: int | None = None
+    lag_unit: str | None = "records"

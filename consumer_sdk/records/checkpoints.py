@@ -1,0 +1,121 @@
+"""What is made durable, and the answer to that."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from consumer_sdk.records.partitions import Assignment, Position
+
+__all__ = ["AckFlush", "Checkpoint", "Explanation", "Outcome", "OutcomeKind"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a restart needs so that it redelivers only what was not settled.
+
+    Attributes:
+        watermark: the last position of the settled prefix, or None.
+        resume: where to read from, inclusive: the first unsettled record seen, else the next
+            position, else the last settled one. Everything at or below the watermark is
+            suppressed after a restart.
+        ranges: settled ``(first, last)`` above the watermark, ascending, inclusive.
+        attempts: position → (failed deliveries, due as seconds since the epoch).
+        ended: everything was settled and there is nothing more to read.
+        identity: changes when a stream is deleted and made again; None where unknown.
+    """
+
+    watermark: Position | None = None
+    resume: Position | None = None
+    ranges: tuple[tuple[Position, Position], ...] = ()
+    attempts: Mapping[Position, tuple[int, float]] = field(default_factory=dict)
+    ended: bool = False
+    identity: str | None = None
+
+
+@dataclass(slots=True, eq=False)
+class AckFlush:
+    """What one flush makes durable for one assignment.
+
+    Attributes:
+        assignment: whose it is.
+        number: its place among the flushes of this assignment, from 1.
+        checkpoint: the state that it makes durable.
+        settled: (position, native handle) of what was newly settled, where the adapter asks.
+    """
+
+    assignment: Assignment
+    number: int
+    checkpoint: Checkpoint
+    settled: Sequence[tuple[Position, Any]] = ()
+
+
+class OutcomeKind(enum.Enum):
+    """How an attempt to make a flush durable ended."""
+
+    DURABLE = "durable"
+    SENT = "sent"
+    RETRY = "retry"
+    FENCED = "fenced"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer to one flush.
+
+    Attributes:
+        kind: DURABLE; SENT (all that Pulsar can show); RETRY (nothing is known to be
+            written); FENCED (another owner has taken over); GONE (the topic or shard no
+            longer exists).
+        covered: the position up to which ranges were written when a size budget dropped the
+            top ones; None for all of it.
+        error: why, for RETRY, FENCED and GONE.
+    """
+
+    kind: OutcomeKind
+    covered: Position | None = None
+    error: Exception | None = None
+
+    @classmethod
+    def retry(cls, error: Exception) -> Outcome:
+        """An outcome that asks for another try."""
+        return cls(OutcomeKind.RETRY, error=error)
+
+    @classmethod
+    def durable(cls, covered: Position | None = None) -> Outcome:
+        """An outcome that says what was asked for is durable."""
+        return cls(OutcomeKind.DURABLE, covered)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a partition's watermark is where it is.
+
+    Attributes:
+        watermark: the last position of the settled prefix, or None.
+        unsettled: records tracked and not settled.
+        holes: unsettled stretches below the last settled record.
+        retrying: records waiting for their next delivery.
+        dead_lettering: records waiting for their dead letter to be durable.
+        pinned_by: the first unsettled position, or None.
+        state: what that record is doing: ``"open"``, ``"retrying"``, ``"dead-lettering"``.
+        attempts: its failed deliveries.
+        age: seconds since it was tracked.
+        flush_number: the number of the next flush.
+        durable_number: the last flush that is durable.
+    """
+
+    watermark: Position | None
+    unsettled: int
+    holes: int
+    retrying: int
+    dead_lettering: int
+    pinned_by: Position | None
+    state: str | None
+    attempts: int
+    age: float
+    flush_number: int
+    durable_number: int

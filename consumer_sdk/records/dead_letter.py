@@ -1,0 +1,38 @@
+"""A record that was given up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from consumer_sdk.records.messages import Headers
+from consumer_sdk.records.partitions import Partition
+
+__all__ = ["DeadLetter"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A record that was given up, with why and from where.
+
+    Attributes:
+        partition: where it came from.
+        position: its position's text form.
+        key, value, headers, timestamp: the record as it was stored.
+        error: what went wrong, as text.
+        error_type: the exception's qualified name, or ``"rejected"``.
+        attempts: deliveries that failed.
+        group: the consumer group that gave it up.
+        failed_at: seconds since the epoch.
+    """
+
+    partition: Partition
+    position: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    error: str
+    error_type: str
+    attempts: int
+    group: str
+    failed_at: float

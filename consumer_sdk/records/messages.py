@@ -1,0 +1,224 @@
+"""One delivery of a record, and the handle that settles it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Protocol, TypeAlias, cast
+
+from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.records.partitions import Assignment, Partition, Position
+
+__all__ = ["Batch", "Headers", "Holder", "Message", "Redelivery"]
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+class Holder(Protocol):
+    """What settles a message: the runtime's side of an assignment."""
+
+    @property
+    def ack(self) -> Callable[[int], bool]:
+        """Settles the record of an index; an attribute, since this is the hot path."""
+        ...
+
+    def ack_all(self, messages: Sequence[Message]) -> int:
+        """Settles messages of this holder; returns how many that settled."""
+        ...
+
+    def ack_cumulative(self, message: Message) -> bool:
+        """See `Message.ack_cumulative`; so with the others."""
+        ...
+
+    def nack(self, message: Message, delay: float | None) -> bool:
+        """Asks for another delivery."""
+        ...
+
+    def reject(self, message: Message, reason: str) -> bool:
+        """Sends the record to the dead letters."""
+        ...
+
+    def extend(self, message: Message, seconds: float) -> bool:
+        """Moves the ack timeout."""
+        ...
+
+    async def durable(self) -> None:
+        """Waits until what was settled is durable."""
+
+
+class Message:
+    """One delivery of a record, with the handle that settles it.
+
+    An adapter makes one object for each record (`make`, or in a hot loop ``Message()`` followed
+    by the attribute stores, which costs half as much), the runtime binds it, and a redelivery is
+    a copy (`Redelivery`) with its attempt number.
+
+    Attributes:
+        assignment: the grant under which the record was fetched.
+        position: the record's place in its partition.
+        key: bytes, or None.
+        value: raw bytes, or None (a tombstone). Decode it in the handler, so that a record
+            that cannot be decoded takes the retry and dead-letter path.
+        headers: pairs of name and bytes (or None), in the broker's order; names may repeat.
+        timestamp: milliseconds since the epoch, or None.
+        attempt: 1 for the first delivery; survives restarts.
+    """
+
+    __slots__ = (
+        "assignment",
+        "headers",
+        "holder",
+        "index",
+        "key",
+        "position",
+        "timestamp",
+        "value",
+    )
+
+    assignment: Assignment
+    position: Position
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int | None
+    holder: Holder
+    index: int
+
+    attempt: int = 1
+    native: Any = None
+
+    @classmethod
+    def make(
+        cls,
+        assignment: Assignment,
+        position: Position,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        timestamp: int | None = None,
+    ) -> Message:
+        """A message that is not tracked yet; settling it raises `ConsumerClosedError`."""
+        message = cls()
+        message.assignment = assignment
+        message.position = position
+        message.key = key
+        message.value = value
+        message.headers = headers
+        message.timestamp = timestamp
+        message.holder = UNBOUND
+        message.index = -1
+        return message
+
+    @property
+    def partition(self) -> Partition:
+        """The partition that the record came from."""
+        return self.assignment.partition
+
+    @property
+    def stream(self) -> str:
+        """The Kafka topic, Kinesis stream or Pulsar topic that the record came from."""
+        return self.assignment.partition.stream
+
+    @property
+    def size(self) -> int:
+        """Bytes of key and value."""
+        return len(self.key or b"") + len(self.value or b"")
+
+    def ack(self) -> bool:
+        """Settles this record. Grouped with others and made durable by the next flush.
+
+        Returns:
+            False if that changed nothing: settled before, or the assignment is gone.
+        """
+        result: bool = self.holder.ack(self.index)
+        return result
+
+    def ack_cumulative(self) -> bool:
+        """Settles this record and all that were handed out before it in its partition."""
+        return self.holder.ack_cumulative(self)
+
+    def nack(self, delay: float | None = None) -> bool:
+        """Asks for another delivery; counts as an attempt.
+
+        Args:
+            delay: seconds until then; the retry policy's back-off if None.
+        """
+        return self.holder.nack(self, delay)
+
+    def reject(self, reason: str = "rejected") -> bool:
+        """Sends the record to the dead letters now; settled once its dead letter is durable."""
+        return self.holder.reject(self, reason)
+
+    def extend(self, seconds: float) -> bool:
+        """Moves the ack timeout to ``seconds`` from now."""
+        return self.holder.extend(self, seconds)
+
+    async def durable(self) -> None:
+        """Waits until everything settled so far in this partition is durable.
+
+        Raises:
+            PartitionLostError: the assignment was lost first; the record is delivered again.
+
+        Cancellation: changes nothing.
+        """
+        await self.holder.durable()
+
+    def __repr__(self) -> str:
+        if not hasattr(self, "assignment"):
+            return f"<{type(self).__name__} unmade>"
+        return (
+            f"<{type(self).__name__} {self.partition}@{self.position!r} "
+            f"attempt={self.attempt} bytes={self.size}>"
+        )
+
+
+class Redelivery(Message):
+    """A later delivery of a record: a copy with its own attempt number."""
+
+    __slots__ = ("attempt", "native")
+
+    @classmethod
+    def of(cls, message: Message, attempt: int) -> Redelivery:
+        """A copy of ``message`` that is delivery number ``attempt``."""
+        copy = cls()
+        for name in Message.__slots__:
+            if hasattr(message, name):
+                setattr(copy, name, getattr(message, name))
+        copy.attempt = attempt
+        copy.native = message.native
+        return copy
+
+
+class Batch(list[Message]):
+    """Messages handed out together, in order within each partition."""
+
+    __slots__ = ()
+
+    def ack(self) -> int:
+        """Acks every message; returns how many that settled."""
+        parts = groupby(self, attrgetter("holder"))
+        return sum(holder.ack_all(list(part)) for holder, part in parts)
+
+    def nack(self, delay: float | None = None) -> int:
+        """Nacks every message that is not settled yet; returns how many those were."""
+        return sum(message.nack(delay) for message in self)
+
+    def reject(self, reason: str = "rejected") -> int:
+        """Rejects every message that is not settled yet; returns how many those were."""
+        return sum(message.reject(reason) for message in self)
+
+
+class Unbound:
+    """The holder of a message that no consumer tracks: settling it is an error."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConsumerClosedError(
+            f"cannot settle this message ({name}): it does not come from a consumer that tracks it"
+        )
+
+
+UNBOUND = cast("Holder", Unbound())

@@ -1,0 +1,229 @@
+"""Makes settled records durable: grouped, one flush at a time for each assignment.
+
+With a store, the store comes first and decides; the broker is told afterwards, for its lag
+tools, through a slot where the latest flush wins. Without one the broker's commit is the
+checkpoint. A crash between the two means redelivery at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
+from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind, Position
+from consumer_sdk.runtime.holding import Holding, Totals
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.trackers import encode_checkpoint
+
+__all__ = ["Flusher"]
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF = 0.05
+LONGEST_BACKOFF = 5.0
+REST = 20
+"""How many times as long as a flush took to make the next one waits."""
+
+
+class Flusher:
+    """Flushes all holdings of one consumer.
+
+    Args:
+        fenced: told of a holding that this consumer may write no more.
+    """
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        store: CheckpointStore | None,
+        options: Options,
+        totals: Totals,
+        fenced: Callable[[Holding, Exception | None], None],
+    ) -> None:
+        self._adapter = adapter
+        self._store = store
+        self._options = options
+        self._totals = totals
+        self._fenced = fenced
+        self._lock = asyncio.Lock()
+        self._commit_lock = asyncio.Lock()
+        self._is_dirty = asyncio.Event()
+        self._has_commits = asyncio.Event()
+        self._commits: dict[Assignment, AckFlush] = {}
+        self._is_forced = False
+        self._backoff = 0.0
+        self._rest_until = 0.0
+        self.holdings: dict[Assignment, Holding] = {}
+
+    @property
+    def is_durable(self) -> bool:
+        """There is a store, or a broker that keeps positions."""
+        return self._store is not None or self._adapter.capabilities.commits
+
+    def wake(self) -> None:
+        """A tracker has something to flush."""
+        self._is_dirty.set()
+
+    def force(self) -> None:
+        """Flush now, without waiting for the interval."""
+        self._is_forced = True
+        self._is_dirty.set()
+
+    def forget(self, assignment: Assignment) -> None:
+        """Drops the commit that waits for a closed assignment."""
+        self._commits.pop(assignment, None)
+
+    async def run(self) -> None:
+        """Flushes whatever is due, for ever."""
+        clock = self._options.clock
+        while True:
+            if self._backoff:
+                await asyncio.sleep(self._backoff)
+            due = self._next_due()
+            if due is None:
+                self._is_dirty.clear()
+                self._is_forced = False
+                await self._is_dirty.wait()
+            elif due > clock.monotonic() and not self._is_forced:
+                await self._wait_until(due)
+            else:
+                is_forced, self._is_forced = self._is_forced, False
+                await self.flush(list(self.holdings.values()), force=is_forced)
+
+    def _next_due(self) -> float | None:
+        found = (h.tracker.flush_due for h in self.holdings.values())
+        dues = [due for due in found if due is not None]
+        return max(min(dues), self._rest_until) if dues else None
+
+    async def _wait_until(self, due: float) -> None:
+        """Waits, but is woken by `force`: dirty holdings only join the flush that is due."""
+        self._is_dirty.clear()
+        try:
+            async with asyncio.timeout(due - self._options.clock.monotonic()):
+                while not self._is_forced:
+                    await self._is_dirty.wait()
+                    self._is_dirty.clear()
+        except TimeoutError:
+            pass
+
+    async def flush(self, holdings: Iterable[Holding], *, force: bool = False) -> None:
+        """Flushes those of ``holdings`` that have something to flush.
+
+        Cancellation: what was in the air is put back, and flushed again.
+        """
+        async with self._lock:
+            clock = self._options.clock
+            now, wall = clock.monotonic(), clock.wall()
+            flushes = [
+                (h, flush)
+                for h in holdings
+                if not h.is_closed and (flush := h.tracker.flush(now, wall, force=force))
+            ]
+            if not flushes:
+                return
+            try:
+                write = self._prepare([flush for _, flush in flushes])
+                # Many holes make a flush expensive: it may take a twentieth of the time.
+                self._rest_until = now + REST * (clock.monotonic() - now)
+                outcomes = await write()
+            except BaseException:
+                for holding, flush in flushes:
+                    holding.tracker.flush_failed(flush)
+                raise
+            self._apply(flushes, outcomes)
+
+    def _prepare(self, flushes: Sequence[AckFlush]) -> Callable[[], Awaitable[list[Outcome]]]:
+        """Encodes; what it returns does the waiting."""
+        self._totals.flushes += 1
+        if self._store is not None:
+            return partial(self._save, self._store, *self._encode(flushes, self._store.max_size))
+        if self._adapter.capabilities.commits:
+            return partial(self._adapter.commit, flushes)
+        return partial(_settled_in_memory, flushes)
+
+    def _encode(
+        self, flushes: Sequence[AckFlush], max_size: int
+    ) -> tuple[list[StoreItem], list[Position | None]]:
+        """What to save, and how far each text reaches where it had to be cut."""
+        items, covered = [], []
+        for flush in flushes:
+            text, last = encode_checkpoint(
+                flush.checkpoint,
+                broker=self._adapter.broker,
+                partition=flush.assignment.partition,
+                encode_position=self._adapter.encode_position,
+                max_size=max_size,
+            )
+            items.append(StoreItem(flush.assignment, text))
+            covered.append(last)
+        return items, covered
+
+    async def _save(
+        self,
+        store: CheckpointStore,
+        items: Sequence[StoreItem],
+        covered: Sequence[Position | None],
+    ) -> list[Outcome]:
+        outcomes = await store.save(self._adapter.group or "", items)
+        return [
+            replace(outcome, covered=last) if outcome.kind is OutcomeKind.DURABLE else outcome
+            for outcome, last in zip(outcomes, covered, strict=True)
+        ]
+
+    def _apply(
+        self, flushes: Sequence[tuple[Holding, AckFlush]], outcomes: Sequence[Outcome]
+    ) -> None:
+        has_failed = False
+        for (holding, flush), outcome in zip(flushes, outcomes, strict=True):
+            if holding.is_closed:
+                continue
+            if outcome.kind in (OutcomeKind.DURABLE, OutcomeKind.SENT):
+                self._succeeded(holding, flush, outcome)
+            elif outcome.kind is OutcomeKind.RETRY:
+                has_failed = True
+                holding.tracker.flush_failed(flush)
+                log.warning("flush of %s: %r", holding.assignment.partition, outcome.error)
+            else:
+                self._fenced(holding, outcome.error)
+        longer = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
+        self._backoff = longer if has_failed else 0.0
+
+    def _succeeded(self, holding: Holding, flush: AckFlush, outcome: Outcome) -> None:
+        holding.confirm(flush, outcome)
+        if self._store is not None and self._adapter.capabilities.commits:
+            self._commits[flush.assignment] = flush
+            self._has_commits.set()
+
+    async def run_commits(self) -> None:
+        """Tells the broker what the store has, for its lag tools, for ever."""
+        while True:
+            await self._has_commits.wait()
+            await self.commit_pending()
+            await asyncio.sleep(max(self._options.flush_interval, FIRST_BACKOFF))
+
+    async def commit_pending(self) -> None:
+        """Tells the broker what the store has; what fails is told with the next flush."""
+        async with self._commit_lock:
+            self._has_commits.clear()
+            flushes, self._commits = list(self._commits.values()), {}
+            outcomes: list[Outcome] = []
+            try:
+                outcomes = await self._adapter.commit(flushes) if flushes else []
+            finally:
+                self._keep_untold(flushes, outcomes)
+
+    def _keep_untold(self, flushes: Sequence[AckFlush], outcomes: Sequence[Outcome]) -> None:
+        for at, flush in enumerate(flushes):
+            is_told = at < len(outcomes) and outcomes[at].kind is not OutcomeKind.RETRY
+            if not is_told and flush.assignment in self.holdings:
+                self._commits.setdefault(flush.assignment, flush)
+                self._has_commits.set()
+
+
+async def _settled_in_memory(flushes: Sequence[AckFlush]) -> list[Outcome]:
+    """With neither a store nor a broker that keeps positions, nothing lasts longer than this."""
+    return [Outcome.durable() for _ in flushes]

@@ -1,0 +1,287 @@
+"""One held assignment: what settles its messages, and who waits for that to be durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from consumer_sdk.abc import AckTracker, Clock
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, PartitionLostError
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Message,
+    Outcome,
+    Run,
+    Tracked,
+    Verdict,
+    VerdictKind,
+)
+
+__all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Totals"]
+
+log = logging.getLogger(__name__)
+
+NACKED = -1
+"""The index of a message that was nacked: this delivery is over, and another will come."""
+SETTLED = -2
+"""The index of a message that went to the dead letters: this delivery is over, for good."""
+
+
+_Waiter: TypeAlias = tuple[int, Callable[[], int], asyncio.Future[None]]
+"""A flush's number, what tells how far things are, and who waits for that."""
+
+
+class Bury(Protocol):
+    """Takes a record that is to be dead-lettered."""
+
+    def __call__(
+        self, holding: Holding, index: int, message: Message, error: BaseException | str
+    ) -> None: ...
+
+
+@dataclass(slots=True)
+class Totals:
+    """What all holdings together have seen, for `Consumer.stats`."""
+
+    fetched: int = 0
+    settled: int = 0
+    suppressed: int = 0
+    redelivered: int = 0
+    failed: int = 0
+    dead_lettered: int = 0
+    ignored: int = 0
+    lost: int = 0
+    flushes: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class Holding:
+    """The runtime's side of an assignment, and the `Holder` of its messages.
+
+    Attributes:
+        ack: the tracker's bound method, because ``message.ack()`` is the hot path; while
+            draining, one that also wakes the drain.
+        retries_settled: told how many retries were settled before they were due.
+        lanes: what `Lanes` keeps for this holding.
+        held: index → message of restored retries that are not due yet.
+        blocked: records that wait in `Lanes` behind a retry.
+        purged: records taken out of the queues when the revoke began.
+        confirmed: the number of the last flush that was answered as durable.
+    """
+
+    assignment: Assignment
+    tracker: AckTracker
+    clock: Clock
+    bury: Bury
+    reschedule: Callable[[], None]
+    totals: Totals
+    retries_settled: Callable[[Holding, int], None] = lambda _holding, _retries: None
+    allows_cumulative: bool = True
+    is_paused: bool = False
+    is_draining: bool = False
+    is_closed: bool = False
+    blocked: int = 0
+    purged: int = 0
+    confirmed: int = 0
+    fetched: int = 0
+    lanes: dict[Any, Any] = field(default_factory=dict)
+    held: dict[int, Message] = field(default_factory=dict)
+    ack: Callable[[int], bool] = field(init=False)
+    _progress: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _waiters: list[_Waiter] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.ack = self.tracker.ack
+
+    # -- what a message calls -------------------------------------------------------------
+
+    def ack_all(self, messages: Sequence[Message]) -> int:
+        """Acks many messages of this holding."""
+        settled = self.tracker.ack_all([message.index for message in messages])
+        self._progress.set()
+        return settled
+
+    def ack_cumulative(self, message: Message) -> bool:
+        """Settles what was handed out up to ``message``."""
+        if not self.allows_cumulative:
+            raise ConfigurationError(
+                "ack_cumulative() would settle records that other workers still process; "
+                "use it when pulling, or in run() with ordering=Ordering.PARTITION"
+            )
+        before = self.tracker.retrying
+        settled = self.tracker.ack_cumulative(message.index)
+        if freed := before - self.tracker.retrying:
+            self.retries_settled(self, freed)
+        self._progress.set()
+        return settled > 0
+
+    def nack(self, message: Message, delay: float | None) -> bool:
+        """Counts a failed delivery."""
+        if delay is not None and not delay >= 0:
+            raise ConfigurationError(f"nack(delay={delay!r}): give seconds, 0 or more")
+        return self.fail(message, delay, "nacked")
+
+    def reject(self, message: Message, reason: str) -> bool:
+        """Sends the record to the dead letters."""
+        return self.reject_with(message, reason)
+
+    def extend(self, message: Message, seconds: float) -> bool:
+        """Moves the ack timeout."""
+        now = self.clock.monotonic()
+        extended = self.tracker.extend(message.index, message.attempt, now, seconds)
+        self.reschedule()
+        return extended
+
+    async def durable(self) -> None:
+        """Waits until everything settled so far is durable."""
+        await self._wait(lambda: self.tracker.durable_number)
+
+    async def flushed(self) -> None:
+        """Waits until everything settled so far was flushed.
+
+        Unlike `durable`, not for a hole to close where the broker keeps a position alone, so that
+        what is settled above the hole would be delivered again after a crash.
+        """
+        await self._wait(lambda: self.confirmed)
+
+    async def _wait(self, reached: Callable[[], int]) -> None:
+        if self.is_closed:
+            raise self._lost()
+        target = self.tracker.flush_number - (not self.tracker.is_dirty)
+        if reached() < target:
+            future = asyncio.get_running_loop().create_future()
+            self._waiters.append((target, reached, future))
+            await future
+
+    # -- what the runtime calls -----------------------------------------------------------
+
+    def track(self, run: Run) -> Tracked:
+        """Tracks a run and binds its messages to this holding."""
+        tracked = self.tracker.track(run, self.clock.monotonic())
+        messages, index = run.messages, tracked.first
+        if tracked.dropped:
+            dropped = set(tracked.dropped)
+            messages = [m for at, m in enumerate(messages) if at not in dropped]
+            run.messages = messages
+        for message in messages:
+            message.holder = self
+            message.index = index
+            index += 1
+        self.fetched += tracked.count
+        self.totals.fetched += tracked.count
+        self.totals.suppressed += len(tracked.dropped) + len(tracked.settled)
+        return tracked
+
+    def fail(self, message: Message, delay: float | None, error: BaseException | str) -> bool:
+        """A delivery failed: it is retried after a back-off, or dead-lettered at the limit."""
+        index, now = message.index, self.clock.monotonic()
+        verdict = self.tracker.nack(index, message.attempt, now, delay, message)
+        if verdict.kind is VerdictKind.IGNORED:
+            return False
+        message.index = NACKED if verdict.kind is VerdictKind.RETRY else SETTLED
+        self.carry_out(verdict, index, message, error)
+        return True
+
+    def carry_out(
+        self, verdict: Verdict, index: int, message: Message, error: BaseException | str
+    ) -> None:
+        """Does what the tracker decided on a failed delivery."""
+        self._progress.set()
+        self.totals.failed += 1
+        if verdict.kind is VerdictKind.RETRY:
+            self.reschedule()
+        else:
+            self.bury(self, index, message, error)
+
+    def reject_with(self, message: Message, error: BaseException | str) -> bool:
+        """Takes a record out of delivery because it can never be processed."""
+        index = message.index
+        if not self.tracker.reject(index, message.attempt):
+            return False
+        message.index = SETTLED
+        self.bury(self, index, message, error)
+        return True
+
+    def dead_lettered(self, index: int) -> None:
+        """The record's dead letter is durable."""
+        if self.tracker.dead_lettered(index):
+            self.totals.dead_lettered += 1
+        self._progress.set()
+
+    def confirm(self, flush: AckFlush, outcome: Outcome) -> None:
+        """The flush is durable: wakes whoever waited for it."""
+        self.tracker.flushed(flush, outcome)
+        self.confirmed = flush.number
+        waiting = []
+        for target, reached, future in self._waiters:
+            if reached() < target:
+                waiting.append((target, reached, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiters = waiting
+
+    def start_draining(self) -> None:
+        """From here on every ack may be the one that the drain waits for."""
+        self.is_draining = True
+        self.ack = self._ack_while_draining
+
+    def _ack_while_draining(self, index: int) -> bool:
+        self._progress.set()
+        return self.tracker.ack(index)
+
+    @property
+    def in_flight(self) -> int:
+        """Records handed out, or on their way to the dead letters, and not settled."""
+        return self.tracker.unsettled - self.tracker.retrying - self.purged
+
+    async def drained(self) -> None:
+        """Waits until nothing is in flight. Cancellation: changes nothing."""
+        while not self.is_closed and self.in_flight > 0:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def close(self) -> None:
+        """The assignment is over: every later call is a counted no-op."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.totals.settled += self.fetched - self.tracker.unsettled
+        self.tracker.close()
+        self.ack = self._ack_when_closed
+        self.lanes, self.held = {}, {}
+        self._progress.set()
+        for _, _, future in self._waiters:
+            if not future.done():
+                future.set_exception(self._lost())
+                future.exception()  # nobody may be waiting any more
+        self._waiters = []
+
+    def _ack_when_closed(self, _index: int) -> bool:
+        self.totals.ignored += 1
+        return False
+
+    def forbid(self) -> None:
+        """In a forked child: settling is an error, since nothing here would flush it."""
+        forked: Any = _Forked()
+        self.tracker, self.clock = forked, forked
+        self.ack = lambda index: bool(forked.ack(index))
+
+    def _lost(self) -> PartitionLostError:
+        return PartitionLostError(
+            f"{self.assignment.partition} (epoch {self.assignment.epoch}) is no longer held; "
+            f"whatever was not durable is delivered again"
+        )
+
+
+class _Forked:
+    """The tracker and the clock of a holding in a forked child: every use is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConsumerClosedError(
+            f"this message belongs to the parent process; settle it there (a forked child has no "
+            f"connection to the broker): {name}"
+        )

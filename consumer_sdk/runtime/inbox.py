@@ -1,0 +1,175 @@
+"""Where records wait when the user pulls them: ``async for`` and ``batches()``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import length_hint
+from typing import Self
+
+from consumer_sdk.records import Batch, Message
+from consumer_sdk.runtime.holding import Holding
+
+__all__ = ["Batches", "Inbox"]
+
+
+class Inbox:
+    """A queue of runs, with retries ahead of new records.
+
+    Args:
+        hand_out: told of messages as they leave; returns those still wanted.
+        has_left: told that there is room again.
+        is_timed: deliveries have an ack timeout, so that each is handed out alone.
+
+    Cancellation: whatever waits, waits here: nothing is popped before it is handed over.
+    """
+
+    def __init__(
+        self,
+        hand_out: Callable[[Holding, list[Message]], list[Message]],
+        has_left: Callable[[], None],
+        *,
+        is_timed: bool,
+    ) -> None:
+        self._hand_out = hand_out
+        self._has_left = has_left
+        self._is_timed = is_timed
+        self._runs: deque[tuple[Holding, list[Message]]] = deque()
+        self._current: Iterator[Message] = iter(())
+        self._current_holding: Holding | None = None
+        self._arrived = asyncio.Event()
+        self.count = 0
+        self.is_closed = False
+        self._is_full = False
+
+    def put(self, holding: Holding, messages: list[Message]) -> None:
+        """Queues new records, in order."""
+        self._runs.append((holding, messages))
+        self.count += len(messages)
+        self._arrived.set()
+
+    def put_back(self, holding: Holding, message: Message) -> None:
+        """Queues a redelivery, ahead of new records."""
+        self._runs.appendleft((holding, [message]))
+        self.count += 1
+        self._arrived.set()
+
+    def hold(self, holding: Holding, message: Message) -> None:
+        """A retry that is not due yet comes through `put_back`."""
+
+    def free(self, holding: Holding, retries: int) -> None:
+        """Retries that were settled before they were due hold nothing up here."""
+
+    def purge(self, holding: Holding) -> int:
+        """Takes the holding's records out; returns how many were waiting."""
+        purged = sum(len(messages) for owner, messages in self._runs if owner is holding)
+        self._runs = deque(entry for entry in self._runs if entry[0] is not holding)
+        self.count -= purged
+        if self._current_holding is holding:
+            purged += length_hint(self._current)
+            self._current, self._current_holding = iter(()), None
+        return purged
+
+    def abandon(self) -> None:
+        """A holding was closed: what the user still has of it is theirs to drop."""
+
+    def close(self) -> None:
+        """Ends the waiting; what is queued is not handed out any more."""
+        self.is_closed = True
+        if self._current_holding is not None:
+            rest = list(self._current)
+            self._runs.appendleft((self._current_holding, rest))
+            self.count += len(rest)
+            self._current, self._current_holding = iter(()), None
+        self._arrived.set()
+
+    def pop(self) -> Message | None:
+        """The next message, if there is one now."""
+        message = next(self._current, None)
+        while message is None and self._runs and not self.is_closed:
+            self._open_next_run()
+            message = next(self._current, None)
+        return message
+
+    def _open_next_run(self) -> None:
+        holding, messages = self._runs.popleft()
+        self.count -= len(messages)
+        if self._is_timed and len(messages) > 1:
+            self._runs.appendleft((holding, messages[1:]))
+            self.count += len(messages) - 1
+            messages = messages[:1]
+        self._current = iter(self._hand_out(holding, messages))
+        self._current_holding = holding
+        self._has_left()
+
+    async def wait(self) -> None:
+        """Waits until something arrives or the inbox is closed."""
+        self._arrived.clear()
+        if not self._runs and not self.is_closed:
+            await self._arrived.wait()
+
+    def pop_batch(self, most: int) -> Batch:
+        """Up to ``most`` messages that are here now."""
+        batch = Batch()
+        while len(batch) < most:
+            message = self.pop()
+            if message is None:
+                break
+            batch.append(message)
+            if not self._is_timed:
+                batch.extend(islice(self._current, most - len(batch)))
+        return batch
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Whether no more is fetched until something is settled: then no batch waits for more."""
+        self._is_full = is_full
+        self._arrived.set()
+
+    async def wait_for(self, count: int, until: float) -> None:
+        """Waits for ``count`` messages, until the loop time ``until`` or while more may come."""
+        try:
+            async with asyncio.timeout_at(until):
+                while self.waiting < count and not self.is_closed and not self._is_full:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+    @property
+    def waiting(self) -> int:
+        """Messages that can be had without waiting."""
+        return self.count + length_hint(self._current)
+
+
+class Batches:
+    """What `Consumer.batches` returns: an iterator of batches.
+
+    Cancellation: what was waiting for its batch stays queued; the iterator can be used again.
+    """
+
+    def __init__(
+        self, inbox: Inbox, most: int, max_wait: float, raise_failure: Callable[[], None]
+    ) -> None:
+        self._inbox = inbox
+        self._most = most
+        self._max_wait = max_wait
+        self._raise_failure = raise_failure
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Batch:
+        inbox = self._inbox
+        while not inbox.is_closed:
+            if not inbox.waiting:
+                await inbox.wait()
+                continue
+            if inbox.waiting < self._most and self._max_wait:
+                until = asyncio.get_running_loop().time() + self._max_wait
+                await inbox.wait_for(self._most, until)
+            if batch := inbox.pop_batch(self._most):
+                return batch
+        self._raise_failure()
+        raise StopAsyncIteration

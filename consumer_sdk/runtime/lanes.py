@@ -1,0 +1,242 @@
+"""Which record may be processed next: lanes keep the order that was asked for.
+
+A lane holds the records that must be processed one after another: those of one key, or of one
+partition. Its head is being processed, waits in the ready queue, or waits for its retry; the
+rest waits behind it. A record without a lane of its own (no key, or no ordering) gets one that
+ends with it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Hashable
+from itertools import islice, takewhile
+
+from consumer_sdk.records import Message
+from consumer_sdk.runtime.holding import NACKED, Holding
+
+__all__ = ["Lane", "Lanes", "Ordering"]
+
+
+class Ordering(enum.Enum):
+    """Which records `Consumer.run` processes one after another."""
+
+    NONE = "none"
+    """None: everything may run at once, and a retry holds nothing up."""
+    KEY = "key"
+    """Those with the same key in the same partition; a record without a key is alone."""
+    PARTITION = "partition"
+    """Those of the same partition."""
+
+
+class Lane:
+    """Records to be processed one after another.
+
+    Attributes:
+        holding: the assignment that they belong to.
+        key: what the lane is found by; None for a lane of a single record, and once purged.
+        queue: the records, head first; those being processed stay in it until they are done.
+        running: how many of them are being processed.
+        retrying: how many were nacked and are not due yet; the lane waits for them. Below 0
+            while one came back before the handler that nacked it has ended.
+        is_parked: its head is a restored retry that is not due yet; the lane waits for it.
+        blocked: how many records were counted as waiting behind a retry.
+    """
+
+    __slots__ = ("blocked", "holding", "is_parked", "key", "queue", "retrying", "running")
+
+    def __init__(self, holding: Holding, key: Hashable | None, message: Message) -> None:
+        self.holding = holding
+        self.key = key
+        self.queue: deque[Message] = deque((message,))
+        self.running = 0
+        self.retrying = 0
+        self.is_parked = False
+        self.blocked = 0
+
+
+class Lanes:
+    """The queues of `Consumer.run`; pure.
+
+    Args:
+        ordering: what shares a lane.
+        is_ready: called when lanes have become ready.
+
+    Attributes:
+        ready: lanes whose head may be processed.
+        available: records in them, that could be taken now.
+        abandoned: called when a holding was closed; what is still processed of it is in vain.
+    """
+
+    def __init__(self, ordering: Ordering, is_ready: Callable[[], None]) -> None:
+        self._key_of: Callable[[Message], Hashable | None] = {
+            Ordering.NONE: lambda _: None,
+            Ordering.KEY: lambda message: message.key or None,
+            Ordering.PARTITION: lambda _: "partition",
+        }[ordering]
+        self._is_ready = is_ready
+        self.abandoned: Callable[[], None] = lambda: None
+        self.ready: deque[Lane] = deque()
+        self.available = 0
+        self.is_full = False
+
+    # -- coming in ------------------------------------------------------------------------
+
+    def put(self, holding: Holding, messages: list[Message]) -> None:
+        """Queues new records, in order."""
+        lanes, ready, key_of = holding.lanes, self.ready, self._key_of
+        for message in messages:
+            key = key_of(message)
+            lane = lanes.get(key)
+            if lane is None:
+                lane = Lane(holding, key, message)
+                ready.append(lane)
+                self.available += 1
+                if key is not None:
+                    lanes[key] = lane
+            else:
+                lane.queue.append(message)
+                if lane.retrying > 0 or lane.is_parked:
+                    self._block(lane, 1)
+                elif not lane.running:
+                    self.available += 1
+        self._is_ready()
+
+    def hold(self, holding: Holding, message: Message) -> None:
+        """Keeps the place of a restored retry that is not due yet."""
+        if self._key_of(message) is not None:
+            holding.held[message.index] = message
+            self.put(holding, [message])
+
+    def put_back(self, holding: Holding, message: Message) -> None:
+        """A retry is due: it takes its place in its lane, ahead of new records."""
+        lane = holding.lanes.get(self._key_of(message))
+        if holding.held.pop(message.index, None) is not None and lane is not None:
+            self._replace(lane, message)
+        else:
+            self._insert(lane, holding, message)
+        self._is_ready()
+
+    def _replace(self, lane: Lane, message: Message) -> None:
+        """A held retry is in the queue already; only its attempt number is new."""
+        at = next(i for i, queued in enumerate(lane.queue) if queued.index == message.index)
+        lane.queue[at] = message
+        if lane.is_parked:
+            lane.is_parked = False
+            self._make_ready(lane)
+
+    def _insert(self, lane: Lane | None, holding: Holding, message: Message) -> None:
+        if lane is None:
+            self.available += 1
+            self.ready.appendleft(Lane(holding, None, message))
+            return
+        # The retries of a batch come back in any order, and run in index order; what is still
+        # being processed (the handler nacked, and goes on) stays at the head.
+        waiting = islice(lane.queue, lane.running, None)
+        at = lane.running + sum(1 for queued in waiting if queued.index < message.index)
+        lane.queue.insert(at, message)
+        lane.retrying -= 1
+        if not lane.retrying and not lane.running:
+            self._make_ready(lane)
+
+    def free(self, holding: Holding, retries: int) -> None:
+        """Retries were settled before they were due: their lane waits for them no more.
+
+        Only a cumulative ack does that, and only where a partition has one lane.
+        """
+        for lane in list(holding.lanes.values()):
+            lane.retrying -= retries
+            if lane.retrying or lane.running:
+                continue
+            if lane.queue:
+                self._make_ready(lane)
+            else:
+                del holding.lanes[lane.key]
+        self._is_ready()
+
+    def _make_ready(self, lane: Lane) -> None:
+        self._block(lane, -lane.blocked)
+        self.available += len(lane.queue)
+        self.ready.appendleft(lane)
+
+    def _block(self, lane: Lane, records: int) -> None:
+        lane.blocked += records
+        lane.holding.blocked += records
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Whether no more is fetched until something is settled: then no batch waits for more."""
+        self.is_full = is_full
+        self._is_ready()
+
+    # -- going out ------------------------------------------------------------------------
+
+    def take_one(self) -> Lane | None:
+        """The next lane that is ready, to process its head; None if there is none.
+
+        The record stays at the head of its queue until the lane is `done`.
+        """
+        ready = self.ready
+        while ready:
+            lane = ready.popleft()
+            self.available -= len(lane.queue)
+            held = lane.holding.held
+            if not held or lane.queue[0].index not in held:
+                lane.running = 1
+                return lane
+            self._park(lane)
+        return None
+
+    def take(self, most: int) -> tuple[Lane, list[Message]] | None:
+        """Like `take_one`, with up to ``most`` records from the head."""
+        lane = self.take_one()
+        if lane is None:
+            return None
+        held = lane.holding.held
+        messages = list(
+            takewhile(lambda message: message.index not in held, islice(lane.queue, most))
+        )
+        lane.running = len(messages)
+        return lane, messages
+
+    def _park(self, lane: Lane) -> None:
+        lane.is_parked = True
+        self._block(lane, len(lane.queue))
+
+    def done(self, lane: Lane) -> None:
+        """The deliveries of what was taken are over; nacked ones hold the lane."""
+        if lane.key is None:
+            lane.running = 0
+            return
+        queue = lane.queue
+        while lane.running:
+            lane.running -= 1
+            if queue.popleft().index == NACKED:
+                lane.retrying += 1
+        if lane.retrying > 0:
+            self._block(lane, len(queue))
+        elif queue:
+            self.available += len(queue)
+            self.ready.append(lane)
+        else:
+            del lane.holding.lanes[lane.key]
+
+    def purge(self, holding: Holding) -> int:
+        """Takes out what waits for the holding; what is being processed stays."""
+        alone = [lane for lane in self.ready if lane.holding is holding and lane.key is None]
+        purged = 0
+        for lane in [*holding.lanes.values(), *alone]:
+            waiting = len(lane.queue) - lane.running
+            held = sum(1 for message in lane.queue if message.index in holding.held)
+            purged += waiting - held
+            self._block(lane, -lane.blocked)
+            lane.key = None
+        self.ready = deque(lane for lane in self.ready if lane.holding is not holding)
+        self.available = sum(len(lane.queue) for lane in self.ready)
+        holding.lanes.clear()
+        holding.held.clear()
+        return purged
+
+    def abandon(self) -> None:
+        """A holding was closed."""
+        self.abandoned()

@@ -1,0 +1,91 @@
+"""What a `Consumer` is configured with, checked when it is built."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+
+from consumer_sdk.abc import Clock
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.trackers import RetryPolicy
+
+__all__ = ["LoopClock", "Options", "parse_start"]
+
+OUT_OF_RANGE = ("fail", "earliest", "latest")
+
+
+class LoopClock:
+    """The running event loop's time, and the system's wall clock."""
+
+    def monotonic(self) -> float:
+        """The loop's time in seconds."""
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return time.time()
+
+
+def parse_start(start: Start | str) -> Start:
+    """``"earliest"`` or ``"latest"``, or a start as it is.
+
+    Raises:
+        ConfigurationError: anything else.
+    """
+    if isinstance(start, AtTime | AtPosition) or start in (StartPoint.EARLIEST, StartPoint.LATEST):
+        return start
+    if start in ("earliest", "latest"):
+        return StartPoint(start)
+    raise ConfigurationError(
+        f"start={start!r}: give 'earliest', 'latest', AtTime(seconds) or AtPosition(position)"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of a `Consumer`; its docstring says what each does."""
+
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    start: Start = StartPoint.EARLIEST
+    out_of_range: str = "fail"
+    flush_interval: float = 0.1
+    ack_timeout: float | None = None
+    drain_timeout: float = 5.0
+    max_in_flight: int | None = None
+    max_in_flight_per_partition: int | None = None
+    max_in_flight_bytes: int = 64 * 1024 * 1024
+    max_retrying: int = 10_000
+    fetch_records: int = 500
+    fetch_bytes: int = 8 * 1024 * 1024
+    fetch_wait: float = 0.5
+    clock: Clock = field(default_factory=LoopClock)
+
+    def __post_init__(self) -> None:
+        positive = (
+            "drain_timeout",
+            "fetch_wait",
+            "fetch_records",
+            "fetch_bytes",
+            "max_in_flight_bytes",
+            "max_retrying",
+        )
+        optional = ("ack_timeout", "max_in_flight", "max_in_flight_per_partition")
+        for name in positive + optional:
+            value = getattr(self, name)
+            if not (value is None and name in optional) and not self._is_positive(value):
+                raise ConfigurationError(f"{name}={value!r}: give a number above 0")
+        if not self.flush_interval >= 0:
+            raise ConfigurationError(
+                f"flush_interval={self.flush_interval!r}: give seconds, 0 for at once"
+            )
+        if self.out_of_range not in OUT_OF_RANGE:
+            raise ConfigurationError(
+                f"out_of_range={self.out_of_range!r}: give one of {', '.join(OUT_OF_RANGE)}"
+            )
+
+    @staticmethod
+    def _is_positive(value: object) -> bool:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and value > 0  # type: ignore[operator]  # is_number says so

@@ -1,0 +1,82 @@
+"""Which records a feed contains, so that one that comes again is recognised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers
+from consumer_sdk.spark_bridge.intervals import IntervalSet, intervals_of
+from consumer_sdk.spark_bridge.manifest import Manifest
+
+__all__ = ["Contents", "ranges_of", "texts_of"]
+
+
+def ranges_of(rows: Sequence[Rows]) -> dict[str, list[tuple[int, int]]]:
+    """The integer positions of ``rows``, which hold each partition once, as a manifest's."""
+    numbers = {str(run.partition): _numbers(run.places) for run in rows}
+    return {key: intervals_of(sorted(places)) for key, places in numbers.items() if places}
+
+
+def texts_of(rows: Sequence[Rows]) -> dict[str, list[str]]:
+    """The other positions of ``rows``, likewise."""
+    texts = {str(run.partition): _texts(run.places) for run in rows}
+    return {key: places for key, places in texts.items() if places}
+
+
+def _numbers(places: Sequence[Place]) -> Sequence[int]:
+    if are_numbers(places):
+        return cast("Sequence[int]", places)
+    return [place for place in places if isinstance(place, int)]
+
+
+def _texts(places: Sequence[Place]) -> list[str]:
+    return [] if are_numbers(places) else [place for place in places if isinstance(place, str)]
+
+
+class Contents:
+    """The positions of every manifest read so far.
+
+    Memory is O(gaps) for integer positions, and O(records) for others: which positions lie
+    between two of them, nobody but the broker can tell.
+    """
+
+    __slots__ = ("_ranges", "_texts")
+
+    def __init__(self) -> None:
+        self._ranges: dict[str, IntervalSet] = {}
+        self._texts: dict[str, set[str]] = {}
+
+    def add(self, manifest: Manifest) -> None:
+        """Everything in ``manifest`` is in the feed."""
+        self._add_ranges(manifest.ranges)
+        for key, texts in manifest.texts.items():
+            self._texts.setdefault(key, set()).update(texts)
+
+    def _add_ranges(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+        for key, spans in ranges.items():
+            known = self._ranges.setdefault(key, IntervalSet())
+            for first, last in spans:
+                known.add(first, last)
+
+    def unseen(self, rows: Sequence[Rows]) -> list[Rows]:
+        """``rows`` without those that the feed has, and without repeats."""
+        fresh = [self._unseen(run) for run in rows]
+        return [run for run in fresh if run.messages]
+
+    def _unseen(self, run: Rows) -> Rows:
+        key = str(run.partition)
+        unique = dict(zip(run.places, run.messages, strict=True))
+        if len(unique) == len(run.places) and not self._knows_any(key, run.places):
+            return run
+        ranges, texts = self._ranges.get(key, ()), self._texts.get(key, ())
+        kept = [p for p in unique if p not in (ranges if isinstance(p, int) else texts)]
+        return Rows(run.partition, [unique[place] for place in kept], kept)
+
+    def _knows_any(self, key: str, places: Sequence[Place]) -> bool:
+        texts = self._texts.get(key)
+        if texts and not texts.isdisjoint(_texts(places)):
+            return True
+        ranges = self._ranges.get(key)
+        numbers = _numbers(places)
+        return bool(ranges and numbers and ranges.overlaps(min(numbers), max(numbers)))

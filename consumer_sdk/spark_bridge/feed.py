@@ -1,0 +1,292 @@
+"""Where a running consumer's records become segments that Spark reads.
+
+The asyncio side only collects messages into groups; one named thread does all file work
+(`FeedWriter`). While that thread commits one group, the next one fills.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, final
+
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.records import Message, Position
+from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.errors import TransientFeedError
+from consumer_sdk.spark_bridge.feed_writer import FeedWriter, place_text
+from consumer_sdk.spark_bridge.pending import Entry, Pending
+
+__all__ = ["FeedStats", "SparkFeed"]
+
+log = logging.getLogger(__name__)
+
+# Handlers that wait for a commit bring no more records: when this much time passes without a new
+# one, waiting longer for company is vain.
+_QUIET = 0.002
+# But a slow trickle must not make a segment of every record.
+_WORTH_A_SEGMENT = 64
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedStats:
+    """What a feed has done since it was opened.
+
+    Attributes:
+        written: records that it made durable.
+        dropped: records that were in the directory already, and so were not written again.
+        pending: records that wait for their group to be durable.
+        segments: segments in the directory, of all writers, as far as this one has looked.
+    """
+
+    written: int
+    dropped: int
+    pending: int
+    segments: int
+
+
+@final
+class SparkFeed:
+    """Writes a consumer's records to a directory of Arrow segments, each record once.
+
+    ::
+
+        async with SparkFeed("/data/landing/orders") as feed:
+            await consumer.run(feed.put, concurrency=500)      # or a handler that awaits it
+
+    A record is recognised by stream, partition and position: one that is put again, after a
+    crash or a redelivery, by this process or another one, is dropped. Several processes may
+    feed one directory. It takes one stream name for one stream: records of another broker, or
+    of a stream that was deleted and made again, need a directory of their own, because their
+    positions mean other records.
+
+    Records are grouped: a group becomes a segment when it holds ``max_rows`` or ``max_bytes``,
+    when its oldest record has waited ``max_wait``, or when it holds some dozens of records and
+    no further one comes. Segments are not deleted: they are the records' durable home, and a
+    new query reads them from the first one on.
+
+    The directory must be on one file system with hard links and ``flock`` that every writer
+    and, for Spark, every executor can reach. Positions that are not integers cost memory for
+    each record in the directory.
+
+    Args:
+        path: the directory; made if it does not exist.
+        max_rows: records in a segment.
+        max_bytes: bytes of keys and values in a segment; a single larger record is allowed.
+        max_wait: seconds that a record may wait for company.
+        encode_position: gives positions other than integers a text form, the same one in every
+            run: an adapter's ``encode_position``. Called on the feed's thread. By default text
+            stays as it is and the parts of a tuple are joined with ``:``.
+
+    Raises:
+        ConfigurationError: an option cannot work.
+        MissingExtraError: pyarrow is not installed.
+
+    Concurrency: any number of tasks of the event loop that opened it.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        max_rows: int = 50_000,
+        max_bytes: int = 32 * 2**20,
+        max_wait: float = 0.2,
+        encode_position: Callable[[Position], str] = place_text,
+    ) -> None:
+        _check(max_rows=max_rows, max_bytes=max_bytes, max_wait=max_wait)
+        import_pyarrow()
+        self._writer = FeedWriter(_directory(path), encode_position)
+        self._max_wait = max_wait
+        self._pending = Pending(max_rows, max_bytes)
+        self._changed = asyncio.Event()
+        self._closing = False
+        self._pump: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Opens the directory.
+
+        Raises:
+            ConfigurationError: the directory cannot be made or written, or is something else.
+            FeedFormatError: a manifest is damaged or missing.
+        """
+        if self._closing or self._pump is not None:
+            raise ConsumerClosedError(f"{self!r} was opened before: make another SparkFeed")
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumer-sdk-feed")
+        try:
+            await self._loop.run_in_executor(self._thread, self._writer.open)
+        except BaseException:
+            self._thread.submit(self._writer.close)
+            self._thread.shutdown(wait=False)
+            raise
+        self._pump = self._loop.create_task(self._run(), name="consumer-sdk-feed")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def put(self, message: Message) -> None:
+        """Returns when the record is durable in a segment.
+
+        Raises:
+            TransientFeedError: the file system refused the write (disk full, for one), and the
+                feed was closed before it did not. Until then the record waits, so that the
+                consumer pauses and no attempt is counted.
+            FeedRecordError: this record cannot be stored.
+            FeedFormatError: another writer's manifest is damaged.
+            ConsumerClosedError: the feed is not open, or belongs to another event loop.
+
+        Cancellation: the record may or may not get stored; put it again (the consumer delivers
+        it again, since nothing acked it), and it is there once.
+        """
+        await self._submit((message,), message.size)
+
+    async def write(self, messages: Sequence[Message]) -> None:
+        """Returns when all of ``messages`` are durable; they may be spread over segments.
+
+        Raises, and cancellation: as `put`. When it raises, some of them may be stored; write
+        all of them again.
+        """
+        parts = self._pending.parts(messages)
+        await asyncio.gather(*[self._submit(part, size) for part, size in parts])
+
+    def stats(self) -> FeedStats:
+        """A snapshot of the counters."""
+        writer = self._writer
+        return FeedStats(writer.written, writer.dropped, self._pending.rows, writer.segments)
+
+    async def aclose(self) -> None:
+        """Makes what is pending durable, then releases the directory. Idempotent.
+
+        Cancellation: what was handed to the thread is still finished there.
+        """
+        self._closing = True
+        self._changed.set()
+        if self._pump is not None:
+            await asyncio.wait([self._pump])
+
+    def _submit(self, messages: Sequence[Message], size: int) -> asyncio.Future[None]:
+        if self._closing or self._pump is None or self._pump.done():
+            raise ConsumerClosedError(f"{self!r} is not open: use it inside `async with`")
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConsumerClosedError(f"{self!r} belongs to another event loop")
+        was_small = self._pending.rows < _WORTH_A_SEGMENT
+        entry = Entry(messages, size, self._loop.time(), self._loop.create_future())
+        self._pending.add(entry)
+        if was_small:
+            self._changed.set()
+        return entry.answer
+
+    async def _run(self) -> None:
+        try:
+            while self._pending or not self._closing:
+                await self._wait_for_company()
+                if group := self._pending.take():
+                    await self._commit(group)
+        finally:
+            while self._pending:
+                self._refuse(self._pending.take())
+            closed = self._thread.submit(self._writer.close)
+            self._thread.shutdown(wait=False)
+            await asyncio.wrap_future(closed)
+
+    async def _wait_for_company(self) -> None:
+        """Returns when what is pending should be committed."""
+        pending = self._pending
+        while not (self._closing or pending.is_full):
+            left = self._left()
+            if left is not None and left <= 0:
+                return
+            rows = pending.rows
+            if rows < _WORTH_A_SEGMENT:
+                await self._change(left)
+                continue
+            await asyncio.sleep(_QUIET)
+            if rows == pending.rows:
+                return
+
+    def _left(self) -> float | None:
+        """Seconds until the oldest record has waited long enough; None without one."""
+        oldest = self._pending.oldest
+        return None if oldest is None else oldest + self._max_wait - self._loop.time()
+
+    async def _change(self, seconds: float | None) -> None:
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def _commit(self, group: Sequence[Entry]) -> None:
+        messages = [entry.messages for entry in group]
+        faults: Sequence[Exception | None]
+        try:
+            faults = await self._store(messages)
+        except asyncio.CancelledError:
+            self._refuse(group)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
+            faults = [error] * len(group)
+        for entry, fault in zip(group, faults, strict=True):
+            entry.settle(fault)
+
+    async def _store(self, messages: Sequence[Sequence[Message]]) -> Sequence[Exception | None]:
+        """Commits; while the file system refuses, tries again until the feed is closed.
+
+        Handing the refusal to the handlers would use up the attempts of records that are in
+        order, and send them to the dead letters.
+        """
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self._loop.run_in_executor(self._thread, self._writer.commit, messages)
+            except TransientFeedError as error:
+                if self._closing:
+                    raise
+                log.warning("records wait, trying again in %.1f s: %s", pause, error)
+                self._changed.clear()
+                await self._change(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _refuse(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            entry.settle(ConsumerClosedError(f"{self!r} was closed before this was stored"))
+
+    def __repr__(self) -> str:
+        return f"<SparkFeed {self._writer.directory} pending={self._pending.rows}>"
+
+    def __del__(self) -> None:
+        if getattr(self, "_pump", None) is not None and not self._closing:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+
+
+def _directory(path: str | os.PathLike[str]) -> Path:
+    try:
+        if text := os.fspath(path):
+            return Path(text).absolute()
+    except TypeError:
+        pass  # no path at all, or one of bytes
+    raise ConfigurationError(f"SparkFeed(path): {path!r} is not the path of a directory")
+
+
+def _check(*, max_rows: int, max_bytes: int, max_wait: float) -> None:
+    for name, value in (("max_rows", max_rows), ("max_bytes", max_bytes)):
+        if type(value) is not int or value < 1:
+            raise ConfigurationError(f"SparkFeed({name}={value!r}): use an integer of at least 1")
+    if type(max_wait) not in {int, float} or not 0 <= max_wait < float("inf"):
+        raise ConfigurationError(f"SparkFeed(max_wait={max_wait!r}): use seconds, 0 or more")

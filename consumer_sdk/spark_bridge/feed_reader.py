@@ -1,0 +1,178 @@
+"""How Spark reads a feed directory.
+
+The offset is the number of the next manifest to read, so that a range of offsets names a fixed
+list of segments: reading it again, on any executor, yields the same rows. Nothing here holds a
+client, a file or a thread; an instance is pickled to executors freely.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from consumer_sdk.spark_bridge.backlog import Backlog
+from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.manifest_log import ManifestLog
+from consumer_sdk.spark_bridge.segments import SegmentFile, pack, read_segments
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FeedBatchReader", "FeedStreamReader"]
+
+# Spark's default trigger asks for news 90 times a second. An idle answer is held back for this
+# long, which is short enough that stopping a query does not wait for it.
+_IDLE_STEPS = 10
+_IDLE_STEP = 0.02
+
+
+class Segments(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, files: Sequence[SegmentFile]) -> None:
+        super().__init__(None)
+        self.files = files
+
+
+class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The streaming reader of one feed directory.
+
+    Args:
+        url: what to read.
+        tasks: the most tasks for one micro-batch.
+    """
+
+    def __init__(self, url: FeedUrl, tasks: int) -> None:
+        self._url = url
+        self._tasks = tasks
+        self._log = ManifestLog(Path(url.directory))
+        self._backlog: Backlog | None = None
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The first manifest, always: a start that moves would skip records after a crash."""
+        return _offset(0)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The URL's limit for one micro-batch."""
+        if self._url.max_rows is not None:
+            return ReadMaxRows(self._url.max_rows)
+        if self._url.max_bytes is not None:
+            return ReadMaxBytes(self._url.max_bytes)
+        return ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, int]:
+        """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news.
+
+        Spark 4.0 and 4.1 call it without arguments.
+        """
+        begin = 0 if start is None else _number(start)
+        end = self._news(begin) if self._target is None else self._frozen(begin)
+        return _offset(self._known(begin).admit(begin, end, limit or ReadAllAvailable()))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Reads no further than what is there now."""
+        first = self._backlog.end if self._backlog else 0
+        self._target = first + sum(1 for _ in self._log.news(first))
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
+        """The end of the feed as last seen, for progress reports."""
+        return _offset(self._backlog.end) if self._backlog else None
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """The segments between two offsets, in few tasks."""
+        manifests = [self._log.read(number) for number in range(_number(start), _number(end))]
+        return _tasks([SegmentFile.of(manifest) for manifest in manifests], self._tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return _read(self._url, partition)
+
+    def _known(self, begin: int) -> Backlog:
+        """The backlog from ``begin`` on, without looking for news."""
+        if self._backlog is None:
+            self._check_start(begin)
+            self._backlog = Backlog(first=begin)
+        self._backlog.drop_below(begin)
+        return self._backlog
+
+    def _check_start(self, begin: int) -> None:
+        self._log.check_complete()
+        if begin:
+            self._log.read(begin - 1)
+
+    def _look(self, begin: int) -> int:
+        """Takes in new manifests; returns the end."""
+        backlog = self._known(begin)
+        for manifest in self._log.news(backlog.end):
+            backlog.sizes.append((manifest.rows, manifest.size))
+        return backlog.end
+
+    def _news(self, begin: int) -> int:
+        for _ in range(_IDLE_STEPS):
+            if (end := self._look(begin)) > begin:
+                return end
+            time.sleep(_IDLE_STEP)
+        return self._look(begin)
+
+    def _frozen(self, begin: int) -> int:
+        """The target of an AvailableNow run; what Spark planned before may lie beyond it."""
+        self._look(begin)
+        return max(begin, self._target or 0)
+
+
+class FeedBatchReader(DataSourceReader):
+    """The batch reader: every segment that is there when Spark plans the query."""
+
+    def __init__(self, url: FeedUrl, tasks: int) -> None:
+        self._url = url
+        self._tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """All segments, in few tasks."""
+        log = ManifestLog(Path(self._url.directory))
+        log.check_complete()
+        return _tasks([SegmentFile.of(manifest) for manifest in log.news(0)], self._tasks)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return _read(self._url, partition)
+
+
+def _tasks(files: Sequence[SegmentFile], most: int) -> list[InputPartition]:
+    return [Segments(part) for part in pack(files, most)]
+
+
+def _read(url: FeedUrl, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    # Spark calls read once, with None, when there was nothing to plan.
+    files = partition.files if isinstance(partition, Segments) else ()
+    return read_segments(url.directory, files)
+
+
+def _offset(number: int) -> dict[str, int]:
+    """One key: Spark compares the JSON texts, in which two keys could come in another order."""
+    return {"next": number}
+
+
+def _number(offset: dict[str, Any]) -> int:
+    number = offset.get("next")
+    if type(number) is not int or number < 0:
+        raise FeedFormatError(
+            f"the query's checkpoint holds the offset {offset!r}, which is not a feed's: "
+            "was this checkpoint location used with another source?"
+        )
+    return number

@@ -1,0 +1,113 @@
+"""Records that wait for their group; pure, so that every rule about groups is here."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from consumer_sdk.errors import ConsumerSdkError
+from consumer_sdk.records import Message
+
+__all__ = ["Entry", "Pending"]
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """What one call brought, and its answer.
+
+    Attributes:
+        messages: the records.
+        size: bytes of their keys and values.
+        since: loop time at which they came.
+        answer: done when they are durable, or with the error; cancelled by its caller.
+    """
+
+    messages: Sequence[Message]
+    size: int
+    since: float
+    answer: asyncio.Future[None]
+
+    def settle(self, fault: Exception | None) -> None:
+        """Answers the caller, unless it was cancelled."""
+        if self.answer.done():
+            return
+        if fault is None:
+            self.answer.set_result(None)
+        else:
+            self.answer.set_exception(_own_copy(fault))
+
+
+class Pending:
+    """Entries in order of arrival, taken in groups of limited size.
+
+    Args:
+        max_rows: records that fill a group.
+        max_bytes: bytes of keys and values that fill a group.
+    """
+
+    __slots__ = ("_bytes", "_entries", "_max_bytes", "_max_rows", "rows")
+
+    def __init__(self, max_rows: int, max_bytes: int) -> None:
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
+        self.rows = 0
+
+    @property
+    def is_full(self) -> bool:
+        """A group is complete."""
+        return self.rows >= self._max_rows or self._bytes >= self._max_bytes
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest entry came, or None without one."""
+        return self._entries[0].since if self._entries else None
+
+    def add(self, entry: Entry) -> None:
+        """Appends an entry."""
+        self._entries.append(entry)
+        self._count(entry, 1)
+
+    def take(self) -> list[Entry]:
+        """Removes the next group and returns it, without the cancelled entries."""
+        group: list[Entry] = []
+        rows = size = 0
+        while self._entries and rows < self._max_rows and size < self._max_bytes:
+            entry = self._entries.popleft()
+            self._count(entry, -1)
+            if not entry.answer.done():
+                group.append(entry)
+                rows += len(entry.messages)
+                size += entry.size
+        return group
+
+    def parts(self, messages: Sequence[Message]) -> Iterator[tuple[Sequence[Message], int]]:
+        """``messages`` in parts of at most a group's size, with the bytes of each."""
+        begin = size = 0
+        for at, message in enumerate(messages):
+            if at - begin == self._max_rows or size >= self._max_bytes:
+                yield messages[begin:at], size
+                begin, size = at, 0
+            size += message.size
+        if begin < len(messages):
+            yield messages[begin:], size
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        self.rows += sign * len(entry.messages)
+        self._bytes += sign * entry.size
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+
+def _own_copy(error: Exception) -> Exception:
+    """An exception for one caller: many raise theirs at the same time, and may change it."""
+    if not isinstance(error, ConsumerSdkError):
+        return error
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    return own

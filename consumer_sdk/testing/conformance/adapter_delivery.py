@@ -1,0 +1,287 @@
+"""Cases about records: which come, in which order, whatever is cancelled or paused."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, StoreError
+from consumer_sdk.records import AtPosition, AtTime, Message, Position, Run, StartPoint
+from consumer_sdk.testing.conformance.adapter_case import AdapterCase
+from consumer_sdk.testing.conformance.adapter_harness import Record
+
+__all__ = ["DeliveryCases"]
+
+
+def numbered(first: int, last: int) -> list[Record]:
+    """Records whose values are the numbers from ``first`` up to, not including, ``last``."""
+    return [Record(str(number).encode()) for number in range(first, last)]
+
+
+def values(messages: list[Message]) -> list[int]:
+    """The numbers in `numbered` records."""
+    return [int(message.value or b"-1") for message in messages]
+
+
+def messages(runs: Sequence[Run]) -> list[Message]:
+    """The messages of all runs, in order."""
+    return [message for run in runs for message in run.messages]
+
+
+class DeliveryCases(AdapterCase):
+    """What `Adapter.fetch` promises."""
+
+    async def test_no_record_comes_before_assigned_has_returned(self) -> None:
+        """While the owner loads checkpoints, fetch has nothing; then the records are there."""
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 5))
+        owner = self.owner()
+        owner.gate.clear()
+        async with self.member(stream, owner=owner) as member:
+            await self.until_event("assigned")
+            await member.read_nothing()
+            owner.gate.set()
+            assert values(await member.read(5)) == list(range(5))
+
+    async def test_first_record_is_the_one_that_a_slow_owner_chose(self) -> None:
+        """However long loading takes, nothing from before the chosen start comes out."""
+        stream = await self.broker.create_stream()
+        places = await self.broker.append(stream, numbered(0, 10))
+        owner = self.owner()
+        owner.gate.clear()
+        owner.start = AtPosition(places[6])
+        async with self.member(stream, owner=owner) as member:
+            await self.until_event("assigned")
+            await member.read_nothing()
+            owner.gate.set()
+            found = await member.read(4)
+        assert values(found) == [6, 7, 8, 9]
+        assert [message.position for message in found] == places[6:]
+
+    async def test_start_earliest_latest_and_time(self) -> None:
+        """Each start means what it says, for the same stream."""
+        stream = await self.broker.create_stream()
+        stamped = [Record(str(n).encode(), timestamp=1_600_000_000_000 + n) for n in range(4)]
+        await self.broker.append(stream, stamped)
+        for start, expected in (
+            (StartPoint.EARLIEST, [0, 1, 2, 3]),
+            (AtTime(1_600_000_000.002), [2, 3]),
+            (StartPoint.LATEST, [4]),
+        ):
+            owner = self.owner()
+            owner.start = start
+            async with self.member(stream, owner=owner, group=self.new_group()) as member:
+                await member.holding(1)
+                await member.fetch()  # until then "latest" may not be resolved
+                seen = messages(member.runs)
+                if start is StartPoint.LATEST:
+                    await self.broker.append(stream, numbered(4, 5))
+                rest = await member.read(len(expected) - len(seen))
+                assert values(seen + rest) == expected
+
+    async def test_owner_that_raises_is_asked_again_and_nothing_flows_before(self) -> None:
+        """A failed `assigned` keeps the partition gated, surfaces from fetch, and is retried."""
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 5))
+        owner = self.owner()
+        owner.failures = [StoreError("unreadable"), StoreError("still unreadable")]
+        async with self.member(stream, owner=owner) as member:
+            errors, found = 0, list[Message]()
+            async with asyncio.timeout(self.broker.patience):
+                while not owner.held:
+                    try:
+                        found += messages(await member.fetch(max_wait=0.05))
+                    except StoreError:
+                        errors += 1
+            assert errors >= 1
+            assert values(found + await member.read(5 - len(found))) == list(range(5))
+
+    async def test_partition_left_out_by_the_owner_is_not_read(self) -> None:
+        """An assignment that is missing from the answer is not granted; its neighbour is."""
+        stream = await self.broker.create_stream(2)
+        await self.broker.append(stream, numbered(0, 5), 0)
+        await self.broker.append(stream, numbered(10, 15), 1)
+        owner = self.owner()
+        owner.left_out = frozenset({"0"})
+        async with self.member(stream, owner=owner) as member:
+            assert values(await member.read(5)) == [10, 11, 12, 13, 14]
+            await member.read_nothing()
+
+    async def test_fetch_cancelled_200_times_loses_nothing_and_keeps_the_order(self) -> None:
+        """T15: wherever a cancellation strikes, each record comes once and in order."""
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 1000))
+        chance = random.Random(7)
+        found: list[Message] = []
+        async with self.member(stream) as member:
+            await member.holding(1)
+            for _ in range(200):
+                fetch = asyncio.create_task(member.fetch(max_records=7, max_wait=0.05))
+                await asyncio.wait({fetch}, timeout=chance.choice((0, 0, 0.0005, 0.002)))
+                fetch.cancel()
+                await asyncio.wait({fetch})
+                if not fetch.cancelled():
+                    found += messages(fetch.result())
+            found += await member.read(1000 - len(found))
+        assert values(found) == list(range(1000))
+
+    async def test_fetch_gives_no_more_records_than_asked_for(self) -> None:
+        """``max_records`` bounds all runs of a fetch together."""
+        stream = await self.broker.create_stream(2)
+        for partition in (0, 1):
+            await self.broker.append(stream, numbered(0, 50), partition)
+        async with self.member(stream) as member:
+            await member.holding(2)
+            left, limit = 100, 3
+            async with asyncio.timeout(self.broker.patience):
+                while left:
+                    size = len(messages(await member.fetch(max_records=limit)))
+                    assert size <= limit
+                    left -= size
+
+    async def test_empty_stream_makes_fetch_wait_and_return_nothing(self) -> None:
+        """With nothing to read, fetch comes back empty after ``max_wait``."""
+        stream = await self.broker.create_stream()
+        async with self.member(stream) as member:
+            await member.holding(1)
+            async with asyncio.timeout(self.broker.patience):
+                await member.read_nothing()
+
+    async def test_record_appended_while_fetch_waits_ends_the_wait(self) -> None:
+        """A waiting fetch returns with the record, long before ``max_wait``."""
+        stream = await self.broker.create_stream()
+        async with self.member(stream) as member:
+            await member.holding(1)
+            await member.read_nothing()
+            fetch = asyncio.create_task(member.fetch(max_wait=10 * self.broker.patience))
+            await asyncio.wait({fetch}, timeout=self.broker.quiet)
+            await self.broker.append(stream, numbered(0, 1))
+            async with asyncio.timeout(self.broker.patience):
+                runs = await fetch
+            assert values(messages(runs)) == [0]
+
+    async def test_key_value_headers_and_time_come_as_stored(self) -> None:
+        """Nulls, empty bytes, repeated and empty headers are kept apart."""
+        stream = await self.broker.create_stream()
+        records = [
+            Record(None, b"tombstone", (), 1_600_000_000_001),
+            Record(b"", b"", (), 1_600_000_000_002),
+            Record(b"\x00\xff", None, (("h", b"1"), ("h", b""), ("n", None)), 1_600_000_000_003),
+        ]
+        await self.broker.append(stream, records)
+        async with self.member(stream) as member:
+            found = await member.read(3)
+        for message, record in zip(found, records, strict=True):
+            assert (message.value, message.key) == (record.value, record.key)
+            assert tuple(tuple(pair) for pair in message.headers) == tuple(record.headers)
+            assert message.timestamp == record.timestamp
+            assert message.attempt == 1
+
+    async def test_paused_partition_keeps_its_position_and_its_neighbour_flows(self) -> None:
+        """T18: a pause lets at most what was on its way through; resuming misses nothing."""
+        stream = await self.broker.create_stream(2)
+        for partition in (0, 1):
+            await self.broker.append(stream, numbered(0, 5), partition)
+        async with self.member(stream) as member:
+            first, second = await member.holding(2)
+            await member.read(10)
+            member.adapter.pause(first)
+            member.adapter.pause(first)
+            for partition in (0, 1):
+                await self.broker.append(stream, numbered(5, 10), partition)
+            early: list[Message] = []
+            while runs := await member.fetch():
+                early += messages(runs)
+            assert values([m for m in early if m.assignment is second]) == list(range(5, 10))
+            member.adapter.resume(first)
+            late = await member.read(10 - len(early))
+            assert values([m for m in early + late if m.assignment is first]) == list(range(5, 10))
+
+    async def test_start_past_the_end_is_a_fault_of_that_partition_alone(self) -> None:
+        """T12: a position that is not stored is a fault run; the other partition flows."""
+        stream = await self.broker.create_stream(2)
+        for partition in (0, 1):
+            await self.broker.append(stream, numbered(0, 3), partition)
+        owner = self.owner()
+        async with self.member(stream, group=self.new_group()) as scout:
+            ends = await scout.adapter.positions(await scout.holding(2), StartPoint.LATEST)
+            past = self.broker.past_end(max(end for end in ends.values() if end is not None))
+        owner.start = lambda a: AtPosition(past) if a.partition.id == "0" else StartPoint.EARLIEST
+        async with self.member(stream, owner=owner) as member:
+            fault = await member.read_fault()
+            assert fault.assignment.partition.id == "0"
+            assert not fault.messages
+            seen = messages(member.runs)
+            seen += await member.read(3 - len(seen))
+            assert {message.partition.id for message in seen} == {"1"}
+
+    async def test_start_below_the_first_record_is_a_fault(self) -> None:
+        """T12: retention has passed the checkpoint: a fault, no silent jump."""
+        self.needs("truncate")
+        stream = await self.broker.create_stream()
+        places = await self.broker.append(stream, numbered(0, 10))
+        await self.broker.truncate(stream, places[6])
+        owner = self.owner()
+        owner.start = AtPosition(places[2])
+        async with self.member(stream, owner=owner) as member:
+            fault = await member.read_fault()
+            earliest = await member.adapter.positions([fault.assignment], StartPoint.EARLIEST)
+            assert earliest[fault.assignment] == places[6]
+
+    async def test_next_position_passes_a_gap_at_the_end(self) -> None:
+        """T10: positions that move without a record are told, so that lag can become 0."""
+        self.needs("gap")
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 3))
+        await self.broker.skip(stream)
+        async with self.member(stream) as member:
+            (assignment,) = await member.holding(1)
+            await member.read(3)
+            end = (await member.adapter.positions([assignment], StartPoint.LATEST))[assignment]
+            reached: Position = None
+            async with asyncio.timeout(self.broker.patience):
+                while reached != end:
+                    nexts = [run.next_position for run in member.runs]
+                    reached = next((p for p in reversed(nexts) if p is not None), None)
+                    if reached != end:
+                        await member.fetch()
+            assert (await member.adapter.lag([assignment]))[assignment] in {0, None}
+
+    async def test_lag_counts_what_was_not_fetched(self) -> None:
+        """Lag falls to 0 once everything is read."""
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 10))
+        async with self.member(stream) as member:
+            (assignment,) = await member.holding(1)
+            if member.adapter.capabilities.lag_unit is None:
+                pytest.skip("this adapter knows no lag")
+            await member.read(10)
+            assert (await member.adapter.lag([assignment]))[assignment] == 0
+            member.adapter.pause(assignment)
+            await member.read_nothing()
+            await self.broker.append(stream, numbered(10, 14))
+            seen = sum(len(run.messages) for run in await member.fetch())
+            if member.adapter.capabilities.lag_unit == "records":
+                assert (await member.adapter.lag([assignment]))[assignment] == 4 - seen
+
+    async def test_position_text_reads_back_and_hostile_text_does_not(self) -> None:
+        """T9: what a store gives back is a position of this broker, or a CheckpointFormatError."""
+        stream = await self.broker.create_stream()
+        places = await self.broker.append(stream, numbered(0, 3))
+        adapter = self.broker.make_adapter(stream, self.new_group())
+        texts = [adapter.encode_position(place) for place in places]
+        assert [adapter.decode_position(text) for text in texts] == places
+        for text in self.broker.hostile_positions:
+            with pytest.raises(CheckpointFormatError):
+                adapter.decode_position(text)
+        await adapter.aclose()
+
+    async def test_stream_that_does_not_exist_is_an_error_at_open(self) -> None:
+        """A wrong name is found before any record is fetched, and names what is wrong."""
+        adapter = self.broker.make_adapter("no-such-stream", self.new_group())
+        with pytest.raises(ConfigurationError, match="no-such-stream"):
+            await adapter.open(self.owner())
+        await adapter.aclose()

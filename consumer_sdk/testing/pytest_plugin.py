@@ -1,0 +1,120 @@
+"""Fixtures that give tests real servers; active wherever consumer_sdk is installed with pytest.
+
+========================== ========= ==============================================================
+fixture                    scope     gives
+========================== ========= ==============================================================
+``kafka_server``           session   a Kafka that all tests share: use a topic and group of your own
+``zookeeper_server``       session   a ZooKeeper that all tests share: use a root path of your own
+``own_kafka_server``       function  a Kafka to kill, restart and pause
+``own_zookeeper_server``   function  a ZooKeeper to kill, restart and pause
+========================== ========= ==============================================================
+
+Environment: ``CONSUMER_SDK_KAFKA=host:port`` and ``CONSUMER_SDK_ZOOKEEPER=host:port`` name servers
+that already run; tests that would kill theirs are then skipped. A test is skipped too when there
+is no Java or the jars cannot be had, unless ``CONSUMER_SDK_REQUIRE_SERVERS=1`` makes that a
+failure, as on a CI machine. A server that is there and does not start is always an error.
+"""
+
+import asyncio
+import os
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+# At run time inside the functions: pytest loads this module in every project that has the SDK
+# installed, and should pay for the servers only in those that use them.
+if TYPE_CHECKING:
+    from consumer_sdk.testing.servers import (
+        ExternalKafka,
+        ExternalZooKeeper,
+        KafkaServer,
+        ZooKeeperServer,
+    )
+
+__all__ = ["kafka_server", "own_kafka_server", "own_zookeeper_server", "zookeeper_server"]
+
+# So that a failing case of a conformance suite shows its values.
+pytest.register_assert_rewrite("consumer_sdk.testing.conformance")
+
+_ServerT = TypeVar("_ServerT", "KafkaServer", "ZooKeeperServer")
+
+
+@pytest.fixture(scope="session")
+def kafka_server() -> "Iterator[KafkaServer | ExternalKafka]":
+    """Give a Kafka that all tests share."""
+    from consumer_sdk.testing.servers import ExternalKafka, KafkaServer, external_address
+
+    if address := external_address("CONSUMER_SDK_KAFKA"):
+        yield ExternalKafka(address)
+    else:
+        with _running(KafkaServer()) as server:
+            yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server() -> "Iterator[ZooKeeperServer | ExternalZooKeeper]":
+    """Give a ZooKeeper that all tests share."""
+    from consumer_sdk.testing.servers import ExternalZooKeeper, ZooKeeperServer, external_address
+
+    if address := external_address("CONSUMER_SDK_ZOOKEEPER"):
+        yield ExternalZooKeeper(address)
+    else:
+        with _running(ZooKeeperServer()) as server:
+            yield server
+
+
+@pytest.fixture
+def own_kafka_server() -> "Iterator[KafkaServer]":
+    """Give a Kafka of the test's own, to kill, restart and pause."""
+    from consumer_sdk.testing.servers import KafkaServer
+
+    _skip_when_external("CONSUMER_SDK_KAFKA")
+    with _running(KafkaServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def own_zookeeper_server() -> "Iterator[ZooKeeperServer]":
+    """Give a ZooKeeper of the test's own, to kill, restart and pause."""
+    from consumer_sdk.testing.servers import ZooKeeperServer
+
+    _skip_when_external("CONSUMER_SDK_ZOOKEEPER")
+    with _running(ZooKeeperServer()) as server:
+        yield server
+
+
+@contextmanager
+def _running(server: _ServerT) -> Iterator[_ServerT]:
+    from consumer_sdk.errors import MissingExtraError
+    from consumer_sdk.testing.servers import JarResolutionError, JavaNotFoundError
+
+    try:
+        _complete(server.start())
+        yield server
+    except (JarResolutionError, JavaNotFoundError, MissingExtraError) as error:
+        _unavailable(str(error))
+    finally:
+        _complete(server.aclose())
+
+
+def _complete(work: Coroutine[object, object, None]) -> None:
+    # asyncio.run() would unset the current loop, which belongs to the test's own runner.
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+
+
+def _skip_when_external(variable: str) -> None:
+    if os.environ.get(variable):
+        _unavailable(f"stops its server, and {variable} names one that is not ours to stop")
+
+
+def _unavailable(reason: str) -> None:
+    if os.environ.get("CONSUMER_SDK_REQUIRE_SERVERS"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)

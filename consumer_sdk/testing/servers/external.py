@@ -1,0 +1,102 @@
+"""Servers that already run: they can be used, and that is all."""
+
+import os
+from types import TracebackType
+from typing import Self, final
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.testing.servers.errors import ExternalServerError
+from consumer_sdk.testing.servers.kafka import KafkaEndpoint
+from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint
+
+__all__ = ["ExternalKafka", "ExternalServer", "ExternalZooKeeper", "external_address"]
+
+
+def external_address(variable: str) -> str | None:
+    """Return the ``host:port`` that an environment variable names, None when it is not set.
+
+    Raises:
+        ConfigurationError: it is set to something else.
+    """
+    address = os.environ.get(variable)
+    if not address:
+        return None
+    for part in address.split(","):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdecimal():
+            raise ConfigurationError(f"{variable}={address!r} is not host:port[,host:port...]")
+    return address
+
+
+class ExternalServer:
+    """A server that somebody else started, and that only they may end.
+
+    Args:
+        address: ``host:port`` for clients.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Leave the server as it is."""
+
+    async def start(self) -> None:
+        """Do nothing: it runs."""
+
+    async def aclose(self) -> None:
+        """Do nothing: it is not ours to stop."""
+
+    async def stop(self) -> None:
+        """Refuse: raises ExternalServerError."""
+        raise self._refusal("stopped")
+
+    async def kill(self) -> None:
+        """Refuse: raises ExternalServerError."""
+        raise self._refusal("killed")
+
+    async def restart(self) -> None:
+        """Refuse: raises ExternalServerError."""
+        raise self._refusal("restarted")
+
+    def pause(self) -> None:
+        """Refuse: raises ExternalServerError."""
+        raise self._refusal("paused")
+
+    def resume(self) -> None:
+        """Refuse: raises ExternalServerError."""
+        raise self._refusal("resumed")
+
+    def _refusal(self, what: str) -> ExternalServerError:
+        return ExternalServerError(f"{self.address} was not started here and cannot be {what} here")
+
+
+@final
+class ExternalKafka(ExternalServer, KafkaEndpoint):
+    """A Kafka that already runs."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` for clients."""
+        return self.address
+
+
+@final
+class ExternalZooKeeper(ExternalServer, ZooKeeperEndpoint):
+    """A ZooKeeper that already runs."""
+
+    @property
+    def hosts(self) -> str:
+        """``host:port`` for clients."""
+        return self.address

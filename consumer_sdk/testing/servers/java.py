@@ -1,0 +1,43 @@
+"""Finds the Java that runs the servers."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from consumer_sdk.testing.servers.errors import JavaNotFoundError
+
+__all__ = ["OLDEST_JAVA", "find_java"]
+
+OLDEST_JAVA = 17  # Kafka 4 and Spark 4 both need it
+_FIX = (
+    f"install Java {OLDEST_JAVA} or newer (openjdk-17-jre-headless on Debian and Ubuntu, "
+    "java-17-openjdk-headless on Fedora) or point JAVA_HOME at one"
+)
+
+
+def find_java() -> Path:
+    """Return the path of a Java that is new enough: JAVA_HOME's, else the first on PATH.
+
+    Raises:
+        JavaNotFoundError: there is none, it does not run, or it is older than `OLDEST_JAVA`.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    if java is None:
+        where = f"JAVA_HOME={home}" if home else "PATH"
+        raise JavaNotFoundError(f"no java found in {where}; {_FIX}")
+    version = _major_version(java)
+    if version < OLDEST_JAVA:
+        raise JavaNotFoundError(f"{java} is Java {version}; {_FIX}")
+    return Path(java)
+
+
+def _major_version(java: str) -> int:
+    # The version goes to stderr on every Java, and "1.8.0" is how Java 8 writes it.
+    result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603  the user's Java
+    match = re.search(r'version "(?:1\.)?(\d+)', result.stderr)
+    if result.returncode or match is None:
+        raise JavaNotFoundError(f"{java} -version failed: {result.stderr.strip()}; {_FIX}")
+    return int(match[1])

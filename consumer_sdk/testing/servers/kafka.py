@@ -1,0 +1,173 @@
+"""Apache Kafka: one KRaft node, broker and controller in one process."""
+
+import asyncio
+import base64
+import subprocess
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+from consumer_sdk.errors import MissingExtraError
+from consumer_sdk.testing.servers.errors import ServerError, ServerStartError
+from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
+from consumer_sdk.testing.servers.ports import HOST
+from consumer_sdk.testing.servers.server import JavaServer
+from consumer_sdk.testing.servers.wire import knows_a_broker
+
+if TYPE_CHECKING:
+    from aiokafka.admin import AIOKafkaAdminClient
+
+__all__ = ["KAFKA_JARS", "KafkaEndpoint", "KafkaServer"]
+
+KAFKA_JARS = JarSet(
+    "kafka",
+    (
+        Artifact(org="org.apache.kafka", name="kafka_2.13", revision="4.3.1"),
+        # Kafka's jars are on slf4j 1.7: log4j-slf4j2-impl would find no one to bind to.
+        Artifact(org="org.apache.logging.log4j", name="log4j-slf4j-impl", revision="2.25.4"),
+    ),
+)
+
+_LEADERS = 10.0  # seconds; a single node elects in milliseconds
+
+
+class KafkaEndpoint(ABC):
+    """A Kafka that tests can use, started here or elsewhere."""
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str:
+        """``host:port`` for clients."""
+
+    async def create_topic(self, name: str, partitions: int = 1, **config: object) -> None:
+        """Create a topic and wait until each of its partitions has a leader.
+
+        Args:
+            name: the topic.
+            partitions: how many.
+            config: topic settings, underscores for dots: ``cleanup_policy="compact"``.
+
+        Raises:
+            ServerError: Kafka refused, or there are no leaders after 10 seconds.
+            MissingExtraError: aiokafka is not installed.
+        """
+        try:
+            from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+        except ImportError as error:
+            raise MissingExtraError("aiokafka", "kafka") from error
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        topic = NewTopic(name, partitions, 1, topic_configs=settings)
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        await admin.start()
+        try:
+            for failed, code, *why in (await admin.create_topics([topic])).topic_errors:
+                if code:
+                    raise ServerError(f"Kafka did not create {failed!r}: error {code} {why}")
+            await _until_led(admin, name, partitions)
+        finally:
+            await admin.close()
+
+
+async def _until_led(admin: "AIOKafkaAdminClient", topic: str, partitions: int) -> None:
+    try:
+        async with asyncio.timeout(_LEADERS):
+            while not _has_leaders(await admin.describe_topics([topic]), partitions):  # noqa: ASYNC110  Kafka sends no event
+                await asyncio.sleep(0.02)
+    except TimeoutError as error:
+        raise ServerError(f"{topic!r} has no leaders after {_LEADERS:g} s") from error
+
+
+def _has_leaders(topics: list[dict[str, object]], partitions: int) -> bool:
+    found = topics[0]["partitions"] if topics else []
+    assert isinstance(found, list)
+    return len(found) == partitions and all(each["leader"] >= 0 for each in found)
+
+
+@final
+class KafkaServer(JavaServer, KafkaEndpoint):
+    """A real Kafka on 127.0.0.1, ready in about two seconds.
+
+    Args:
+        directory: where configuration, data and log lie; a temporary folder by default.
+        port: the port for clients; a free one by default.
+        properties: broker settings that add to or replace ours.
+        heap: the largest Java heap, as Java writes it.
+        settings: an Ivy settings file, see `resolve_jars`.
+        start_timeout: seconds until a server that is not ready counts as failed.
+    """
+
+    name = "Kafka"
+    port_count = 2
+
+    def __init__(
+        self,
+        *,
+        directory: Path | str | None = None,
+        port: int | None = None,
+        properties: Mapping[str, object] | None = None,
+        heap: str = "512m",
+        settings: Path | None = None,
+        start_timeout: float = 60.0,
+    ) -> None:
+        super().__init__(directory=directory, port=port, start_timeout=start_timeout)
+        self._properties = dict(properties or {})
+        self._heap = heap
+        self._settings = settings
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """``host:port`` for clients."""
+        return self.address
+
+    def _prepare(self, java: Path) -> list[str]:
+        jars = resolve_jars(KAFKA_JARS, settings=self._settings)
+        config = self._write_properties("server.properties", self._all_properties())
+        logging = self._logging_option()
+        command = [str(java), "-Xms256m", f"-Xmx{self._heap}", logging, "-cp", f"{jars}/*"]
+        self._format(command, config)
+        return [*command, "kafka.Kafka", str(config)]
+
+    async def _is_ready(self) -> bool:
+        return await knows_a_broker(HOST, self.ports[0])
+
+    def _all_properties(self) -> dict[str, object]:
+        clients, controller = self.ports
+        return {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "listeners": f"PLAINTEXT://{HOST}:{clients},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{HOST}:{clients}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": self.directory / "data",
+            # Records may carry any timestamp: none is too old for a test.
+            "log.retention.ms": -1,
+            # One node cannot hold more than one copy.
+            "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "share.coordinator.state.topic.replication.factor": 1,
+            "share.coordinator.state.topic.min.isr": 1,
+            # What makes the first join of a group quick, and the start small.
+            "offsets.topic.num.partitions": 5,
+            "group.min.session.timeout.ms": 100,  # tests that kill a member need not wait 6 s
+            "group.initial.rebalance.delay.ms": 0,
+            "log.cleaner.dedupe.buffer.size": 16 << 20,
+            **self._properties,
+        }
+
+    def _format(self, java: list[str], config: Path) -> None:
+        # Written by an earlier start, whose data are to be kept.
+        if (self.directory / "data" / "meta.properties").exists():
+            return
+        # With "=", since an id may begin with a dash and would be read as an option.
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)]
+        command = [*java, *tool, "--standalone"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command line
+        if result.returncode:
+            said = (result.stdout + result.stderr).strip()[-2500:]
+            raise ServerStartError(f"Kafka refused its configuration {config}:\n{said}")

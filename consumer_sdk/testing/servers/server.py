@@ -1,0 +1,216 @@
+"""What all Java servers have in common: a folder, ports, a process, a way to tell readiness."""
+
+import asyncio
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import ClassVar, Self
+
+from consumer_sdk.testing.servers.errors import ServerError, ServerStartError, tail
+from consumer_sdk.testing.servers.java import find_java
+from consumer_sdk.testing.servers.ports import HOST, check_ports, free_ports
+from consumer_sdk.testing.servers.process import ServerProcess
+
+__all__ = ["JavaServer"]
+
+_POLL = 0.05  # seconds between two looks at a starting server
+
+_LOG4J = """\
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{ISO8601} %-5p %c{1.}: %m%n
+rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=out
+"""
+
+
+class JavaServer(ABC):
+    """A real server on 127.0.0.1, as an async context manager.
+
+    The data lies in `directory` and outlives `stop`, `kill` and `restart`. Without a directory of
+    the caller's it is a temporary one, which `aclose` removes. The server ends when this process
+    ends, however it ends.
+
+    Concurrency: one caller at a time. It is bound to no event loop: started in one, it may be
+    stopped in another.
+
+    Args:
+        directory: where configuration, data and log lie; made when absent.
+        port: the port for clients; a free one when None. It stays the same over restarts.
+        start_timeout: seconds until a server that is not ready counts as failed.
+    """
+
+    name: ClassVar[str]
+    port_count: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        *,
+        directory: Path | str | None = None,
+        port: int | None = None,
+        start_timeout: float = 60.0,
+    ) -> None:
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._directory = None if directory is None else Path(directory).absolute()
+        self._port = port
+        self._ports: list[int] = []
+        self._start_timeout = start_timeout
+        self._process: ServerProcess | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} {self.address if self._ports else 'unused'} {self._process}>"
+        )
+
+    @property
+    def directory(self) -> Path:
+        """The folder of configuration, data and log."""
+        if self._directory is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix=f"consumer_sdk-{self.name}-")
+            self._directory = Path(self._temporary.name)
+        return self._directory
+
+    @property
+    def log(self) -> Path:
+        """The file with everything that the server printed, over all its starts."""
+        return self.directory / "server.log"
+
+    @property
+    def ports(self) -> Sequence[int]:
+        """The ports it listens on; the first is the clients'."""
+        if not self._ports:
+            first = [] if self._port is None else [self._port]
+            self._ports = first + free_ports(self.port_count - len(first))
+        return self._ports
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for clients."""
+        return f"{HOST}:{self.ports[0]}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process is there (it may be paused)."""
+        return self._process is not None and not self._process.has_ended
+
+    @property
+    def pid(self) -> int:
+        """The process id of the server.
+
+        Raises:
+            ServerError: it is not running.
+        """
+        return self._running().pid
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def start(self) -> None:
+        """Start it and wait until it answers; nothing happens when it runs already.
+
+        Cancellation: kills the half-started server.
+
+        Raises:
+            ServerError: it cannot be started; the subclass says why.
+        """
+        if self.is_running:
+            return
+        java = await asyncio.to_thread(find_java)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        check_ports(self.name, self.ports)
+        command = await asyncio.to_thread(self._prepare, java)
+        self._process = ServerProcess(command, log=self.log, directory=self.directory)
+        try:
+            await self._until_ready(self._process)
+        except BaseException:
+            self._process.kill()
+            raise
+
+    async def stop(self, *, patience: float = 20.0) -> None:
+        """End it in its own way, or by force after `patience` seconds; idempotent."""
+        if self._process is not None and self.is_running:
+            await self._process.stop(patience=patience)
+
+    async def kill(self) -> None:
+        """End it at once, as a crash would (SIGKILL); idempotent."""
+        if self._process is not None:
+            self._process.kill()
+
+    async def restart(self) -> None:
+        """Start it again on the same data and ports; one that runs is stopped first."""
+        await self.stop()
+        await self.start()
+
+    def pause(self) -> None:
+        """Stop it in its tracks: connections stay open, nothing answers, until `resume`."""
+        self._running().pause()
+
+    def resume(self) -> None:
+        """Let a paused server go on."""
+        self._running().resume()
+
+    async def aclose(self) -> None:
+        """Stop it and remove its temporary folder; idempotent."""
+        try:
+            await self.stop()
+        finally:
+            if self._temporary is not None:
+                self._temporary.cleanup()
+                self._temporary = self._directory = None
+
+    def _write_properties(self, name: str, properties: Mapping[str, object]) -> Path:
+        """Write a file of ``key=value`` lines beside the data."""
+        path = self.directory / name
+        lines = (f"{key}={value}\n" for key, value in properties.items())
+        path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    def _logging_option(self) -> str:
+        """Return the JVM option that sends the server's log to its standard output."""
+        log4j = self.directory / "log4j2.properties"
+        log4j.write_text(_LOG4J, encoding="utf-8")
+        return f"-Dlog4j2.configurationFile={log4j}"
+
+    @abstractmethod
+    def _prepare(self, java: Path) -> list[str]:
+        """Write the configuration and return the command; may block, runs in a thread."""
+
+    @abstractmethod
+    async def _is_ready(self) -> bool:
+        """Return whether it serves clients now; never raises for one that does not yet."""
+
+    def _running(self) -> ServerProcess:
+        if self._process is None or self._process.has_ended:
+            raise ServerError(f"{self.name} is not running: call start() first")
+        return self._process
+
+    async def _until_ready(self, process: ServerProcess) -> None:
+        deadline = time.monotonic() + self._start_timeout
+        while not await self._is_ready():
+            if process.has_ended:
+                raise self._failure(f"ended at its start (exit status {process.exit_status})")
+            if time.monotonic() > deadline:
+                raise self._failure(f"was not ready after {self._start_timeout:g} s")
+            await asyncio.sleep(_POLL)
+
+    def _failure(self, what: str) -> ServerStartError:
+        return ServerStartError(
+            f"{self.name} on {self.address} {what}; the end of {self.log}:\n{tail(self.log)}"
+        )

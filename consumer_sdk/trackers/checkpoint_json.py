@@ -1,0 +1,219 @@
+"""Checkpoints as JSON that a person can read, versioned and checksummed.
+
+The text names the broker, stream, partition and identity that it belongs to, so that a
+checkpoint can never be used for another one (storm-kafka's PartitionManager checked none of
+them, and mixed topics up in silence).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
+from consumer_sdk.records import Checkpoint, Partition, Position
+from consumer_sdk.trackers.chunks import Span
+
+T = TypeVar("T")
+
+__all__ = ["decode_checkpoint", "encode_checkpoint"]
+
+VERSION = 1
+MAX_TEXT = 4_000_000
+"""Longer text is not read: no store takes so much, and parsing it would block the loop."""
+
+
+def encode_checkpoint(
+    checkpoint: Checkpoint,
+    *,
+    broker: str,
+    partition: Partition,
+    encode_position: Callable[[Position], str],
+    max_size: int = 1_000_000,
+) -> tuple[str, Position | None]:
+    """The checkpoint's text, within a size budget.
+
+    Args:
+        checkpoint: what to write.
+        broker: the adapter's name for what it reads from.
+        partition: whose checkpoint it is.
+        encode_position: makes a position's text.
+        max_size: bytes. Top ranges, with the attempts above them, are dropped to fit, then top
+            attempts; a checkpoint without either is a few hundred bytes, and is never cut.
+
+    Returns:
+        the text, and None, or the last position it covers when ranges were dropped: the records
+        in them are redelivered.
+    """
+    kept = checkpoint
+    text = _encode(kept, broker, partition, encode_position)
+    max_size = min(max_size, MAX_TEXT)
+    while len(text) > max_size and (kept.ranges or kept.attempts):
+        kept = _smaller(kept, max_size / len(text))
+        text = _encode(kept, broker, partition, encode_position)
+    return text, None if kept.ranges == checkpoint.ranges else _top(kept)
+
+
+def _smaller(checkpoint: Checkpoint, share: float) -> Checkpoint:
+    """The lowest ``share`` of the ranges, and no attempts above; without any, of the attempts."""
+    ranges, attempts = checkpoint.ranges, sorted(checkpoint.attempts.items())
+    if ranges:
+        keep = int(len(ranges) * share)
+        attempts = [entry for entry in attempts if entry[0] < ranges[keep][0]]
+        ranges = ranges[:keep]
+    else:
+        attempts = attempts[: int(len(attempts) * share)]
+    return replace(checkpoint, ranges=ranges, attempts=dict(attempts))
+
+
+def _top(checkpoint: Checkpoint) -> Position:
+    """The last position that is covered; never None, which would say that all is."""
+    if checkpoint.ranges:
+        return checkpoint.ranges[-1][1]
+    return checkpoint.resume if checkpoint.watermark is None else checkpoint.watermark
+
+
+def _encode(
+    checkpoint: Checkpoint,
+    broker: str,
+    partition: Partition,
+    encode_position: Callable[[Position], str],
+) -> str:
+    def optional(position: Position | None) -> str | None:
+        return None if position is None else encode_position(position)
+
+    body: dict[str, Any] = {
+        "version": VERSION,
+        "broker": broker,
+        "stream": partition.stream,
+        "partition": partition.id,
+        "identity": checkpoint.identity,
+        "watermark": optional(checkpoint.watermark),
+        "resume": optional(checkpoint.resume),
+        "ranges": [[encode_position(a), encode_position(b)] for a, b in checkpoint.ranges],
+        "attempts": {
+            encode_position(p): [failures, due]
+            for p, (failures, due) in checkpoint.attempts.items()
+        },
+        "ended": checkpoint.ended,
+    }
+    body["crc32"] = _checksum(body)
+    return json.dumps(body, separators=(",", ":"))
+
+
+def _checksum(body: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(body, separators=(",", ":"), sort_keys=True).encode())
+
+
+def decode_checkpoint(
+    text: str,
+    *,
+    broker: str,
+    partition: Partition,
+    identity: str | None,
+    decode_position: Callable[[str], Position],
+) -> Checkpoint:
+    """Reads `encode_checkpoint` back.
+
+    Args:
+        text: what the store has.
+        broker: the adapter's name for what it reads from.
+        partition: whose checkpoint is wanted.
+        identity: the stream's identity now; None where it is unknown.
+        decode_position: reads a position's text; raises ValueError for any other.
+
+    Raises:
+        CheckpointFormatError: ``text`` is not a checkpoint of this version.
+        CheckpointMismatchError: it belongs to another broker, stream, partition or
+            incarnation of the stream.
+    """
+    body = _parse(text)
+    _match(body, {"broker": broker, "stream": partition.stream, "partition": partition.id})
+    if identity is not None and body.get("identity") is not None:
+        _match(body, {"identity": identity})
+    try:
+        return _build(body, decode_position)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise CheckpointFormatError(f"a checkpoint with a malformed field: {error!r}") from error
+
+
+def _parse(text: str) -> dict[str, Any]:
+    if len(text) > MAX_TEXT:
+        raise CheckpointFormatError(f"a checkpoint of {len(text)} characters; at most {MAX_TEXT}")
+    try:
+        body = json.loads(text)
+        checksum = body.pop("crc32", None) if isinstance(body, dict) else None
+        is_intact = checksum == _checksum(body)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointFormatError(f"not JSON, so not a checkpoint: {text[:80]!r}") from error
+    if not isinstance(body, dict) or body.get("version") != VERSION:
+        raise CheckpointFormatError(f"not a checkpoint of version {VERSION}: {text[:80]!r}")
+    if not is_intact:
+        raise CheckpointFormatError(f"a checkpoint with a wrong checksum: {text[:80]!r}")
+    return body
+
+
+def _match(body: dict[str, Any], wanted: dict[str, str]) -> None:
+    for name, value in wanted.items():
+        if body.get(name) != value:
+            raise CheckpointMismatchError(
+                f"the checkpoint was made for {name} {body.get(name)!r}, not {value!r}; delete it, "
+                f"or use another group or store root"
+            )
+
+
+def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> Checkpoint:
+    def position(value: object) -> Position:
+        return decode_position(_typed(value, str))
+
+    def optional(value: object) -> Position | None:
+        return None if value is None else position(value)
+
+    watermark = optional(body["watermark"])
+    pairs = (_typed(pair, list) for pair in _typed(body["ranges"], list))
+    ranges = tuple((position(first), position(last)) for first, last in pairs)
+    _check_order(watermark, ranges)
+    return Checkpoint(
+        watermark=watermark,
+        resume=optional(body["resume"]),
+        ranges=ranges,
+        attempts={
+            position(p): (_count(failures), _time(due))
+            for p, (failures, due) in _typed(body["attempts"], dict).items()
+        },
+        ended=_typed(body["ended"], bool),
+        identity=None if body["identity"] is None else _typed(body["identity"], str),
+    )
+
+
+def _check_order(watermark: Position | None, ranges: Sequence[Span]) -> None:
+    last = watermark
+    for first, end in ranges:
+        if end < first or (last is not None and first <= last):
+            raise ValueError(f"ranges out of order at {first!r}")
+        last = end
+
+
+def _typed(value: object, kind: type[T]) -> T:
+    """``value``, whose type is ``kind`` exactly: JSON's true is not the number 1."""
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.80} is not of type {kind.__name__}")
+    return value
+
+
+def _count(value: object) -> int:
+    count = _typed(value, int)
+    if count < 0:
+        raise ValueError(f"{value!r} is not a count")
+    return count
+
+
+def _time(value: object) -> float:
+    due = float(value if isinstance(value, int) else _typed(value, float))
+    if isinstance(value, bool) or not math.isfinite(due):
+        raise ValueError(f"{value!r} is not a time")
+    return due

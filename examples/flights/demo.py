@@ -1,0 +1,140 @@
+"""The demo's course: start everything, kill the consumer in the middle, wait, count."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from consumer_sdk.testing.servers import ExternalKafka, KafkaEndpoint, KafkaServer
+from examples.flights.audit import Audit, audit
+from examples.flights.children import Child
+from examples.flights.journal import deliveries, redelivered
+from examples.flights.ledger import Ledger
+from examples.flights.progress import Gauge, Progress, number
+from examples.flights.topics import Topics
+
+LOOK_EVERY = 0.1  # seconds
+GIVE_UP_AFTER = 120.0  # seconds in which nothing moves
+
+
+class Demo:
+    """One run, with all its data in one folder.
+
+    Attributes:
+        ledger: what Spark saw.
+    """
+
+    def __init__(self, options: argparse.Namespace, folder: Path, progress: Progress) -> None:
+        self.ledger = Ledger(folder / "ledger")
+        self._kafka: str | None = options.kafka
+        self._limit: int = options.limit
+        self._kill_at: float = options.kill_at
+        self._folder = folder
+        self._progress = progress
+        self._journals = [folder / f"deliveries-{life}.bin" for life in (1, 2)]
+        self._running: dict[str, Child] = {}
+
+    async def run(self) -> Audit:
+        """Runs it all; when it returns, raises or is cancelled, nothing is left running."""
+        async with AsyncExitStack() as stack:
+            await self._start_spark(stack)
+            topics = await stack.enter_async_context(Topics(await self._start_kafka(stack)))
+            await self._start_producer(stack, topics)
+            await self._start_consumer(stack, topics, life=1)
+            if await self._watch(topics, until=self._is_time_to_kill):
+                await self._kill_consumer()
+                await self._start_consumer(stack, topics, life=2)
+                await self._watch(topics, until=lambda: self._accounted(topics) >= self._limit)
+            return await self._audit(topics)
+
+    async def _start_spark(self, stack: AsyncExitStack) -> None:
+        self._progress.say("starting Spark")
+        places = {name: self._folder / name for name in ("feed", "ledger", "checkpoint")}
+        for path in places.values():
+            path.mkdir()
+        await self._start(stack, "spark_job", **{name: str(p) for name, p in places.items()})
+
+    async def _start_kafka(self, stack: AsyncExitStack) -> KafkaEndpoint:
+        if self._kafka:
+            return ExternalKafka(self._kafka)
+        self._progress.say("starting Kafka")
+        return await stack.enter_async_context(KafkaServer(directory=self._folder / "kafka"))
+
+    async def _start_producer(self, stack: AsyncExitStack, topics: Topics) -> None:
+        limit = str(self._limit)
+        await self._start(stack, "produce", kafka=topics.server, topic=topics.flights, limit=limit)
+
+    async def _start_consumer(self, stack: AsyncExitStack, topics: Topics, *, life: int) -> None:
+        await self._start(
+            stack,
+            "consume",
+            kafka=topics.server,
+            topic=topics.flights,
+            folder=str(self._folder),
+            journal=str(self._journals[life - 1]),
+        )
+
+    async def _start(self, stack: AsyncExitStack, module: str, **options: str) -> None:
+        arguments = [text for name, value in options.items() for text in (f"--{name}", value)]
+        log = self._folder / f"{module}.log"
+        child = Child(f"examples.flights.{module}", *arguments, log=log)
+        self._running[module] = await stack.enter_async_context(child)
+
+    async def _kill_consumer(self) -> None:
+        await self._running.pop("consume").kill()
+        self._progress.say("the consumer is killed (kill -9); another one takes over")
+
+    def _is_time_to_kill(self) -> bool:
+        share = deliveries(self._journals[0]) / self._limit
+        return share > self._kill_at
+
+    def _accounted(self, topics: Topics) -> int:
+        return len(self.ledger.seen) + len(topics.dead)
+
+    async def _watch(self, topics: Topics, until: Callable[[], bool]) -> bool:
+        """Shows how it goes until something is so; False when nothing moves any more."""
+        before, moved = None, time.monotonic()
+        while not until():
+            if time.monotonic() - moved > GIVE_UP_AFTER:
+                self._progress.say(f"giving up: nothing has moved for {GIVE_UP_AFTER:.0f} seconds")
+                return False
+            await asyncio.sleep(LOOK_EVERY)
+            for child in self._running.values():
+                child.check()
+            self.ledger.refresh()
+            await topics.refresh()
+            self._show(topics)
+            now = (self._produced, self._accounted(topics), self._delivered)
+            if now != before:
+                before, moved = now, time.monotonic()
+        return True
+
+    @property
+    def _produced(self) -> int:
+        return int(self._running["produce"].facts.get("produced", 0))
+
+    @property
+    def _delivered(self) -> int:
+        return sum(map(deliveries, self._journals))
+
+    def _show(self, topics: Topics) -> None:
+        seen, dead = number(len(self.ledger.seen)), number(len(topics.dead))
+        gauges = [
+            Gauge("produced", self._produced / self._limit, number(self._produced)),
+            Gauge("delivered", self._delivered / self._limit, number(self._delivered)),
+            Gauge("processed", self._accounted(topics) / self._limit, f"{seen} + {dead} dead"),
+        ]
+        self._progress.show(gauges, self.ledger.delays.table())
+
+    async def _audit(self, topics: Topics) -> Audit:
+        return audit(
+            self._produced,
+            await topics.ends(),
+            self.ledger.seen,
+            topics.dead,
+            redelivered(self._journals),
+        )

@@ -1,0 +1,162 @@
+"""A real Kafka, as the conformance suite and the tests here use it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, ClassVar, Self
+
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
+from aiokafka.admin.records_to_delete import RecordsToDelete
+
+from consumer_sdk.abc import Adapter
+from consumer_sdk.adapters.kafka import KafkaAdapter
+from consumer_sdk.records import Position
+from consumer_sdk.testing.conformance.adapter_harness import Ability
+from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
+
+__all__ = ["KafkaHarness"]
+
+TOPIC_ALREADY_EXISTS = 36
+
+
+class KafkaHarness(AdapterHarness):
+    """Topics and groups of one test."""
+
+    abilities: ClassVar[frozenset[Ability]] = frozenset(
+        {"crash", "gap", "grow", "recreate", "truncate"}
+    )
+    patience = 15.0
+    quiet = 0.1
+
+    def __init__(self, servers: str) -> None:
+        self.servers = servers
+        self.uid = uuid.uuid4().hex[:8]
+        self._made = 0
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self.admin = AIOKafkaAdminClient(bootstrap_servers=self.servers)
+        await self.admin.start()
+        self._stack.push_async_callback(self.admin.close)
+        self.producer = await self.start_producer()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def start_producer(self, **options: Any) -> AIOKafkaProducer:
+        """A producer that is stopped with the harness."""
+        producer = AIOKafkaProducer(bootstrap_servers=self.servers, **options)
+        await producer.start()
+        self._stack.push_async_callback(producer.stop)
+        return producer
+
+    async def create_stream(self, partitions: int = 1, **config: str) -> str:
+        self._made += 1
+        name = f"t{self._made}-{self.uid}"
+        await self.create_topic(name, partitions, **config)
+        return name
+
+    async def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Makes a topic, and waits while an older one of the name is being deleted."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, partitions, 1, topic_configs=settings)
+        while (await self.admin.create_topics([topic])).topic_errors[0][1] == TOPIC_ALREADY_EXISTS:
+            await asyncio.sleep(0.05)
+
+    def make_adapter(
+        self, stream: str, group: str | None, *, topics: Sequence[str] = (), **options: Any
+    ) -> KafkaAdapter:
+        quick = {"session_timeout": 1.5, "rebalance_timeout": 5.0, "heartbeat_interval": 0.1}
+        defaults = {"metadata_max_age_ms": 300, "fetch_max_wait_ms": 100, "retry_backoff_ms": 50}
+        return KafkaAdapter(
+            *(topics or [stream]),
+            bootstrap_servers=self.servers,
+            group=None if group is None else f"{group}-{self.uid}",
+            **(quick | defaults | options),
+        )
+
+    async def append(
+        self,
+        stream: str,
+        records: Sequence[Record],
+        partition: int = 0,
+        producer: AIOKafkaProducer | None = None,
+    ) -> list[Position]:
+        producer = producer or self.producer
+        futures = [await self._send(producer, stream, record, partition) for record in records]
+        return [(await future).offset for future in futures]
+
+    async def _send(
+        self, producer: AIOKafkaProducer, stream: str, record: Record, partition: int
+    ) -> Any:
+        if record.key is None and record.value is None:  # the client's send() refuses it
+            await producer.flush()
+            batch = producer.create_batch()
+            batch.append(
+                key=None, value=None, timestamp=record.timestamp, headers=list(record.headers)
+            )
+            return await producer.send_batch(batch, stream, partition=partition)
+        return await producer.send(
+            stream,
+            record.value,
+            key=record.key,
+            partition=partition,
+            headers=list(record.headers),
+            timestamp_ms=record.timestamp,
+        )
+
+    @asynccontextmanager
+    async def transaction(self) -> Any:
+        """A producer in a transaction; it is aborted when the block raises."""
+        producer = await self.start_producer(transactional_id=uuid.uuid4().hex)
+        async with producer.transaction():
+            yield producer
+
+    async def skip(self, stream: str, partition: int = 0) -> None:
+        """An aborted transaction: its records and its marker take positions."""
+        producer = await self.start_producer(transactional_id=uuid.uuid4().hex)
+        await producer.begin_transaction()
+        await self.append(stream, [Record(b"aborted")] * 3, partition, producer)
+        await producer.abort_transaction()
+
+    async def truncate(self, stream: str, before: Position, partition: int = 0) -> None:
+        tp = TopicPartition(stream, partition)
+        await self.admin.delete_records({tp: RecordsToDelete(before)})
+
+    async def grow(self, stream: str, total: int) -> None:
+        await self.admin.create_partitions({stream: NewPartitions(total)})
+        async with asyncio.timeout(self.patience):
+            while len(await self.producer.partitions_for(stream)) < total:
+                await self.producer.client.force_metadata_update()
+
+    async def delete(self, stream: str) -> None:
+        """Deletes a topic."""
+        await self.admin.delete_topics([stream])
+
+    async def until_absent(self, stream: str) -> None:
+        """Waits until a deleted topic has left the broker's view."""
+        async with asyncio.timeout(self.patience):
+            while stream in await self.admin.list_topics():
+                await asyncio.sleep(0.02)
+
+    async def recreate(self, stream: str) -> None:
+        await self.delete(stream)
+        await self.create_topic(stream)
+
+    async def crash(self, adapter: Adapter) -> None:
+        """Its tasks end and its connections break, without a word to the broker."""
+        assert isinstance(adapter, KafkaAdapter)
+        consumer = adapter._session._consumer
+        coordinator = consumer._coordinator
+        tasks = [coordinator._coordination_task, coordinator._heartbeat_task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for connection in consumer._client._conns.values():
+            connection.close()
+        coordinator.generation = -1  # so that its later close does not leave the group

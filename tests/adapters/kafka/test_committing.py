@@ -1,0 +1,284 @@
+"""Commits: what the broker answers, and what may never happen to the group's position."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import RequestTimedOutError
+
+from consumer_sdk.adapters.kafka import committing
+from consumer_sdk.adapters.kafka.committing import Committer, offset_of
+from consumer_sdk.adapters.kafka.grants import Grant, Grants
+from consumer_sdk.adapters.kafka.options import KafkaOptions
+from consumer_sdk.adapters.kafka.protocol import OffsetCommitById
+from consumer_sdk.adapters.kafka.topics import Topic
+from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
+from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
+from tests.adapters.kafka.world import World, flush_of, numbered
+
+DURABLE, RETRY, FENCED, GONE = (
+    OutcomeKind.DURABLE,
+    OutcomeKind.RETRY,
+    OutcomeKind.FENCED,
+    OutcomeKind.GONE,
+)
+TOPIC_ID = b"0123456789abcdef"
+
+
+class ScriptedCoordinator:
+    """Answers commits from a script: a code for each partition, or an exception."""
+
+    def __init__(self) -> None:
+        self.codes: dict[int, int] = {}
+        self.error: Exception | None = None
+        self.sent: list[dict[int, int]] = []
+        self.calls: Counter[str] = Counter()
+        self.generation, self.member_id = 7, "me"
+        self.in_air = self.most_in_air = 0
+
+    async def _send_req(self, request: Any) -> Any:
+        by_id = isinstance(request, OffsetCommitById)
+        topics = request._topics.items() if by_id else request._topics
+        self.in_air += 1
+        self.most_in_air = max(self.most_in_air, self.in_air)
+        try:
+            await asyncio.sleep(0)
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.in_air -= 1
+        self.sent.append({p: offset for _, ps in topics for p, offset, _ in ps})
+        answers = [(t, [(p, self.codes.get(p, 0)) for p, *_ in ps]) for t, ps in topics]
+        if by_id:
+            return SimpleNamespace(
+                topics=[(t, [(p, code, {}) for p, code in ps], {}) for t, ps in answers]
+            )
+        return SimpleNamespace(topics=answers)
+
+    def coordinator_dead(self) -> None:
+        self.calls["dead"] += 1
+
+    def reset_generation(self) -> None:
+        self.calls["reset"] += 1
+
+
+class Bench:
+    """A committer with one grant for each partition."""
+
+    def __init__(self, partitions: int = 1, topic_id: bytes | None = TOPIC_ID) -> None:
+        self.coordinator = ScriptedCoordinator()
+        self.grants = Grants()
+        consumer: Any = SimpleNamespace(_coordinator=self.coordinator, _client=None)
+        options: Any = SimpleNamespace(group="g", client_options={})
+        self.committer = Committer(consumer, self.grants, options)
+        cursors: Any = SimpleNamespace(state_value=lambda _tp: None)
+        self.held = []
+        for number in range(partitions):
+            grant = Grant(TopicPartition("t", number), cursors, generation=7, member_id="me")
+            grant.topic_id = topic_id
+            self.grants.add(grant)
+            self.held.append(grant)
+
+    async def commit(self, *offsets: int) -> list[OutcomeKind]:
+        """Commits for the first partitions, in order."""
+        flushes = [flush_of(g.assignment, at) for g, at in zip(self.held, offsets, strict=False)]
+        return [outcome.kind for outcome in await self.committer.commit(flushes)]
+
+
+def test_options_are_what_the_committer_reads() -> None:
+    """The bench's stand-in has the names of the real options."""
+    assert {"group", "client_options"} <= set(KafkaOptions.__slots__)
+
+
+@pytest.mark.parametrize(
+    "checkpoint, offset",
+    [
+        (Checkpoint(), None),
+        (Checkpoint(watermark=4), 5),
+        (Checkpoint(watermark=4, resume=4), 5),
+        (Checkpoint(watermark=4, resume=9), 9),
+        (Checkpoint(resume=0), 0),
+        (Checkpoint(watermark=4, resume=5, ranges=((6, 9),)), 5),
+    ],
+)
+def test_offset_is_the_first_that_may_be_unsettled(
+    checkpoint: Checkpoint, offset: int | None
+) -> None:
+    """T10: the commit passes gaps that compaction and transactions leave, never a hole."""
+    assert offset_of(checkpoint) == offset
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
+async def test_each_partition_has_its_own_answer(
+    topic_id: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T20: one bad partition of a commit says nothing about the others; nothing raises."""
+    bench = Bench(9, topic_id)
+    bench.coordinator.codes = dict(enumerate([0, 12, 14, 15, 16, 22, 25, 27, 3]))
+    monkeypatch.setattr(committing, "describe_topics", _describe(absent=True))
+    kinds = await bench.commit(*range(1, 10))
+    assert kinds == [DURABLE, RETRY, RETRY, RETRY, RETRY, FENCED, FENCED, RETRY, GONE]
+    assert bench.coordinator.calls["dead"] == 2
+
+
+def _describe(*, absent: bool) -> Callable[..., Any]:
+    async def describe(_client: object, names: list[str]) -> dict[str, Topic]:
+        topic = Topic("t", 3 if absent else 0, TOPIC_ID, frozenset({0}), 1)
+        return dict.fromkeys(names, topic)
+
+    return describe
+
+
+async def test_unknown_topic_that_is_still_there_is_retried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that has not heard of a topic yet does not end its partitions."""
+    bench = Bench()
+    bench.coordinator.codes = {0: 100}
+    monkeypatch.setattr(committing, "describe_topics", _describe(absent=False))
+    assert await bench.commit(5) == [RETRY]
+
+
+async def test_rebalance_in_progress_is_retried_in_the_same_generation() -> None:
+    """The broker refuses commits between join and sync; the grant is not over."""
+    bench = Bench()
+    bench.coordinator.codes = {0: 27}
+    assert await bench.commit(5) == [RETRY]
+    bench.coordinator.codes = {}
+    assert await bench.commit(5) == [DURABLE]
+    assert bench.coordinator.calls["reset"] == 0
+
+
+@pytest.mark.parametrize("now, resets", [((7, "me"), 1), ((8, "me"), 0), ((-1, ""), 0)])
+async def test_eviction_makes_the_client_rejoin_only_from_the_evicted_generation(
+    now: tuple[int, str], resets: int
+) -> None:
+    """A late commit of an old generation must not throw away the new one."""
+    bench = Bench()
+    bench.coordinator.codes = {0: 22}
+    bench.coordinator.generation, bench.coordinator.member_id = now
+    assert await bench.commit(5) == [FENCED]
+    assert bench.coordinator.calls["reset"] == resets
+
+
+async def test_commit_of_a_closed_grant_is_refused_without_asking() -> None:
+    """T1: after the fence nothing is sent at all."""
+    bench = Bench()
+    bench.grants.close(bench.held[0])
+    (outcome,) = await bench.committer.commit([flush_of(bench.held[0].assignment, 5)])
+    assert outcome.kind is FENCED
+    assert isinstance(outcome.error, PartitionLostError)
+    assert bench.coordinator.sent == []
+
+
+async def test_grant_that_ends_while_its_commit_is_in_the_air_is_fenced() -> None:
+    """The answer may be "done"; whoever holds the partition now decides."""
+    bench = Bench()
+    commit = asyncio.ensure_future(bench.commit(5))
+    await asyncio.sleep(0)
+    bench.grants.close(bench.held[0])
+    assert await commit == [FENCED]
+
+
+async def test_lost_reply_is_a_retry_and_no_later_commit_falls_behind_it() -> None:
+    """T19, T20: it may have been applied; the position never moves backwards."""
+    bench = Bench()
+    bench.coordinator.error = RequestTimedOutError()
+    (outcome,) = await bench.committer.commit([flush_of(bench.held[0].assignment, 9)])
+    assert outcome.kind is RETRY
+    assert isinstance(outcome.error, TransientAdapterError)
+    bench.coordinator.error = None
+    assert await bench.commit(4) == [DURABLE]
+    assert bench.coordinator.sent == [{0: 9}]
+
+
+async def test_cancelled_commit_is_not_overtaken_by_an_older_one() -> None:
+    """T19: a cancellation leaves it open whether the request has arrived."""
+    bench = Bench()
+    commit = asyncio.ensure_future(bench.commit(9))
+    await asyncio.sleep(0)
+    commit.cancel()
+    await asyncio.wait({commit})
+    assert await bench.commit(4) == [DURABLE]
+    assert bench.coordinator.sent == [{0: 9}]
+
+
+async def test_commits_at_the_same_time_go_one_after_the_other() -> None:
+    """T19: two requests in the air could be applied in either order."""
+    bench = Bench()
+    await asyncio.gather(*(bench.commit(at) for at in (5, 3, 9)))
+    assert bench.coordinator.most_in_air == 1
+    assert bench.coordinator.sent == [{0: 5}, {0: 5}, {0: 9}]
+
+
+async def test_broker_without_topic_ids_gets_commits_by_name() -> None:
+    """Before Kafka 4.1 there is no such version of the request."""
+    bench = Bench(2)
+    real = bench.coordinator._send_req
+
+    async def refuse_ids(request: Any) -> Any:
+        if isinstance(request, OffsetCommitById):
+            raise NotImplementedError
+        return await real(request)
+
+    bench.coordinator._send_req = refuse_ids  # type: ignore[method-assign]  # an old broker
+    assert await bench.commit(3, 4) == [DURABLE, DURABLE]
+    assert await bench.commit(5, 6) == [DURABLE, DURABLE]
+
+
+async def test_ranges_above_a_hole_are_not_called_durable() -> None:
+    """A commit has no room for them: their receipts stay open until the hole is settled."""
+    bench = Bench()
+    checkpoint = Checkpoint(watermark=4, resume=5, ranges=((6, 9),))
+    (outcome,) = await bench.committer.commit([AckFlush(bench.held[0].assignment, 1, checkpoint)])
+    assert (outcome.kind, outcome.covered) == (DURABLE, 4)
+
+
+@pytest.mark.kafka
+async def test_deleted_topic_is_gone_and_its_sibling_is_committed(world: World) -> None:
+    """The client's own commit retries a deleted topic for ever, and hides the others."""
+    kept, deleted = await world.kafka.create_stream(), await world.kafka.create_stream()
+    async with world.member(kept, topics=(kept, deleted), metadata_max_age_ms=60_000) as member:
+        held = await member.holding(2)
+        await world.kafka.delete(deleted)
+        await world.kafka.until_absent(deleted)
+        outcomes = await member.adapter.commit([flush_of(a, 3) for a in held])
+        kinds = {a.partition.stream: o.kind for a, o in zip(held, outcomes, strict=True)}
+        # A rebalance may come first: then the grants are over, and nothing is written either.
+        assert kinds[deleted] in {GONE, FENCED}
+        if kinds[kept] is DURABLE:
+            assert await world.offsets(kept) == {0: 3}
+
+
+@pytest.mark.kafka
+async def test_position_of_a_deleted_topic_never_lands_on_its_successor(world: World) -> None:
+    """Offset 77 of the deleted topic was committed onto the new one of the same name."""
+    topic = await world.kafka.create_stream()
+    async with world.member(topic, metadata_max_age_ms=60_000) as member:
+        (held,) = await member.holding(1)
+        await world.kafka.recreate(topic)
+        await world.kafka.append(topic, numbered(0, 3))
+        (outcome,) = await member.adapter.commit([flush_of(held, 77)])
+        assert outcome.kind in {GONE, FENCED}
+        assert isinstance(outcome.error, AdapterError)
+        assert await world.offsets(topic) == {}
+
+
+@pytest.mark.kafka
+async def test_commit_at_the_same_generation_reads_back_over_the_wire(world: World) -> None:
+    """What the broker stores is what was asked, and lag tools see it."""
+    topic = await world.kafka.create_stream(2)
+    async with world.member(topic) as member:
+        first, second = await member.holding(2)
+        outcomes = await member.adapter.commit([flush_of(first, 4), flush_of(second, 0)])
+        assert [outcome.kind for outcome in outcomes] == [DURABLE, DURABLE]
+        assert await world.offsets(topic) == {0: 4, 1: 0}
+        found = await member.adapter.committed([first, second])
+        assert found[first] == Checkpoint(watermark=3, resume=4)
+        assert found[second] == Checkpoint(watermark=None, resume=0)

@@ -1,0 +1,236 @@
+"""Fetches from a real Kafka: gaps, faults, pauses, and a client that has died."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka.errors import CorruptRecordException
+
+from consumer_sdk.adapters.kafka import KafkaAdapter
+from consumer_sdk.adapters.kafka.unpacking import PlainUnpacker
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
+from consumer_sdk.records import AtPosition, StartPoint
+from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters import Record
+from tests.adapters.kafka.world import World, client_of, numbered, values
+
+pytestmark = pytest.mark.kafka
+
+
+async def test_compacted_topic_is_read_over_its_gaps(world: World) -> None:
+    """T10: positions jump, nothing is lost, and the last position is reached."""
+    topic = await world.kafka.create_stream(
+        cleanup_policy="compact",
+        segment_ms="100",
+        min_cleanable_dirty_ratio="0.0",
+        max_compaction_lag_ms="1",
+        delete_retention_ms="0",
+    )
+    for round_ in range(4):
+        rows = [Record(b"%d" % (10 * round_ + n), key=b"%d" % (n % 3)) for n in range(10)]
+        await world.kafka.append(topic, rows)
+        await asyncio.sleep(0.12)  # the broker rolls segments by its own clock
+    await world.kafka.append(topic, [Record(b"last", key=b"last")])
+    async with asyncio.timeout(30):
+        while len(seen := await _positions(world, topic)) > 20:
+            await asyncio.sleep(0.2)
+    assert seen[-1] == 40
+    assert seen == sorted(set(seen))
+
+
+async def _positions(world: World, topic: str) -> list[int]:
+    """All positions that a new member finds, up to the end."""
+    async with world.member(topic, group=None) as member:
+        (held,) = await member.holding(1)
+        end = (await member.adapter.positions([held], StartPoint.LATEST))[held]
+        seen: list[int] = []
+        while not member.runs or member.runs[-1].next_position != end:
+            seen += [m.position for run in await member.fetch() for m in run.messages]
+        return seen
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+async def test_transactions_are_read_as_the_isolation_level_says(
+    world: World, isolation: str
+) -> None:
+    """T10: aborted records are left out; markers take positions but bring nothing."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, numbered(0, 2))
+    await world.kafka.skip(topic)  # three aborted records and a marker
+    async with world.kafka.transaction() as producer:
+        await world.kafka.append(topic, numbered(2, 4), 0, producer)
+    async with world.member(topic, isolation_level=isolation) as member:
+        (held,) = await member.holding(1)
+        committed = isolation == "read_committed"
+        found = await member.read(4 if committed else 7)
+        numbers = [int(m.value or b"") for m in found if m.value != b"aborted"]
+        assert numbers == [0, 1, 2, 3]
+        while member.runs[-1].next_position != 9:
+            await member.fetch()
+        assert (await member.adapter.lag([held]))[held] == 0
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+async def test_both_unpackers_agree_on_what_a_real_broker_stores(world: World, codec: str) -> None:
+    """The fast way and the client's own give identical messages."""
+    topic = await world.kafka.create_stream()
+    producer = await world.kafka.start_producer(compression_type=codec, linger_ms=5)
+    rows = [
+        Record(b"v%d" % n, b"k", (("h", b"%d" % n),) if n % 2 else (), 1_700_000_000_000 + n)
+        for n in range(50)
+    ]
+    await world.kafka.append(topic, [*rows, Record(None, b"k"), Record(b"", None)], 0, producer)
+    found = []
+    for plain in (False, True):
+        async with world.member(topic, group=None) as member:
+            if plain:
+                _session(member).buffer._unpacker = PlainUnpacker
+            messages = await member.read(52)
+            found.append(
+                [(m.position, m.key, m.value, tuple(m.headers), m.timestamp) for m in messages]
+            )
+    assert found[0] == found[1]
+    assert [each[2] for each in found[0][:50]] == [row.value for row in rows]
+
+
+async def test_bytes_that_nobody_can_decode_come_as_they_are(world: World) -> None:
+    """T14: decoding is the handler's business, so that a bad record can be dead-lettered."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, [Record(b"\xff\xfe", b"\x80"), Record(b"good")])
+    async with world.member(topic) as member:
+        assert [m.value for m in await member.read(2)] == [b"\xff\xfe", b"good"]
+
+
+async def test_out_of_range_is_one_fault_and_no_hot_loop(world: World) -> None:
+    """T12: the client's "none" policy raised 4 322 errors in 2 s; "earliest" jumps in silence."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, numbered(0, 10))
+    await world.kafka.truncate(topic, 6)
+    owner = world.owner()
+    owner.start = AtPosition(2)
+    async with world.member(topic, owner) as member:
+        run = await member.read_fault()
+        assert isinstance(run.fault, PositionOutOfRangeError)
+        assert f"{topic}[0]" in str(run.fault)
+        for _ in range(5):
+            assert await member.fetch() == []
+        owner.start = StartPoint.EARLIEST
+        owner.held.clear()
+        member.adapter.drop(run.assignment)
+        assert values(await member.read(4)) == [6, 7, 8, 9]
+
+
+async def test_retention_that_overtakes_a_paused_partition_is_a_fault(world: World) -> None:
+    """T12: the log start passes the position while nothing is fetched."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, numbered(0, 10))
+    async with world.member(topic) as member:
+        (held,) = await member.holding(1)
+        await member.read(10)
+        member.adapter.pause(held)
+        await member.read_nothing()
+        await world.kafka.append(topic, numbered(10, 20))
+        await world.kafka.truncate(topic, 15)
+        while await member.fetch():  # what was on its way
+            pass
+        if not any(m.position >= 10 for run in member.runs for m in run.messages):
+            member.adapter.resume(held)
+            assert isinstance((await member.read_fault()).fault, PositionOutOfRangeError)
+
+
+async def test_one_fetch_brings_what_several_partitions_have(world: World) -> None:
+    """Up to the limits, every partition that has something is in the answer."""
+    topic = await world.kafka.create_stream(4)
+    for partition in range(4):
+        await world.kafka.append(topic, numbered(0, 5), partition)
+    async with world.member(topic, fetch_min_bytes=200) as member:
+        await member.holding(4)
+        most = 0
+        found = 0
+        while found < 20:
+            runs = await member.fetch(max_wait=5)
+            found += sum(len(run.messages) for run in runs)
+            most = max(most, len(runs))
+        assert most > 1
+
+
+async def test_paused_partitions_keep_what_was_fetched_for_them(world: World) -> None:
+    """The client's getmany throws it away and fetches it again; here it waits."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, numbered(0, 10))
+    async with world.member(topic) as member:
+        (held,) = await member.holding(1)
+        (run,) = await member.fetch(max_records=3, max_wait=10)
+        member.adapter.pause(held)
+        assert await member.fetch() == []  # all are paused: nothing, rather than everything
+        assert client_of(member)._fetcher._records
+        member.adapter.resume(held)
+        assert values(run.messages + await member.read(7)) == list(range(10))
+
+
+async def test_corrupt_batch_stops_its_partition_alone(world: World) -> None:
+    """A checksum that does not match is a fault, not an error of the whole fetch."""
+    topic = await world.kafka.create_stream(2)
+    for partition in (0, 1):
+        await world.kafka.append(topic, numbered(0, 3), partition)
+    async with world.member(topic) as member:
+        first, second = await member.holding(2)
+        buffer = _session(member).buffer
+        buffer._unpacker = _failing_on(first, buffer._unpacker)
+        run = await member.read_fault()
+        assert run.assignment is first
+        assert type(run.fault) is AdapterError
+        assert isinstance(run.fault.__cause__, CorruptRecordException)
+        seen = [m for each in member.runs for m in each.messages]
+        seen += await member.read(3 - len(seen))
+        assert {m.assignment for m in seen} == {second}
+
+
+def _failing_on(victim: object, real: Any) -> Any:
+    class Corrupt(real):  # type: ignore[misc]  # either of the two
+        def take(self, assignment: Any, max_records: int, max_bytes: int) -> Any:
+            if assignment is victim:
+                raise CorruptRecordException("invalid checksum")
+            return super().take(assignment, max_records, max_bytes)
+
+    return Corrupt
+
+
+@pytest.mark.parametrize("which", ["_fetch_task", "_coordination_task"])
+async def test_dead_task_of_the_client_is_an_error_not_idleness(world: World, which: str) -> None:
+    """T32: nothing in the client watches its own tasks; the consumer would idle for ever."""
+    topic = await world.kafka.create_stream()
+    async with world.member(topic) as member:
+        await member.holding(1)
+        client = client_of(member)
+        owner = client._fetcher if which == "_fetch_task" else client._coordinator
+        getattr(owner, which).cancel()
+        with pytest.raises(AdapterError, match="task has ended"):
+            async with asyncio.timeout(5):
+                while True:
+                    await member.fetch(max_wait=60)
+
+
+async def test_broker_that_answers_no_fetch_is_an_error_not_idleness(world: World) -> None:
+    """T32: a fetch that nobody answers any more looks like an idle topic."""
+    topic = await world.kafka.create_stream()
+    async with world.member(topic, request_timeout_ms=900, rebalance_timeout=0.9) as member:
+        await member.holding(1)
+        await member.read_nothing()
+        client_of(member)._fetcher._proc_fetch_request = _unanswered
+        with pytest.raises(AdapterError, match="no answer"):
+            async with asyncio.timeout(10):
+                while True:
+                    await member.fetch()
+
+
+async def _unanswered(*_: object) -> bool:
+    await asyncio.sleep(0.05)
+    return False
+
+
+def _session(member: Member) -> Any:
+    assert isinstance(member.adapter, KafkaAdapter)
+    return member.adapter._session

@@ -1,0 +1,109 @@
+"""Options are checked when the adapter is built, with what to do in the message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+from consumer_sdk.adapters.kafka import KafkaAdapter, client
+from consumer_sdk.adapters.kafka.options import OURS, check_client_options, read_servers
+from consumer_sdk.errors import ConfigurationError
+
+GOOD: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "group": "g"}
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"fetch_max_byte": 1}, "did you mean fetch_max_bytes="),
+        ({"zzz": 1}, "unknown option zzz="),
+        ({"group_id": "g"}, "use group="),
+        ({"session_timeout_ms": 1}, r"use session_timeout= \(seconds\)"),
+        ({"value_deserializer": bytes}, "decode in the handler"),
+        ({"enable_auto_commit": True}, "what is settled is committed"),
+        ({"auto_offset_reset": "latest"}, "start= and out_of_range="),
+        ({"group": ""}, "give a name, or None"),
+        ({"isolation_level": "serializable"}, "'read_committed' or 'read_uncommitted'"),
+        ({"session_timeout": 0}, "session_timeout=0: give seconds"),
+        ({"session_timeout": True}, "session_timeout=True: give seconds"),
+        ({"heartbeat_interval": 6.0, "session_timeout": 10.0}, "at most half of it"),
+        ({"rebalance_timeout": 1.0, "heartbeat_interval": 0.9}, "leaves 0.0 s to drain"),
+        ({"request_timeout_ms": 9_000}, "shorter than rebalance_timeout=30.0"),
+        ({"connect_timeout": -1}, "connect_timeout=-1: give seconds"),
+        ({"bootstrap_servers": ""}, "give 'host:port'"),
+        ({"bootstrap_servers": "a:1,b:x"}, "give 'host:port'"),
+        ({"bootstrap_servers": []}, "give 'host:port'"),
+    ],
+)
+def test_wrong_option_is_named_with_what_to_do(options: dict[str, Any], message: str) -> None:
+    """Nothing waits for the broker to find out."""
+    with pytest.raises(ConfigurationError, match=message):
+        KafkaAdapter("t", **(GOOD | options))
+
+
+@pytest.mark.parametrize("topics", [(), ("",)])
+def test_adapter_needs_topics(topics: tuple[str, ...]) -> None:
+    """There is nothing to read without one."""
+    with pytest.raises(ConfigurationError, match="topic"):
+        KafkaAdapter(*topics, **GOOD)
+
+
+def test_every_option_that_is_ours_is_one_of_the_clients() -> None:
+    """The list of options to refuse does not go stale."""
+    check_client_options(dict.fromkeys(OURS), AIOKafkaConsumer.__init__, {})
+
+
+@pytest.mark.parametrize(
+    "given, servers",
+    [
+        ("a:1", ["a:1"]),
+        ("a:1, b:2", ["a:1", "b:2"]),
+        (["a:1", "b"], ["a:1", "b"]),
+        ("[::1]:9", ["[::1]:9"]),
+    ],
+)
+def test_servers_can_be_given_as_text_or_in_a_sequence(given: Any, servers: list[str]) -> None:
+    """As Kafka's own configuration has them."""
+    assert read_servers(given) == servers
+
+
+def test_drain_budget_is_what_the_rebalance_leaves() -> None:
+    """The group waits for the rebalance timeout; hearing of it costs up to one heartbeat."""
+    adapter = KafkaAdapter("t", rebalance_timeout=30.0, heartbeat_interval=3.0, **GOOD)
+    assert adapter._options.revoke_budget == 26.0
+
+
+def test_join_may_take_as_long_as_the_rebalance() -> None:
+    """The client would give up its join while the group still waits for another member."""
+    adapter = KafkaAdapter("t", rebalance_timeout=300.0, **GOOD)
+    assert adapter._options.for_consumer()["request_timeout_ms"] == 310_000
+
+
+def test_client_never_evicts_a_slow_handler() -> None:
+    """T16: membership depends on heartbeats, not on how often the handler asks for more."""
+    options = KafkaAdapter("t", **GOOD)._options.for_consumer()
+    assert options["max_poll_interval_ms"] == 2**31 - 1
+    assert options["enable_auto_commit"] is False
+
+
+def test_tls_without_a_context_takes_the_systems_certificates() -> None:
+    """The client would refuse to start."""
+    adapter = KafkaAdapter("t", security_protocol="SSL", **GOOD)
+    assert adapter._options.for_consumer()["ssl_context"] is not None
+
+
+def test_dead_letters_get_the_connection_options_and_no_other() -> None:
+    """What reaches the servers for reading reaches them for writing."""
+    adapter = KafkaAdapter("t", sasl_plain_username="u", fetch_max_bytes=5, **GOOD)
+    found = adapter._options.for_connection()
+    assert found["sasl_plain_username"] == "u"
+    assert "fetch_max_bytes" not in found
+
+
+def test_client_that_lacks_something_private_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new version of the client fails at start-up with its name, not in a rebalance."""
+    monkeypatch.setattr(client, "REQUIRED", {AIOKafkaConsumer: ("_client", "_gone")})
+    with pytest.raises(ConfigurationError, match=r"aiokafka .* lacks AIOKafkaConsumer\._gone"):
+        KafkaAdapter("t", **GOOD)

@@ -1,0 +1,97 @@
+"""Members of a group that a test can hold, read from and look into."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from consumer_sdk.adapters.kafka import KafkaAdapter
+from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Message
+from consumer_sdk.testing.conformance.adapter_harness import (
+    Journal,
+    Member,
+    RecordingOwner,
+    open_member,
+)
+from consumer_sdk.testing.conformance.adapters import Record
+from tests.adapters.kafka.harness import KafkaHarness
+
+__all__ = ["World", "client_of", "coordinator_of", "flush_of", "numbered", "values"]
+
+
+def numbered(first: int, last: int) -> list[Record]:
+    """Records whose values are numbers."""
+    return [Record(str(number).encode()) for number in range(first, last)]
+
+
+def values(messages: Sequence[Message]) -> list[int]:
+    """The numbers in `numbered` records."""
+    return [int(message.value or b"-1") for message in messages]
+
+
+def flush_of(assignment: Assignment, resume: int, number: int = 1) -> AckFlush:
+    """A flush that settles everything before ``resume``."""
+    return AckFlush(assignment, number, Checkpoint(resume=resume))
+
+
+def client_of(member: Member) -> Any:
+    """The client's consumer."""
+    assert isinstance(member.adapter, KafkaAdapter)
+    return member.adapter._session._consumer
+
+
+def coordinator_of(member: Member) -> Any:
+    """The client's group coordinator."""
+    return client_of(member)._coordinator
+
+
+class World:
+    """A Kafka, a group, and what its members were told."""
+
+    def __init__(self, harness: KafkaHarness) -> None:
+        self.kafka = harness
+        self.journal = Journal(harness.patience)
+        self.group = uuid.uuid4().hex[:6]
+        self._names = count(1)
+
+    def owner(self) -> RecordingOwner:
+        """An owner that writes into the journal."""
+        return RecordingOwner(f"member-{next(self._names)}", self.journal)
+
+    def adapter(self, topic: str, **options: Any) -> KafkaAdapter:
+        """An adapter of the group that is not open."""
+        return self.kafka.make_adapter(topic, **({"group": self.group} | options))
+
+    @asynccontextmanager
+    async def member(
+        self, topic: str, owner: RecordingOwner | None = None, **options: Any
+    ) -> AsyncIterator[Member]:
+        """An open member of the group."""
+        adapter = self.adapter(topic, **options)
+        async with open_member(self.kafka, owner or self.owner(), adapter) as member:
+            yield member
+
+    async def until(self, kind: str, member: str, times: int = 1) -> None:
+        """Waits until a member was told something so many times."""
+        await self.journal.until(
+            lambda: len(self.journal.of(kind, member)) >= times, f"{kind} of {member}"
+        )
+
+    def kinds(self, member: str) -> list[str]:
+        """What a member was told, in order."""
+        return [event.kind for event in self.journal.events if event.member == member]
+
+    async def offsets(self, topic: str) -> dict[int, int]:
+        """The group's committed offsets, as Kafka's own tools see them."""
+        found = await self.kafka.admin.list_consumer_group_offsets(f"{self.group}-{self.kafka.uid}")
+        return {tp.partition: at.offset for tp, at in found.items() if tp.topic == topic}
+
+    async def state(self) -> str:
+        """The group's state, as Kafka's own tools see it."""
+        (answer,) = await self.kafka.admin.describe_consumer_groups(
+            [f"{self.group}-{self.kafka.uid}"]
+        )
+        return str(answer.groups[0][2])

@@ -1,0 +1,54 @@
+"""Adapters from URLs, and what importing the package costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from consumer_sdk.adapters import open_url
+from consumer_sdk.errors import ConfigurationError, MissingExtraError
+
+
+def run_python(code: str) -> str:
+    """What a fresh interpreter prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_kafka_url_opens_a_kafka_adapter() -> None:
+    """The scheme chooses."""
+    adapter = open_url("kafka://a:9092/orders?group=g")
+    assert (adapter.broker, adapter.group) == ("kafka", "g")
+
+
+@pytest.mark.parametrize("url", ["nats://a/b", "orders", "", "kafka"])
+def test_unknown_scheme_is_an_error_that_names_the_known_ones(url: str) -> None:
+    """A typing mistake shows at once."""
+    with pytest.raises(ConfigurationError, match="kafka, local, memory"):
+        open_url(url)
+
+
+def test_importing_the_package_imports_no_client() -> None:
+    """Whoever uses one broker need not have the others' clients, nor wait for them."""
+    code = "import sys, consumer_sdk.adapters; print('aiokafka' in sys.modules)"
+    assert run_python(code) == "False"
+
+
+def test_missing_client_is_an_error_that_names_the_extra() -> None:
+    """Asking for the adapter says what to install."""
+    code = (
+        "import sys; sys.modules['aiokafka'] = None\n"
+        "from consumer_sdk import adapters\n"
+        "from consumer_sdk.errors import MissingExtraError\n"
+        "try: adapters.KafkaAdapter\n"
+        "except MissingExtraError as error: print(error)"
+    )
+    assert run_python(code) == str(MissingExtraError("aiokafka", "kafka"))
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    """As of any module."""
+    with pytest.raises(ImportError):
+        from consumer_sdk.adapters import Nothing  # noqa: F401

@@ -1,0 +1,76 @@
+"""The main job as a whole: a short run, and one that is interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from consumer_sdk.testing.servers import KafkaServer
+
+# Spark alone takes half a minute to start when the machine is busy.
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+COMMAND = (sys.executable, "-m", "examples.flights", "--limit", "20000")
+
+
+def test_short_run_with_a_kill_adds_up(tmp_path: Path) -> None:
+    """20 000 flights, one kill -9: every flight is processed once or dead-lettered."""
+    picture = tmp_path / "flights.png"
+    command = [*COMMAND, "--picture", str(picture)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert re.fullmatch(
+        r"produced 20 000 = processed 19 813 \+ dead-lettered 187; redelivered [\d ]+",
+        run.stdout.splitlines()[-1],
+    )
+    assert "kill -9" in run.stdout
+    assert picture.stat().st_size > 10_000
+
+
+def test_interrupted_run_leaves_nothing_running(tmp_path: Path, kafka_server: KafkaServer) -> None:
+    """Ctrl-C while all parts run on somebody's Kafka: status 130, and no process is left."""
+    mark = f"FLIGHTS_TEST={uuid.uuid4()}"
+    name, value = mark.split("=")
+    with subprocess.Popen(
+        [*COMMAND, "--keep", str(tmp_path), "--kafka", kafka_server.bootstrap_servers],
+        env={**os.environ, name: value},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if "produced 20 000" in line:
+                break
+        assert len(marked(mark)) > 3
+        run.send_signal(signal.SIGINT)
+        run.stdout.read()
+        assert run.wait() == 130
+    assert not left_after(10.0, mark)
+
+
+def marked(mark: str) -> set[str]:
+    """The processes that inherited an environment variable."""
+    found = set()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in environment.read_bytes().split(b"\0"):
+                found.add(environment.parent.name)
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def left_after(seconds: float, mark: str) -> set[str]:
+    """The processes that are still there then: Spark's JVM takes a moment to see its end."""
+    deadline = time.monotonic() + seconds
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)  # real processes: there is no clock to turn
+    return found

@@ -1,0 +1,80 @@
+"""The short examples, run as a reader would run them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from consumer_sdk.testing.servers import KafkaServer
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+pytestmark = pytest.mark.kafka
+
+
+@asynccontextmanager
+async def example(name: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A running example; killed if it has not ended by itself."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(EXAMPLES / name), *arguments, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def lines(process: asyncio.subprocess.Process, count: int) -> list[str]:
+    """The next lines that it prints."""
+    assert process.stdout is not None
+    return [(await process.stdout.readline()).decode().rstrip() for _ in range(count)]
+
+
+async def send(kafka: KafkaServer, topic: str, *values: bytes) -> None:
+    """Produces values with one key."""
+    async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value, key=b"ann")
+
+
+async def test_service_with_a_bad_order_goes_on_and_stops_on_sigterm(
+    kafka_server: KafkaServer,
+) -> None:
+    """Good orders are handled in order, a rejected one stops nobody, SIGTERM ends with 0."""
+    amounts = (5, 0, 7)
+    orders = [json.dumps({"customer": "ann", "amount": amount}).encode() for amount in amounts]
+    await kafka_server.create_topic("service-orders", partitions=1)
+    await send(kafka_server, "service-orders", *orders)
+    options = ("--kafka", kafka_server.bootstrap_servers, "--topic", "service-orders")
+    async with example("service.py", *options) as process:
+        assert await lines(process, 2) == ["charged ann 5", "charged ann 7"]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+
+
+@pytest.mark.parametrize("style", [[], ["--batches"]])
+async def test_pull_run_twice_goes_on_where_it_was(
+    kafka_server: KafkaServer, style: list[str]
+) -> None:
+    """What one run acked and flushed, the next one does not see."""
+    topic = f"pull-orders{''.join(style)}"
+    await kafka_server.create_topic(topic, partitions=1)
+    await send(kafka_server, topic, b"one", b"two")
+    options = ("--kafka", kafka_server.bootstrap_servers, "--topic", topic, "--count", "2")
+    async with example("pull.py", *options, *style) as process:
+        first = await lines(process, 1)
+        assert await process.wait() == 0
+    assert first == (["2 messages"] if style else ["0 b'one'"])
+    await send(kafka_server, topic, b"three", b"four")
+    async with example("pull.py", *options) as process:
+        assert await lines(process, 2) == ["2 b'three'", "3 b'four'"]

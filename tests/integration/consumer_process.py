@@ -1,0 +1,30 @@
+"""A consumer in a process of its own, to be killed: says what it processed in a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sys
+
+from consumer_sdk import Consumer, Message, Ordering
+from consumer_sdk.adapters import KafkaAdapter
+from consumer_sdk.stores import LocalStore
+
+
+async def main(servers: str, topic: str, group: str, store: str, processed: str) -> None:
+    """Processes until it is killed or stopped."""
+    out = os.open(processed, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    chance = random.Random(os.getpid())
+
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(chance.random() * 0.005)
+        os.write(out, f"{message.partition.id} {message.position}\n".encode())
+
+    adapter = KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=1.5)
+    consumer = Consumer(adapter, store=LocalStore(store), flush_interval=0.05)
+    await consumer.run(handle, concurrency=32, ordering=Ordering.KEY)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

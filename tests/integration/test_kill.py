@@ -1,0 +1,168 @@
+"""``kill -9`` of the consumer, and of the broker, under load: nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from consumer_sdk import Consumer, Message, Partition
+from consumer_sdk.adapters import KafkaAdapter
+from consumer_sdk.records import Checkpoint
+from consumer_sdk.stores import LocalStore
+from consumer_sdk.testing.servers import KafkaServer
+from consumer_sdk.trackers import decode_checkpoint
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+PARTITIONS = 3
+RECORDS = 12_000
+KILLS = 20
+GROUP = "killed"
+
+Record = tuple[str, int]
+
+
+async def _produce(servers: str, topic: str, count: int) -> set[Record]:
+    produced: set[Record] = set()
+    async with AIOKafkaProducer(bootstrap_servers=servers, linger_ms=10) as producer:
+        sends = [
+            await producer.send(topic, b"v%d" % n, key=b"k%d" % (n % 97)) for n in range(count)
+        ]
+        for send in sends:
+            metadata = await send
+            produced.add((str(metadata.partition), metadata.offset))
+    return produced
+
+
+def _processed(path: Path) -> list[Record]:
+    if not path.exists():
+        return []
+    lines = path.read_text().splitlines()
+    return [(partition, int(position)) for partition, position in map(str.split, lines)]
+
+
+async def _durable(store_path: Path, topic: str) -> dict[str, Checkpoint]:
+    """What the store says is settled, by partition."""
+    store = LocalStore(store_path)
+    await store.open()
+    try:
+        partitions = [Partition(topic, str(n)) for n in range(PARTITIONS)]
+        texts = await store.peek(GROUP, partitions)
+    finally:
+        await store.aclose()
+    return {
+        p.id: decode_checkpoint(
+            text, broker="kafka", partition=p, identity=None, decode_position=int
+        )
+        for p, text in texts.items()
+        if text is not None
+    }
+
+
+def _is_durable(durable: dict[str, Checkpoint], record: Record) -> bool:
+    partition, position = record
+    checkpoint = durable.get(partition)
+    if checkpoint is None:
+        return False
+    is_below = checkpoint.watermark is not None and position <= checkpoint.watermark
+    return is_below or any(first <= position <= last for first, last in checkpoint.ranges)
+
+
+async def _until(path: Path, count: int, process: asyncio.subprocess.Process) -> None:
+    """Waits until ``count`` records were processed."""
+    while len(_processed(path)) < count:
+        assert process.returncode is None, "the consumer ended by itself"
+        await asyncio.sleep(0.02)
+
+
+async def test_consumer_killed_twenty_times_loses_nothing_and_repeats_only_what_was_open(
+    kafka_server: KafkaServer, tmp_path: Path
+) -> None:
+    """T4: every record is processed, and one whose checkpoint was durable never again."""
+    topic = "integration-kill"
+    await kafka_server.create_topic(topic, partitions=PARTITIONS)
+    produced = await _produce(kafka_server.bootstrap_servers, topic, RECORDS)
+    out, store = tmp_path / "processed", tmp_path / "checkpoints.db"
+    command = [sys.executable, "-m", "tests.integration.consumer_process"]
+    command += [kafka_server.bootstrap_servers, topic, GROUP, str(store), str(out)]
+    chance = random.Random(20)
+    was_open = 0
+    for run in range(KILLS + 1):
+        durable = await _durable(store, topic) if run else {}
+        before = _processed(out)
+        process = await asyncio.create_subprocess_exec(*command)
+        try:
+            if run < KILLS:
+                await _until(out, len(before) + chance.randrange(1, 2 * RECORDS // KILLS), process)
+            else:
+                while produced - set(_processed(out)):
+                    assert process.returncode is None, "the consumer ended by itself"
+                    await asyncio.sleep(0.05)
+        finally:
+            process.kill()
+            await process.wait()
+        again = _processed(out)[len(before) :]
+        assert not [record for record in again if _is_durable(durable, record)]
+        durable = await _durable(store, topic)
+        was_open += sum(not _is_durable(durable, record) for record in set(again))
+    counts = Counter(_processed(out))
+    assert counts.keys() == produced
+    assert sum(counts.values()) - len(counts) <= was_open
+
+
+async def test_broker_killed_five_times_under_load_loses_nothing(
+    own_kafka_server: KafkaServer,
+) -> None:
+    """The consumer goes on by itself when the broker is back, and nothing is missing."""
+    topic = "integration-broker"
+    await own_kafka_server.create_topic(topic, partitions=PARTITIONS)
+    servers = own_kafka_server.bootstrap_servers
+    acked: set[bytes] = set()
+    seen: set[bytes] = set()
+    done = asyncio.Event()
+
+    async def produce() -> None:
+        async with AIOKafkaProducer(
+            bootstrap_servers=servers, enable_idempotence=True, request_timeout_ms=120_000
+        ) as producer:
+            n = 0
+            while not done.is_set():
+                values = [b"v%d" % (n + i) for i in range(50)]
+                sends = [await producer.send(topic, value, key=value[-1:]) for value in values]
+                await asyncio.gather(*sends)
+                acked.update(values)
+                n += 50
+                await asyncio.sleep(0.01)
+
+    async def handle(message: Message) -> None:
+        seen.add(message.value or b"")
+
+    consumer = Consumer(KafkaAdapter(topic, bootstrap_servers=servers, group="restarts"))
+    running = asyncio.create_task(consumer.run(handle, concurrency=16, handle_signals=False))
+    producing = asyncio.create_task(produce())
+    for _ in range(5):
+        target = len(seen) + 500
+        await _reach(seen, target, running)
+        await own_kafka_server.kill()
+        await own_kafka_server.restart()
+    await _reach(seen, len(seen) + 500, running)
+    done.set()
+    await producing
+    while acked - seen:
+        assert not running.done(), running.result()
+        await asyncio.sleep(0.05)
+    consumer.stop()
+    await running
+    assert acked <= seen
+
+
+async def _reach(seen: set[bytes], count: int, running: asyncio.Task[None]) -> None:
+    while len(seen) < count:
+        assert not running.done(), running.result()
+        await asyncio.sleep(0.05)

@@ -1,0 +1,230 @@
+"""Rebalances with whole consumers on a real Kafka: what is moved, repeated, and never lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from consumer_sdk import Consumer, Message
+from tests.integration.field import Field, Place, place, until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+
+SHORT: dict[str, Any] = {"session_timeout": 1.2, "heartbeat_interval": 0.1}
+
+
+async def test_members_come_and_go_under_load_and_nothing_drained_is_repeated(
+    field: Field,
+) -> None:
+    """T1, T3, T6, T19: all is processed, exactly once when every drain ends, and goes on after."""
+    await field.create(4)
+    produced: set[Place] = set()
+    done: Counter[Place] = Counter()
+    members: Counter[str] = Counter()
+    is_enough = asyncio.Event()
+
+    def handler(name: str) -> Any:
+        async def handle(message: Message) -> None:
+            await asyncio.sleep(0.1)  # so long that a revoke finds some at work
+            done[place(message)] += 1
+            members[name] += 1
+
+        return handle
+
+    async def pour() -> None:
+        while not is_enough.is_set():
+            for partition in range(4):
+                produced.update(await field.append(50, partition=partition, keys=50))
+            await until(lambda: len(produced - done.keys()) < 1000, "the load is taken")
+
+    first = field.consumer()
+    async with field.running(first, handler("first"), concurrency=200) as running:
+        pouring = asyncio.create_task(pour())
+        tasks = (running, pouring)
+        for name in ("second", "third"):
+            members[name] = 0
+            async with field.running(field.consumer(), handler(name), concurrency=200) as other:
+                await until(lambda: min(members.values()) >= 50, f"{name} works", other, *tasks)
+                await field.committed()
+            await field.committed()
+        before = members["first"]
+        await until(lambda: members["first"] > before + 100, "the first goes on", *tasks)
+        is_enough.set()
+        await pouring
+        await until(lambda: done.keys() == produced, "all is processed", running)
+        ends = {p: max(offset for at, offset in produced if at == p) + 1 for p in range(4)}
+        await field.until_committed(ends)
+        stats = first.stats()
+    assert (stats.in_flight, stats.retrying, stats.paused) == (0, 0, ())
+    assert len(stats.partitions) == 4
+    assert set(done.values()) == {1}
+    assert all(offsets == sorted(offsets) for offsets in field.seen_commits.values())
+
+
+async def test_stuck_handlers_do_not_hold_up_the_group_and_their_late_acks_are_ignored(
+    field: Field,
+) -> None:
+    """T1, T2, T17, T28: a revoke is bounded; what was stuck or queued comes again, once."""
+    await field.create(2)
+    produced = await field.append(20, partition=0, keys=1) | await field.append(
+        20, partition=1, keys=1
+    )
+    stuck: list[Message] = []
+    cancelled: list[Message] = []
+    done: Counter[Place] = Counter()
+    by_second: set[Place] = set()
+
+    async def first_handler(message: Message) -> None:
+        if message.position == 0 and len(stuck) < 2:
+            stuck.append(message)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.append(message)
+        done[place(message)] += 1
+
+    async def second_handler(message: Message) -> None:
+        by_second.add(place(message))
+        done[place(message)] += 1
+
+    quick = {"rebalance_timeout": 3.0}
+    first, second = field.consumer(adapter=quick), field.consumer(adapter=quick)
+    async with field.running(first, first_handler) as one:
+        await until(lambda: len(stuck) == 2, "both partitions are stuck", one)
+        async with field.running(second, second_handler) as two:
+            await until(lambda: done.keys() == produced, "all is processed", one, two)
+            ends = {0: 20, 1: 20}
+            await field.until_committed(ends)
+            assert cancelled == stuck  # they would work beside the new owner
+            ignored = first.stats().ignored
+            assert not any(message.ack() for message in stuck)
+            assert first.stats().ignored == ignored + 2
+            await first.flush()
+            assert await field.committed() == ends
+            assert len({partition for partition, _ in by_second}) == 1
+    assert set(done.values()) == {1}
+
+
+async def test_handler_slower_than_the_session_keeps_its_partitions(field: Field) -> None:
+    """T16: three sessions long nothing is fetched, and the member is neither lost nor moved."""
+    await field.create()
+    await field.append(3)
+    seen: list[Message] = []
+
+    async def handle(message: Message) -> None:
+        seen.append(message)
+        if message.position < 2:
+            await asyncio.sleep(3 * SHORT["session_timeout"])
+
+    consumer = field.consumer(adapter=SHORT, max_in_flight=2, fetch_records=1)
+    async with field.running(consumer, handle, concurrency=2) as running:
+        await until(lambda: len(seen) == 2, "two are slow", running)
+        await until(lambda: bool(consumer.stats().paused), "fetching pauses", running)
+        await field.until_committed({0: 3})
+        assert not running.done()
+    assert [m.position for m in seen] == [0, 1, 2]
+    assert len({m.assignment.epoch for m in seen}) == 1
+    assert consumer.stats().ignored == 0
+
+
+async def test_handler_that_blocks_the_loop_is_evicted_and_the_consumer_goes_on(
+    field: Field,
+) -> None:
+    """T16: no heartbeat for two sessions: fenced, granted anew, nothing lost, a clean stop."""
+    await field.create()
+    produced = await field.append(20)
+    seen: list[Message] = []
+
+    async def handle(message: Message) -> None:
+        seen.append(message)
+        if len(seen) == 5:
+            time.sleep(2 * SHORT["session_timeout"])  # noqa: ASYNC251 - that is the trap
+
+    consumer = field.consumer(adapter=SHORT)
+    async with field.running(consumer, handle, concurrency=1) as running:
+        await until(lambda: {place(m) for m in seen} == produced, "all is processed", running)
+        await until(lambda: len({m.assignment.epoch for m in seen}) == 2, "a new epoch", running)
+        await field.until_committed({0: 20})
+        produced |= await field.append(5)
+        await until(lambda: {place(m) for m in seen} == produced, "it goes on", running)
+        await field.until_committed({0: 25})
+    offsets = field.seen_commits[0]
+    assert offsets == sorted(offsets)
+    assert await field.state() == "Empty"
+
+
+async def test_back_pressure_of_one_epoch_does_not_pause_the_next(field: Field) -> None:
+    """T18: a member that was paused when the group rebalanced fetches again, and so do others."""
+    await field.create(2)
+    for partition in (0, 1):
+        await field.append(10, partition=partition)
+    first = field.consumer(max_in_flight=2, fetch_records=1)
+    async with first:
+        held = [await anext(first) for _ in range(2)]
+        await until(lambda: bool(first.stats().paused), "fetching pauses")
+        second = field.consumer()
+        async with _opening(second) as opened:
+            await field.until_state("PreparingRebalance")
+            assert first.stats().in_flight == 2
+            assert all(message.ack() for message in held)
+            await opened
+            seen = {place(message) for message in held}
+            readers = [asyncio.create_task(_read(each, seen)) for each in (first, second)]
+            await until(lambda: len(seen) == 20, "both read on", *readers)
+            assert first.stats().partitions != second.stats().partitions
+            for reader in readers:
+                reader.cancel()
+            await asyncio.wait(readers)
+
+
+class _opening:  # noqa: N801 - reads as a word
+    """Opens a consumer in the background, and closes it in the end."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    async def __aenter__(self) -> asyncio.Task[Consumer]:
+        self._task = asyncio.ensure_future(self._consumer.__aenter__())
+        return self._task
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.wait({self._task})
+        await self._consumer.aclose()
+
+
+async def _read(consumer: Consumer, seen: set[Place]) -> None:
+    async for message in consumer:
+        seen.add(place(message))
+        message.ack()
+
+
+async def test_member_that_leaves_drains_beyond_its_session_and_hands_over_at_once(
+    field: Field,
+) -> None:
+    """T26: while it drains it stays a member and fetches nothing; then the next one goes on."""
+    await field.create()
+    await field.append(10, keys=1)
+    seen: list[int] = []
+
+    async def slow(message: Message) -> None:
+        seen.append(message.position)
+        await asyncio.sleep(3 * SHORT["session_timeout"])
+
+    async def quick(message: Message) -> None:
+        seen.append(message.position)
+
+    leaving = field.consumer(adapter=SHORT, drain_timeout=30)
+    running = asyncio.create_task(leaving.run(slow, handle_signals=False))
+    await until(lambda: len(seen) == 1 and leaving.stats().fetched == 10, "it works", running)
+    leaving.stop()
+    await field.append(10, keys=1)
+    async with field.running(field.consumer(adapter=SHORT), quick) as next_one:
+        await running
+        assert leaving.stats().fetched == 10
+        await until(lambda: len(seen) >= 20, "the next one goes on", next_one)
+        await field.until_committed({0: 20})
+    assert seen == list(range(20))

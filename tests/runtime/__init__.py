@@ -1,0 +1,1 @@
+"""Tests of the runtime, on virtual time and the in-memory broker."""

@@ -1,0 +1,335 @@
+"""Assign, revoke, lose: what is claimed, drained, flushed and fenced."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from consumer_sdk import (
+    AtTime,
+    CheckpointFormatError,
+    CheckpointMismatchError,
+    Consumer,
+    Message,
+    PositionOutOfRangeError,
+    TransientStoreError,
+)
+from consumer_sdk.records import Assignment, Partition
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import Faults, MemoryAdapter
+from tests.runtime.bench import QUICK, Bench, bench
+
+
+async def _take(consumer: Consumer, count: int) -> list[Message]:
+    return [await anext(consumer) for _ in range(count)]
+
+
+def test_second_member_joins_what_is_settled_is_not_redelivered() -> None:
+    """T3: drain, then flush, then fence: the new owner repeats only what was unsettled."""
+
+    async def test(b: Bench) -> None:
+        b.append(*[f"k{n % 7}={n}" for n in range(100)])
+        done: list[tuple[str, bytes | None]] = []
+
+        def handler(name: str) -> Any:
+            async def handle(message: Message) -> None:
+                await asyncio.sleep(0.2)
+                done.append((name, message.value))
+
+            return handle
+
+        first, second = b.consumer(), b.consumer()
+        running = asyncio.create_task(b.run(first, handler("first"), concurrency=4))
+        await asyncio.sleep(2)
+        joining = asyncio.create_task(b.run(second, handler("second"), concurrency=4))
+        await running
+        await joining
+        values = [value for _, value in done]
+        assert len(set(values)) == 100
+        assert len(values) == 100
+        assert {name for name, _ in done} == {"first", "second"}
+
+    bench(test, partitions=4)
+
+
+def test_ack_after_the_revoke_commits_nothing() -> None:
+    """T1: a late ack of a revoked partition is a counted no-op."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        first = b.consumer(drain_timeout=0.5)
+        async with first:
+            messages = await _take(first, 2)
+            messages[0].ack()
+        late = messages[1].ack()
+        assert not late
+        assert b.committed() == {"0": 1}
+
+    bench(test)
+
+
+def test_same_partition_granted_again_delivers_every_record() -> None:
+    """T2: a stale entry of the last epoch swallows nothing of the next."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        consumer = b.consumer(drain_timeout=0.5)
+        async with consumer:
+            old = await _take(consumer, 3)
+            other = MemoryAdapter(b.broker, "s", group="g")
+            joining = asyncio.create_task(_join_and_leave(b, other))
+            again = await _take(consumer, 3)
+            assert [m.value for m in again] == [b"1", b"2", b"3"]
+            assert not any(m.ack() for m in old)
+            assert all(m.ack() for m in again)
+            await consumer.flush()
+            await joining
+        assert b.committed() == {"0": 3}
+
+    bench(test)
+
+
+async def _join_and_leave(b: Bench, adapter: MemoryAdapter) -> None:
+    consumer = Consumer(adapter, retry=QUICK, clock=b.simulation.clock)
+    async with consumer:
+        await asyncio.sleep(3)
+
+
+def test_queued_records_of_a_revoked_partition_are_not_dispatched() -> None:
+    """T28: what waits in the queues is purged by the revoke."""
+
+    async def test(b: Bench) -> None:
+        b.append(*[f"k={n}" for n in range(50)])
+        consumer = b.consumer(drain_timeout=5)
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            await asyncio.sleep(1)
+
+        running = asyncio.create_task(consumer.run(handle))
+        await asyncio.sleep(3.5)
+        consumer.stop()
+        await running
+        assert len(b.seen) == 4
+        assert b.committed() == {"0": 4}
+
+    bench(test)
+
+
+def test_many_rebalances_leave_no_counter_behind() -> None:
+    """T6: after ten rebalances nothing is in flight, nothing is paused, and it still consumes."""
+
+    async def test(b: Bench) -> None:
+        b.append(*[f"k{n}={n}" for n in range(300)])
+        consumer = b.consumer(max_in_flight=20, drain_timeout=0.2)
+
+        async def handle(message: Message) -> None:
+            await asyncio.sleep(0.3)
+            b.seen.append(message)
+
+        running = asyncio.create_task(consumer.run(handle, concurrency=10))
+        for _ in range(10):
+            await asyncio.sleep(0.7)
+            await _join_and_leave(b, MemoryAdapter(b.broker, "s", group="g"))
+        await asyncio.sleep(60)
+        stats = consumer.stats()
+        assert (stats.in_flight, stats.retrying, stats.paused) == (0, 0, ())
+        assert {m.value for m in b.seen} == {str(n).encode() for n in range(300)}
+        consumer.stop()
+        await running
+
+    bench(test, partitions=2)
+
+
+def test_store_checkpoint_keeps_what_was_settled_above_a_hole() -> None:
+    """A restart redelivers only the holes."""
+
+    async def test(b: Bench) -> None:
+        store = MemoryStore()
+        b.append(*[str(n) for n in range(10)])
+        async with b.consumer(store=store, drain_timeout=0.1) as consumer:
+            for message in await _take(consumer, 10):
+                if message.value not in (b"2", b"7"):
+                    message.ack()
+        async with b.consumer(store=store) as consumer:
+            again = await _take(consumer, 2)
+            assert [m.value for m in again] == [b"2", b"7"]
+            assert consumer.stats().suppressed == 6  # those above the first hole
+
+    bench(test)
+
+
+def test_attempts_survive_a_restart() -> None:
+    """The retry limit counts deliveries across restarts, and the delay goes on."""
+
+    async def test(b: Bench) -> None:
+        store = MemoryStore()
+        b.append("x")
+        async with b.consumer(store=store) as consumer:
+            (message,) = await _take(consumer, 1)
+            message.nack(100.0)
+        start = b.simulation.clock.wall()
+        async with b.consumer(store=store) as consumer:
+            (message,) = await _take(consumer, 1)
+            assert message.attempt == 2
+            assert 1.0 - 1e-6 <= b.simulation.clock.wall() - start <= 60.0 + 1e-6
+
+    bench(test)
+
+
+def test_latest_is_pinned_before_the_first_record() -> None:
+    """A restart before the first ack leaves no gap."""
+
+    async def test(b: Bench) -> None:
+        b.append("old")
+        async with b.consumer(start="latest") as consumer:
+            asyncio.get_running_loop().call_later(5, consumer.stop)
+            with pytest.raises(StopAsyncIteration):
+                await anext(consumer)
+        b.append("between")
+        async with b.consumer(start="latest") as consumer:
+            (message,) = await _take(consumer, 1)
+            assert message.value == b"between"
+
+    bench(test)
+
+
+def test_start_at_a_time() -> None:
+    """``AtTime`` starts with the first record stored at or after it."""
+
+    async def test(b: Bench) -> None:
+        b.append("old")
+        await asyncio.sleep(10)
+        at = b.simulation.clock.wall()
+        b.append("new")
+        async with b.consumer(start=AtTime(at)) as consumer:
+            (message,) = await _take(consumer, 1)
+            assert message.value == b"new"
+
+    bench(test)
+
+
+@pytest.mark.parametrize("policy,first,lost", [("earliest", b"5", 5), ("latest", b"new", 8)])
+def test_checkpoint_behind_the_log_follows_the_policy(policy: str, first: bytes, lost: int) -> None:
+    """T12: retention passed the checkpoint: fail by default, or go on and count what is lost."""
+
+    async def test(b: Bench) -> None:
+        b.append("0")
+        async with b.consumer(drain_timeout=0.1) as consumer:
+            await _take(consumer, 1)
+            await consumer.flush()
+        await _commit_zero(b)
+        b.append(*[str(n) for n in range(1, 8)])
+        b.broker.truncate("s", 0, 5)
+        with pytest.raises(PositionOutOfRangeError, match="out_of_range="):
+            await b.run(b.consumer())
+        async with b.consumer(out_of_range=policy) as consumer:
+            asyncio.get_running_loop().call_later(1, b.append, "new")
+            (message,) = await _take(consumer, 1)
+            assert message.value == first
+            assert consumer.stats().lost == lost
+
+    bench(test)
+
+
+async def _commit_zero(b: Bench) -> None:
+    """A checkpoint at position 0: the record was nacked, so that its attempt is kept."""
+    async with b.consumer(drain_timeout=0.1) as consumer:
+        (message,) = await _take(consumer, 1)
+        message.nack(1)
+        await consumer.flush()
+
+
+def test_unreadable_store_stops_the_consumer_at_start() -> None:
+    """A store that cannot be read never means "start at latest"."""
+
+    async def test(b: Bench) -> None:
+        faults = Faults(error=lambda _: TransientStoreError("down"))
+        faults.fail_next("claim", times=3)
+        b.append("x")
+        async with b.consumer(store=MemoryStore(faults=faults)) as consumer:
+            (message,) = await _take(consumer, 1)
+            assert message.value == b"x"  # transient: gated and tried again
+
+    bench(test)
+
+
+def test_checkpoint_of_another_broker_or_stream_is_refused() -> None:
+    """A foreign or garbled checkpoint is a typed error, and is not overwritten."""
+
+    async def test(b: Bench) -> None:
+        for text, error in (
+            ("garbage", CheckpointFormatError),
+            (await _checkpoint_of_other_stream(b), CheckpointMismatchError),
+        ):
+            store = MemoryStore()
+            await _plant(store, text)
+            b.append("x")
+            with pytest.raises(error):
+                await b.run(b.consumer(store=store))
+            partition = Partition("s", "0")
+            assert (await store.peek("g", [partition]))[partition] == text
+
+    bench(test)
+
+
+async def _plant(store: MemoryStore, text: str) -> None:
+    from consumer_sdk.abc import StoreItem
+
+    await store.open()
+    assignment = Assignment(Partition("s", "0"), 1)
+    await store.claim("g", [assignment])
+    await store.save("g", [StoreItem(assignment, text)])
+
+
+async def _checkpoint_of_other_stream(b: Bench) -> str:
+    store = MemoryStore()
+    b.broker.create_stream("other")
+    b.broker.append("other", b"x")
+    adapter = MemoryAdapter(b.broker, "other", group="g")
+    async with Consumer(adapter, store=store, clock=b.simulation.clock) as consumer:
+        (await anext(consumer)).ack()
+        await consumer.flush()
+    partition = Partition("other", "0")
+    text = (await store.peek("g", [partition]))[partition]
+    assert text is not None
+    return text
+
+
+def test_stuck_handler_of_a_revoked_partition_gives_its_place_back() -> None:
+    """What is processed for a lost partition is in vain: it ends, and the rest goes on."""
+
+    async def test(b: Bench) -> None:
+        b.append(*[f"k{n}={n}" for n in range(40)])
+        cancelled: list[bytes | None] = []
+        seen: set[bytes | None] = set()
+
+        async def stuck(message: Message) -> None:
+            try:
+                await asyncio.sleep(10_000)
+            except asyncio.CancelledError:
+                cancelled.append(message.value)
+                raise
+
+        async def handle(message: Message) -> None:
+            if message.partition.id == "1" and not joined.is_set():
+                await stuck(message)
+            seen.add(message.value)
+
+        joined = asyncio.Event()
+        first = b.consumer(drain_timeout=1)
+        running = asyncio.create_task(b.run(first, handle, concurrency=1, seconds=100))
+        await asyncio.sleep(5)
+        assert len(seen) < 40
+        second = b.consumer(drain_timeout=1)
+        joining = asyncio.create_task(b.run(second, handle, seconds=60))
+        await asyncio.sleep(3)
+        joined.set()
+        await joining
+        await running
+        assert cancelled
+        assert len(seen) == 40
+
+    bench(test, partitions=2)

@@ -1,0 +1,224 @@
+"""Pulling: ``async for``, ``batches()``, explicit acks, cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from consumer_sdk import Consumer, ConsumerClosedError, Message
+from consumer_sdk.testing import MemoryAdapter
+from tests.runtime.bench import Bench, bench
+
+
+def test_ack_is_durable_after_flush() -> None:
+    """``flush()`` returns when everything settled is durable."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        async with b.consumer(flush_interval=100) as consumer:
+            async for message in consumer:
+                message.ack()
+                if message.value == b"2":
+                    break
+            await consumer.flush()
+            assert b.committed() == {"0": 2}
+
+    bench(test)
+
+
+def test_ack_of_one_record_commits_no_other() -> None:
+    """T21: an individual ack settles one record, not all that were fetched."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        async with b.consumer() as consumer:
+            messages = [await anext(consumer) for _ in range(3)]
+            messages[2].ack()
+            await consumer.flush()
+            assert b.committed() == {"0": 0}
+            (explanation,) = consumer.explain().values()
+            assert explanation.pinned_by == 0
+        async with b.consumer() as consumer:
+            again = [await anext(consumer) for _ in range(2)]
+            assert [m.value for m in again] == [b"1", b"2"]
+
+    bench(test)
+
+
+def test_cumulative_ack_settles_all_before() -> None:
+    """``ack_cumulative`` settles the record and all handed out before it."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        async with b.consumer() as consumer:
+            messages = [await anext(consumer) for _ in range(3)]
+            messages[1].ack_cumulative()
+            await consumer.flush()
+        assert b.committed() == {"0": 2}
+
+    bench(test)
+
+
+def test_nacked_record_comes_back_with_its_attempt() -> None:
+    """A nack is delivered again after its delay, ahead of new records."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        async with b.consumer() as consumer:
+            message = await anext(consumer)
+            message.nack(2.0)
+            again = await anext(consumer)
+            assert (again.value, again.attempt) == (b"1", 2)
+            assert again.ack()
+            assert not message.ack()
+
+    bench(test)
+
+
+def test_ack_timeout_is_a_failed_delivery() -> None:
+    """A record that is not settled in time comes back; `extend` moves the deadline."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        clock = b.simulation.clock
+        async with b.consumer(ack_timeout=10) as consumer:
+            start = clock.monotonic()
+            first, second = await anext(consumer), await anext(consumer)
+            second.extend(30)
+            again = await anext(consumer)
+            assert (again.value, again.attempt) == (b"1", 2)
+            assert clock.monotonic() - start == pytest.approx(11, abs=0.01)
+            assert first.ack()  # late, and good news all the same
+            third = await anext(consumer)
+            assert (third.value, third.attempt) == (b"2", 2)
+
+    bench(test)
+
+
+def test_cancelled_pulls_lose_nothing_and_keep_order() -> None:
+    """T15: a hundred cancelled waits, every record once and in order."""
+
+    async def test(b: Bench) -> None:
+        seen: list[bytes | None] = []
+
+        async def feed() -> None:
+            for n in range(200):
+                b.append(str(n))
+                await asyncio.sleep(0.01)
+
+        feeding = asyncio.create_task(feed())
+        async with b.consumer() as consumer:
+            while len(seen) < 200:
+                try:
+                    async with asyncio.timeout(b.simulation.random.random() * 0.02):
+                        message = await anext(consumer)
+                        seen.append(message.value)
+                        message.ack()
+                except TimeoutError:
+                    pass
+        await feeding
+        assert seen == [str(n).encode() for n in range(200)]
+
+    bench(test)
+
+
+def test_batches_close_by_size_and_by_time() -> None:
+    """A batch is what is there when it is full or its first message has waited long enough."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3", "4", "5")
+        sizes = []
+        async with b.consumer() as consumer:
+            async for batch in consumer.batches(max_messages=3, max_wait=1.0):
+                sizes.append(len(batch))
+                assert batch.ack() == len(batch)
+                if sum(sizes) == 5:
+                    break
+        assert sizes == [3, 2]
+        assert b.committed() == {"0": 5}
+
+    bench(test)
+
+
+def test_stop_ends_the_iteration() -> None:
+    """`stop` ends ``async for`` without an error."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        seen: list[Message] = []
+        async with b.consumer() as consumer:
+            asyncio.get_running_loop().call_later(5, consumer.stop)
+            async for message in consumer:
+                seen.append(message)
+                message.ack()
+        assert len(seen) == 1
+
+    bench(test)
+
+
+def test_settling_after_close_changes_nothing() -> None:
+    """A late ack of a lost assignment is counted and ignored."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        consumer = b.consumer(drain_timeout=1)
+        async with consumer:
+            message = await anext(consumer)
+        assert not message.ack()
+        assert not message.nack()
+        assert consumer.stats().ignored >= 1
+        assert b.committed() in ({}, {"0": 0})
+
+    bench(test)
+
+
+def test_closed_or_unopened_consumer_says_so() -> None:
+    """Use before opening, and a second opening, are clear errors."""
+
+    async def test(b: Bench) -> None:
+        consumer = b.consumer()
+        with pytest.raises(ConsumerClosedError, match="async with"):
+            await anext(consumer)
+        async with consumer:
+            pass
+        with pytest.raises(ConsumerClosedError, match="opened once"):
+            await consumer.__aenter__()
+
+    bench(test)
+
+
+def test_flush_returns_although_a_hole_keeps_the_broker_from_remembering_all() -> None:
+    """Where the broker keeps a position alone, `flush` does not wait for a hole to close."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        adapter = MemoryAdapter(b.broker, "s", group="g", metadata_size=0)
+        async with Consumer(adapter, clock=b.simulation.clock, drain_timeout=1) as consumer:
+            first, second = await anext(consumer), await anext(consumer)
+            second.ack()
+            await consumer.flush()
+            waiting = asyncio.create_task(second.durable())
+            await asyncio.sleep(1)
+            assert not waiting.done()
+            first.ack()
+            await waiting
+            assert b.committed() == {"0": 2}
+
+    bench(test)
+
+
+def test_stop_ends_the_iteration_in_the_middle_of_a_fetch() -> None:
+    """What is queued when `stop` is called is not handed out, and is redelivered."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"123")
+        async with b.consumer() as consumer:
+            async for message in consumer:
+                b.seen.append(message)
+                message.ack()
+                consumer.stop()
+        assert b.values == ["1"]
+        assert b.committed() == {"0": 1}
+
+    bench(test)

@@ -1,0 +1,209 @@
+"""Store and dead letters in memory, and an adapter that tells the ledger what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from consumer_sdk.abc import AssignmentOwner, CheckpointStore, DeadLetters, Leases, StoreItem
+from consumer_sdk.adapters.memory import MemoryAdapter
+from consumer_sdk.errors import FencedError, TransientAdapterError, TransientStoreError
+from consumer_sdk.records import (
+    Assignment,
+    AtPosition,
+    DeadLetter,
+    Outcome,
+    OutcomeKind,
+    Partition,
+    Start,
+    StartPoint,
+)
+from consumer_sdk.testing import Faults
+from consumer_sdk.trackers import decode_checkpoint
+from tests.sim.ledger import Ledger
+
+StoreFault = TransientStoreError("injected fault of the store")
+
+
+@dataclass(slots=True)
+class Row:
+    """What the store keeps for a partition: its text, and who may write it."""
+
+    text: str | None = None
+    fence: int = -1
+    writer: Assignment | None = None
+
+
+@dataclass(slots=True)
+class SharedState:
+    """What outlives a process."""
+
+    ledger: Ledger
+    rows: dict[Partition, Row] = field(default_factory=dict)
+    pins: dict[str, str] = field(default_factory=dict)
+
+
+class SimStore(CheckpointStore):
+    """One process's client of the store: fenced as the contract says."""
+
+    def __init__(self, shared: SharedState, faults: Faults) -> None:
+        self._shared = shared
+        self._faults = faults
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def claim(
+        self, group: str, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, str | Outcome | None]:
+        """Takes the fence, unless a newer one is stored."""
+
+        async def apply() -> Mapping[Assignment, str | Outcome | None]:
+            return {assignment: self._claim(assignment) for assignment in assignments}
+
+        return await self._faults.around("claim", apply, lambda _: StoreFault)
+
+    def _claim(self, assignment: Assignment) -> str | Outcome | None:
+        row = self._shared.rows.setdefault(assignment.partition, Row())
+        fence = row.fence if assignment.fence is None else assignment.fence
+        if fence < row.fence:
+            return Outcome(OutcomeKind.FENCED, error=FencedError("a newer owner has claimed"))
+        row.fence, row.writer = fence, assignment
+        return row.text
+
+    async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
+        """Writes what is not stale; a fault is RETRY, with or without effect."""
+
+        async def apply() -> list[Outcome]:
+            return [self._save(item) for item in items]
+
+        try:
+            return await self._faults.around("save", apply, lambda _: StoreFault)
+        except TransientStoreError as error:
+            return [Outcome.retry(error) for _ in items]
+
+    def _save(self, item: StoreItem) -> Outcome:
+        strike = self._faults.strike("save.partition")
+        if strike == "before":
+            return Outcome.retry(StoreFault)
+        partition = item.assignment.partition
+        row = self._shared.rows.setdefault(partition, Row())
+        if row.writer is not item.assignment:
+            return Outcome(OutcomeKind.FENCED, error=FencedError("another owner has claimed"))
+        row.text = item.text
+        checkpoint = decode_checkpoint(
+            item.text, broker="memory", partition=partition, identity=None, decode_position=int
+        )
+        self._shared.ledger.saved(partition, checkpoint)
+        return Outcome.retry(StoreFault) if strike else Outcome.durable()
+
+    async def forget(self, assignments: Sequence[Assignment]) -> None:
+        """Drops the claims."""
+        for assignment in assignments:
+            row = self._shared.rows.get(assignment.partition)
+            if row is not None and row.writer is assignment:
+                row.writer = None
+
+    async def peek(
+        self, group: str, partitions: Sequence[Partition]
+    ) -> Mapping[Partition, str | None]:
+        """Reads."""
+        return {p: self._shared.rows.get(p, Row()).text for p in partitions}
+
+    async def list(self, group: str) -> Sequence[Partition]:
+        """All partitions."""
+        return list(self._shared.rows)
+
+    async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
+        """Deletes the texts."""
+        for partition in partitions:
+            self._shared.rows[partition].text = None
+
+    async def pin(self, group: str, stream: str, start: str) -> str:
+        """The first one wins."""
+        return self._shared.pins.setdefault(stream, start)
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+class SimDeadLetters(DeadLetters):
+    """Tells the ledger what is durable."""
+
+    def __init__(self, ledger: Ledger, faults: Faults) -> None:
+        self._ledger = ledger
+        self._faults = faults
+
+    async def open(self) -> None:
+        """Nothing to connect to."""
+
+    async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        """Each letter is written, or not, by itself."""
+
+        async def apply() -> list[Outcome]:
+            return [self._send(letter) for letter in letters]
+
+        try:
+            return await self._faults.around("dead_letters", apply)
+        except TransientAdapterError as error:
+            return [Outcome.retry(error) for _ in letters]
+
+    def _send(self, letter: DeadLetter) -> Outcome:
+        strike = self._faults.strike("dead_letter")
+        if strike != "before":
+            self._ledger.buried(letter)
+        return Outcome.retry(StoreFault) if strike else Outcome.durable()
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+class WatchedAdapter(MemoryAdapter):
+    """Tells the ledger about grants and revokes."""
+
+    def __init__(self, *args: Any, process: str, ledger: Ledger, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.process = process
+        self.ledger = ledger
+
+    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:
+        """Puts itself between the group and the runtime."""
+        await super().open(_WatchedOwner(owner, self), leases)
+
+    def drop(self, assignment: Assignment) -> None:
+        """The runtime has ended this epoch itself."""
+        self.ledger.over([assignment], "drop")
+        self.ledger.closed([assignment])
+        super().drop(assignment)
+
+
+class _WatchedOwner(AssignmentOwner):
+    def __init__(self, owner: AssignmentOwner, adapter: WatchedAdapter) -> None:
+        self._owner = owner
+        self._adapter = adapter
+        self._ledger = adapter.ledger
+
+    async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        self._ledger.claiming(self._adapter.process, assignments)
+        starts = await self._owner.assigned(assignments)
+        for assignment, start in starts.items():
+            self._ledger.granted(assignment, self._position(assignment, start))
+        return starts
+
+    def _position(self, assignment: Assignment, start: Start) -> int:
+        log = self._adapter.memory.log(assignment.partition)
+        assert log is not None
+        if isinstance(start, AtPosition):
+            return int(start.position)
+        return log.end if start is StartPoint.LATEST else log.start
+
+    async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        self._ledger.over(assignments, "revoke")
+        await self._owner.revoked(assignments, deadline=deadline)
+        self._ledger.closed(assignments)
+
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        self._ledger.over(assignments, "lose")
+        self._owner.lost(assignments)
+        self._ledger.closed(assignments)

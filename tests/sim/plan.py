@@ -1,0 +1,150 @@
+"""What a seed decides before anything runs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from consumer_sdk import Ordering, RetryPolicy
+from consumer_sdk.testing import FaultRates
+
+Style = Literal["run", "run_batches", "messages", "batches"]
+Ending = Literal["stop", "cancel", "close", "crash"]
+
+FAULTS_END = 20.0
+"""Virtual seconds after which nothing fails any more and nobody is killed."""
+
+
+SEAMS = (
+    "fetch",
+    "fetch.partition",
+    "commit",
+    "commit.partition",
+    "committed",
+    "positions",
+    "lag",
+    "claim",
+    "save",
+    "save.partition",
+    "dead_letters",
+    "dead_letter",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One process of a consumer, from its start to its end."""
+
+    start: float
+    end: float
+    ending: Ending
+    style: Style
+    ordering: Ordering
+    concurrency: int
+    batch: int
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A scenario."""
+
+    partitions: int
+    records: int
+    keys: int
+    burst: int
+    has_gaps: bool
+    has_store: bool
+    metadata_size: int
+    start: str
+    grows_at: float | None
+    expires_at: tuple[float, ...]
+    truncates_at: tuple[float, ...]
+    ack_timeout: float | None
+    failure: float
+    slowness: float
+    poison: float
+    rates: dict[str, FaultRates]
+    retry: RetryPolicy
+    slots: tuple[tuple[Life, ...], ...]
+
+
+def make_plan(chance: random.Random) -> Plan:
+    """Draws a scenario; about a third of them have no fault at the seams."""
+    trouble = chance.choice((0.0, 0.05, 0.25))
+    return Plan(
+        partitions=chance.randint(1, 6),
+        records=chance.randint(10, 120),
+        keys=chance.choice((1, 2, 5, 20)),
+        burst=chance.choice((1, 5, 30)),
+        has_gaps=chance.random() < 0.4,
+        has_store=chance.random() < 0.5,
+        metadata_size=chance.choice((0, 300, 4096)),
+        start=chance.choice(("earliest", "earliest", "latest")),
+        grows_at=chance.uniform(1, FAULTS_END) if chance.random() < 0.2 else None,
+        expires_at=tuple(chance.uniform(1, FAULTS_END) for _ in range(chance.choice((0, 0, 1, 2)))),
+        truncates_at=tuple(
+            chance.uniform(1, FAULTS_END) for _ in range(chance.choice((0, 0, 0, 2)))
+        ),
+        ack_timeout=chance.choice((None, None, 1.0)),
+        failure=chance.choice((0.0, 0.1, 0.4)),
+        slowness=chance.choice((0.0, 0.05, 0.5)),
+        poison=chance.choice((0.0, 0.05, 0.2)),
+        rates=_rates(chance, trouble),
+        retry=RetryPolicy(
+            max_attempts=chance.choice((1, 2, 4)),
+            initial=chance.choice((0.0, 0.1, 0.5)),
+            maximum=2.0,
+        ),
+        slots=tuple(_slot(chance) for _ in range(chance.randint(1, 3))),
+    )
+
+
+def _rates(chance: random.Random, trouble: float) -> dict[str, FaultRates]:
+    return {
+        seam: FaultRates(
+            before=trouble * chance.random(),
+            after=trouble * chance.random(),
+            delay=chance.random() * 0.5,
+            max_delay=chance.choice((0.01, 0.2, 3.0)),
+        )
+        for seam in SEAMS
+        if chance.random() < 0.7
+    }
+
+
+def _slot(chance: random.Random) -> tuple[Life, ...]:
+    """The processes that follow one another in one place."""
+    lives: list[Life] = []
+    start = chance.choice((0.0, 0.0, chance.uniform(0, 10)))
+    while start < FAULTS_END and len(lives) < 4:
+        end = start + chance.expovariate(1 / 8)
+        lives.append(_life(chance, start, end))
+        start = end + chance.choice((0.0, 0.5, 4.0))
+    return tuple(lives)
+
+
+def _life(chance: random.Random, start: float, end: float) -> Life:
+    return Life(
+        start=start,
+        end=end,
+        ending=chance.choice(("stop", "cancel", "close", "crash", "crash")),
+        style=chance.choice(("run", "run", "run_batches", "messages", "batches")),
+        ordering=chance.choice(tuple(Ordering)),
+        concurrency=chance.choice((1, 3, 50)),
+        batch=chance.choice((1, 3, 20)),
+        options=_options(chance),
+    )
+
+
+def _options(chance: random.Random) -> dict[str, Any]:
+    return {
+        "flush_interval": chance.choice((0.0, 0.05, 1.0)),
+        "drain_timeout": chance.choice((0.2, 2.0, 5.0)),
+        "max_in_flight": chance.choice((4, 20, 1000)),
+        "max_retrying": chance.choice((3, 1000)),
+        "fetch_records": chance.choice((1, 4, 50)),
+        "fetch_wait": 0.5,
+        "max_in_flight_per_partition": chance.choice((None, None, 3)),
+    }

@@ -1,0 +1,87 @@
+"""The simulation's idea of a record, a grant, and of what a checkpoint covers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+from consumer_sdk.records import Checkpoint, Partition
+
+__all__ = ["BrokenPromiseError", "Grant", "Record", "covers", "edges"]
+
+
+class BrokenPromiseError(AssertionError):
+    """The runtime broke one of its promises."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One appended record and its fate.
+
+    Attributes:
+        failures: deliveries that failed.
+        deliveries: times that user code got it.
+        is_processed: user code was done with it.
+        is_buried: its dead letter is durable.
+        is_removed: retention took it.
+        is_given_up: rejected, or failed too often: only its dead letter settles it.
+    """
+
+    partition: Partition
+    position: int
+    key: bytes | None
+    failures: int = 0
+    deliveries: int = 0
+    is_processed: bool = False
+    is_buried: bool = False
+    is_removed: bool = False
+    is_given_up: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """A checkpoint may cover it."""
+        return self.is_processed or self.is_buried or self.is_removed
+
+    def __str__(self) -> str:
+        return f"{self.partition.id}@{self.position}"
+
+
+@dataclass(slots=True)
+class Grant:
+    """What one process did under one assignment.
+
+    Attributes:
+        durable: the checkpoint that a restart found when it was granted.
+        is_over: a revoke has begun, or it was lost.
+        first_delivered: the last position that came for the first time, by lane.
+        busy: which call of user code is at work, by lane.
+    """
+
+    process: str
+    durable: Checkpoint | None
+    is_over: bool = False
+    first_delivered: dict[Hashable, int] = field(default_factory=dict)
+    handed_out: set[int] = field(default_factory=set)
+    settled: set[int] = field(default_factory=set)
+    busy: dict[Hashable, object] = field(default_factory=dict)
+
+
+def covers(checkpoint: Checkpoint | None, position: int) -> bool:
+    """The checkpoint keeps a restart from delivering this position."""
+    if checkpoint is None:
+        return False
+    if checkpoint.resume is not None and position < checkpoint.resume:
+        return True
+    if checkpoint.watermark is not None and position <= checkpoint.watermark:
+        return True
+    return any(first <= position <= last for first, last in checkpoint.ranges)
+
+
+def edges(checkpoint: Checkpoint | None) -> list[int]:
+    """Positions that a later checkpoint covers too, if it did not go back."""
+    if checkpoint is None:
+        return []
+    found = [position for span in checkpoint.ranges for position in span]
+    if checkpoint.watermark is not None:
+        found.append(checkpoint.watermark)
+    return found if checkpoint.resume is None else [*found, checkpoint.resume - 1]

@@ -1,0 +1,103 @@
+"""What the tests feed, what a feed directory then holds, and a process that feeds.
+
+``python -m tests.spark_bridge.feeding DIRECTORY FIRST LAST STEP`` says "ready", waits for a line,
+feeds the records FIRST..LAST in steps, and prints a line for each step that is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from consumer_sdk.records import Assignment, Message, Partition
+from consumer_sdk.spark_bridge import SparkFeed
+from consumer_sdk.spark_bridge.manifest import Manifest
+from consumer_sdk.spark_bridge.manifest_log import SEGMENTS, ManifestLog
+from consumer_sdk.spark_bridge.segments import SegmentFile, read_segments
+
+ROOT = Path(__file__).parents[2]
+
+
+def messages(
+    first: int, last: int, *, partition: str = "0", stream: str = "orders"
+) -> list[Message]:
+    """The records ``first..last``, inclusive, of one partition."""
+    assignment = Assignment(Partition(stream, partition), 1)
+    return [
+        Message.make(assignment, at, b"value %d" % at, key=b"key %d" % at, timestamp=1000 + at)
+        for at in range(first, last + 1)
+    ]
+
+
+def manifests(directory: Path) -> list[Manifest]:
+    """Every committed manifest."""
+    return list(ManifestLog(directory).news(0))
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    """Every row that a reader of the directory sees."""
+    files = [SegmentFile.of(manifest) for manifest in manifests(directory)]
+    batches = read_segments(str(directory), files)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def offsets(directory: Path) -> list[int]:
+    """The sorted offsets of every row; a record that is there twice is here twice."""
+    return sorted(row["offset"] for row in rows(directory))
+
+
+def litter(directory: Path) -> set[str]:
+    """Files that no manifest accounts for."""
+    committed = {manifest.segment for manifest in manifests(directory)}
+    committed |= {f"{number:010d}.json" for number in range(len(committed))}
+    return {path.name for path in directory.rglob("*") if path.is_file()} - committed
+
+
+def segment_names(directory: Path) -> set[str]:
+    """The names of the segment files that are there."""
+    return {path.name for path in (directory / SEGMENTS).iterdir()}
+
+
+def feeder(directory: Path, first: int, last: int, step: int) -> subprocess.Popen[str]:
+    """A process that feeds; it is ready, and waits for a line."""
+    command = [sys.executable, "-m", __name__, str(directory), str(first), str(last), str(step)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def go(process: subprocess.Popen[str]) -> Iterator[str]:
+    """Lets a feeder start; yields its lines, one for each durable step."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("go\n")
+    process.stdin.flush()
+    return iter(process.stdout)
+
+
+def close(process: subprocess.Popen[str]) -> int:
+    """Waits for a feeder's end and closes its pipes."""
+    with process:
+        return process.wait()
+
+
+async def _feed(directory: str, first: int, last: int, step: int) -> None:
+    async with SparkFeed(directory, max_wait=0.0, max_rows=max(1, step // 2)) as feed:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        sys.stdin.readline()
+        for at in range(first, last + 1, step):
+            await feed.write(messages(at, min(at + step - 1, last)))
+            sys.stdout.write(f"{at}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_feed(sys.argv[1], *map(int, sys.argv[2:])))

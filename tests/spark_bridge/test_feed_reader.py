@@ -1,0 +1,221 @@
+"""How Spark's calls are answered; Spark itself is in test_frames."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from consumer_sdk.spark_bridge import feed_reader
+from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamReader, Segments
+from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.feed_writer import FeedWriter, place_text
+from tests.spark_bridge.feeding import manifests, messages
+
+Feed = Callable[[int, int], None]
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    """Feeds the records first..last as one segment."""
+
+    def commit(first: int, last: int) -> None:
+        writer = FeedWriter(tmp_path, place_text)
+        writer.open()
+        writer.commit([messages(first, last)])
+        writer.close()
+
+    return commit
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FeedStreamReader:
+    """A reader that does not wait for news."""
+    monkeypatch.setattr(feed_reader, "_IDLE_STEPS", 0)
+    return FeedStreamReader(FeedUrl(str(tmp_path)), 2)
+
+
+def read(reader: FeedStreamReader, start: dict[str, int], end: dict[str, int]) -> list[int]:
+    """The offsets of the rows between two of Spark's offsets."""
+    parts = reader.partitions(start, end)
+    batches = [batch for part in parts for batch in reader.read(part)]
+    return [row["offset"] for batch in batches for row in batch.to_pylist()]
+
+
+def test_the_start_never_moves(reader: FeedStreamReader, feed: Feed) -> None:
+    """Trap 1: asked again after more has arrived, the start is the same."""
+    first = reader.initialOffset()
+    feed(0, 9)
+    assert reader.initialOffset() == first == {"next": 0}
+
+
+def test_no_news_is_the_same_text(reader: FeedStreamReader, feed: Feed) -> None:
+    """Trap 2: without news the offset is the identical JSON, so that Spark plans nothing."""
+    feed(0, 9)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    again = reader.latestOffset(end, ReadAllAvailable())
+    assert json.dumps(again) == json.dumps(end) == json.dumps(reader.reportLatestOffset())
+
+
+@pytest.mark.parametrize(
+    "limit, taken",
+    [
+        (ReadAllAvailable(), 4),
+        (ReadMaxFiles(3), 3),
+        (ReadMaxRows(25), 2),
+        (ReadMaxRows(20), 2),
+        (ReadMaxRows(1), 1),
+        (ReadMaxBytes(1), 1),
+        (ReadMaxBytes(10**9), 4),
+        (ReadMinRows(40), 4),
+        (ReadMinRows(41), 0),
+    ],
+)
+def test_a_limit_admits_whole_segments(
+    reader: FeedStreamReader, feed: Feed, limit: ReadLimit, taken: int
+) -> None:
+    """Every kind of limit is kept, and a segment above it is taken alone, not never."""
+    for first in (0, 10, 20, 30):
+        feed(first, first + 9)
+    assert reader.latestOffset({"next": 0}, limit) == {"next": taken}
+
+
+def test_the_old_signature_works(reader: FeedStreamReader, feed: Feed) -> None:
+    """Spark before 4.2 asks without arguments."""
+    feed(0, 9)
+    assert reader.latestOffset() == {"next": 1}
+
+
+def test_a_url_limit_is_the_default(tmp_path: Path) -> None:
+    """The URL's options become Spark's read limit."""
+    assert FeedStreamReader(FeedUrl("/d", max_rows=5), 1).getDefaultReadLimit() == ReadMaxRows(5)
+    assert FeedStreamReader(FeedUrl("/d", max_bytes=5), 1).getDefaultReadLimit() == ReadMaxBytes(5)
+    assert FeedStreamReader(FeedUrl("/d"), 1).getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_available_now_stops_at_what_was_there(reader: FeedStreamReader, feed: Feed) -> None:
+    """What arrives after the preparation is left for the next run, and the run ends."""
+    feed(0, 9)
+    feed(10, 19)
+    reader.prepareForTriggerAvailableNow()
+    feed(20, 29)
+    one = reader.latestOffset({"next": 0}, ReadMaxRows(10))
+    two = reader.latestOffset(one, ReadMaxRows(10))
+    assert (one, two) == ({"next": 1}, {"next": 2})
+    assert reader.latestOffset(two, ReadMaxRows(10)) == two
+
+
+def test_available_now_in_a_restarted_query_starts_at_its_checkpoint(
+    reader: FeedStreamReader, feed: Feed
+) -> None:
+    """A later start than 0 is honoured, also when it is the target itself."""
+    feed(0, 9)
+    feed(10, 19)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset({"next": 1}, ReadMaxRows(100)) == {"next": 2}
+    assert reader.latestOffset({"next": 2}, ReadMaxRows(100)) == {"next": 2}
+
+
+def test_a_range_reads_the_same_rows_every_time(reader: FeedStreamReader, feed: Feed) -> None:
+    """Traps 6 and 8: a range names fixed segments, whatever has arrived since."""
+    for first in (0, 10, 20):
+        feed(first, first + 9)
+    once = read(reader, {"next": 1}, {"next": 2})
+    feed(30, 39)
+    assert read(reader, {"next": 1}, {"next": 2}) == once == list(range(10, 20))
+
+
+def test_a_pickled_reader_reads(reader: FeedStreamReader, feed: Feed) -> None:
+    """Executors get a copy that was never initialised there."""
+    feed(0, 9)
+    parts = reader.partitions({"next": 0}, {"next": 1})
+    copy, part = pickle.loads(pickle.dumps((reader, parts[0])))  # noqa: S301 - made here
+    assert sum(batch.num_rows for batch in copy.read(part)) == 10
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def test_reading_works_while_a_loop_runs_and_may_stop_early(
+    reader: FeedStreamReader, feed: Feed
+) -> None:
+    """Trap 16: ``read`` starts no loop, and a reader closed early leaves no file open."""
+    feed(0, 9)
+    before = open_files()
+    rows = reader.read(reader.partitions({"next": 0}, {"next": 1})[0])
+    batch = next(rows)
+    rows.close()  # type: ignore[attr-defined]  # Spark closes the generator
+    assert batch.num_rows == 10
+    assert open_files() == before
+
+
+def test_an_idle_reader_opens_one_file_a_step(
+    tmp_path: Path, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap 15: idle polling is held back and never lists the directory."""
+    feed(0, 9)
+    reader = FeedStreamReader(FeedUrl(str(tmp_path)), 2)
+    reader.latestOffset({"next": 0}, ReadAllAvailable())
+    naps: list[float] = []
+    monkeypatch.setattr(time, "sleep", naps.append)
+    monkeypatch.setattr(Path, "iterdir", None)
+    assert reader.latestOffset({"next": 1}, ReadAllAvailable()) == {"next": 1}
+    assert sum(naps) == pytest.approx(0.2)
+
+
+def test_a_checkpoint_of_another_feed_is_refused(reader: FeedStreamReader, feed: Feed) -> None:
+    """A query that is ahead of the directory stops, rather than wait for ever."""
+    feed(0, 9)
+    with pytest.raises(FeedFormatError, match="another one"):
+        reader.latestOffset({"next": 7}, ReadAllAvailable())
+    with pytest.raises(FeedFormatError, match="another source"):
+        reader.latestOffset({"orders": 7}, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
+def test_a_damaged_segment_is_a_typed_error(
+    reader: FeedStreamReader, feed: Feed, tmp_path: Path, damage: str
+) -> None:
+    """A torn, changed or missing file is named; its rows are never half delivered."""
+    feed(0, 9)
+    path = tmp_path / "segments" / manifests(tmp_path)[0].segment
+    data = bytearray(path.read_bytes())
+    if damage == "gone":
+        path.unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data if damage == "flip" else data[:-1])
+    with pytest.raises(FeedFormatError, match=path.name):
+        read(reader, {"next": 0}, {"next": 1})
+
+
+def test_small_segments_share_a_task(reader: FeedStreamReader, feed: Feed) -> None:
+    """A task costs more than a small segment: ten of those are one task."""
+    for first in range(0, 100, 10):
+        feed(first, first + 9)
+    parts = reader.partitions({"next": 0}, {"next": 10})
+    assert [len(part.files) for part in parts if isinstance(part, Segments)] == [10]
+
+
+def test_a_batch_reader_plans_what_is_there(tmp_path: Path, feed: Feed) -> None:
+    """A batch read takes every segment, and an empty feed has no task."""
+    reader = FeedBatchReader(FeedUrl(str(tmp_path)), 2)
+    assert reader.partitions() == []
+    feed(0, 9)
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert sum(batch.num_rows for batch in batches) == 10

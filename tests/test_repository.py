@@ -1,0 +1,205 @@
+"""Claims about the repository as a whole: layers, links, exports, import cost, what files say."""
+
+import ast
+import importlib
+import json
+import pkgutil
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import consumer_sdk
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "consumer_sdk"
+
+# From the bottom up; parts in one row may use each other.
+LAYERS = (
+    {"records", "errors", "abc", "lazy"},
+    {"trackers"},
+    {"adapters", "stores", "dead_letters"},
+    {"runtime"},
+    {"spark_bridge", "cli"},
+    {"testing"},
+)
+RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
+CLIENTS = {
+    "aiobotocore": {"adapters", "stores", "dead_letters"},
+    "aiokafka": {"adapters", "dead_letters"},
+    "kazoo": {"stores"},
+    "pulsar": {"adapters", "dead_letters"},
+    "pyarrow": {"spark_bridge"},
+    "pyspark": {"spark_bridge"},
+}
+PUBLIC = (
+    "consumer_sdk",
+    "consumer_sdk.adapters",
+    "consumer_sdk.dead_letters",
+    "consumer_sdk.runtime",
+    "consumer_sdk.spark_bridge",
+    "consumer_sdk.stores",
+    "consumer_sdk.testing",
+    "consumer_sdk.testing.servers",
+    "consumer_sdk.trackers",
+)
+LAZY_NAME = re.compile(r"consumer_sdk(\.\w+)+")  # import_module("consumer_sdk.adapters.kafka")
+
+
+def modules() -> list[Path]:
+    """Return the source files of the package."""
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    """Return the part of the package that a file belongs to; the facade has none."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield what a file imports: at its top, in functions, and for type checkers alike.
+
+    An import for type checkers counts too: a name that a lower layer needs in a signature is a
+    dependency that its reader has to follow upwards.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the layer"
+            yield str(node.module)
+            # `from consumer_sdk import runtime` names the layer after the import.
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and LAZY_NAME.fullmatch(str(node.value)):
+            yield str(node.value)
+
+
+def imported_parts(path: Path) -> set[str]:
+    """Return the parts of the package that a file imports."""
+    names = (name.split(".") for name in imports(path))
+    return {name[1] for name in names if name[0] == "consumer_sdk" and len(name) > 1} & set(RANK)
+
+
+def test_every_module_has_a_layer() -> None:
+    """A new part of the package is given its place in `LAYERS`."""
+    parts = {part_of(path) for path in modules()} - {"__init__", "__main__"}
+    assert parts <= set(RANK)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path: Path) -> None:
+    """No module imports from a layer above its own; nothing shipped imports `testing`."""
+    rank = RANK.get(part_of(path), RANK["testing"] - 1)  # the facade sees all but testing
+    upward = {part for part in imported_parts(path) if RANK[part] > rank}
+    assert not upward
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_client_is_imported_in_its_layer_only(client: str) -> None:
+    """Each outside system has one place; the testing kit may talk to all."""
+    users = {
+        part_of(path)
+        for path in modules()
+        if any(name.split(".")[0] == client for name in imports(path))
+    }
+    assert users <= CLIENTS[client] | {"testing"}
+
+
+def test_trackers_are_pure() -> None:
+    """Trackers have no event loop, no clock, no log and no I/O."""
+    impure = {"asyncio", "logging", "socket", "sqlite3", "subprocess", "threading", "time"}
+    for path in (PACKAGE / "trackers").rglob("*.py"):
+        assert not {name.split(".")[0] for name in imports(path)} & impure, path
+
+
+@pytest.mark.parametrize("name", ["adapters", "trackers", "spark_bridge"])
+def test_root_link_leads_into_the_package(name: str) -> None:
+    """Each main part is one step from the root, by a relative link that a clone keeps."""
+    link = ROOT / name
+    assert link.is_symlink()
+    assert link.readlink() == Path("consumer_sdk") / name
+    assert (link / "__init__.py").is_file()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_exports_exist_and_are_sorted(name: str) -> None:
+    """Each name in ``__all__`` can be had, and is there once; lazy ones too."""
+    module = importlib.import_module(name)
+    exported = module.__all__
+    assert exported == sorted(set(exported))
+    for each in exported:
+        assert getattr(module, each) is not None
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_exported(name: str) -> None:
+    """What a package's ``__init__`` imports from its own modules is in ``__all__``."""
+    module = importlib.import_module(name)
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    found = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith(name)
+        for alias in node.names
+    }
+    found -= {"lazy_names"}  # how the rest is exported
+    assert {each for each in found if not each.startswith("_")} <= set(module.__all__)
+
+
+def test_all_modules_can_be_imported() -> None:
+    """No module depends on the order in which others were imported."""
+    names = [
+        info.name
+        for info in pkgutil.walk_packages(consumer_sdk.__path__, "consumer_sdk.")
+        if not info.name.endswith("__main__")
+    ]
+    code = "import importlib, sys; [importlib.import_module(name) for name in sys.argv[1:]]"
+    subprocess.run([sys.executable, "-c", code, *reversed(names)], check=True)
+
+
+def test_import_loads_no_client() -> None:
+    """The facade and the packages with lazy exports load no broker client and no Spark."""
+    code = "import sys, json\n"
+    code += "".join(f"import {name}\n" for name in PUBLIC if "testing" not in name)
+    code += "print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert not set(json.loads(loaded.stdout)) & set(CLIENTS)
+
+
+def processor_time(code: str) -> float:
+    """Return the seconds of processor time that a fresh interpreter takes for the code."""
+    code += "\nimport resource; used = resource.getrusage(resource.RUSAGE_SELF)"
+    code += "\nprint(used.ru_utime + used.ru_stime)"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    return float(result.stdout)
+
+
+def test_import_costs_less_than_100_ms() -> None:
+    """`import consumer_sdk` is cheap; processor time, since wall time measures the neighbours."""
+    costs = [processor_time("import consumer_sdk") - processor_time("") for _ in range(7)]
+    assert statistics.median(costs) < 0.1
+
+
+def test_no_addresses_of_registries_or_machines_in_files() -> None:
+    """A clone works against whatever index its user has set up."""
+    # Written in two halves, so that this file is not the one that is found.
+    halves = (
+        "pypi .org",
+        "pythonhosted .org",
+        "repo1. maven",
+        "maven .org",
+        "registry.npm js",
+        "proxy.golang .org",
+        "/wo rk/",
+        "/ro ot/",
+    )
+    pattern = "|".join(re.escape(each.replace(" ", "")) for each in halves)
+    command = ["git", "-C", str(ROOT), "grep", "-nIE", "--untracked", pattern]
+    found = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert found.returncode == 1, found.stdout + found.stderr

@@ -1,0 +1,40 @@
+"""Claims about servers that already run."""
+
+import pytest
+
+from consumer_sdk import ConfigurationError
+from consumer_sdk.testing.servers import (
+    ExternalKafka,
+    ExternalServerError,
+    ExternalZooKeeper,
+    external_address,
+)
+
+
+def test_address_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several hosts are allowed; unset and empty mean none."""
+    monkeypatch.setenv("CONSUMER_SDK_KAFKA", "one:9092,two:9092")
+    assert external_address("CONSUMER_SDK_KAFKA") == "one:9092,two:9092"
+    monkeypatch.setenv("CONSUMER_SDK_KAFKA", "")
+    assert external_address("CONSUMER_SDK_KAFKA") is None
+
+
+@pytest.mark.parametrize("text", ["host", "host:", ":9092", "one:1,two"])
+def test_wrong_address_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A slip of the pen is found before a client hangs on it."""
+    monkeypatch.setenv("CONSUMER_SDK_KAFKA", text)
+    with pytest.raises(ConfigurationError, match="CONSUMER_SDK_KAFKA"):
+        external_address("CONSUMER_SDK_KAFKA")
+
+
+async def test_external_server_is_used_and_never_ended() -> None:
+    """What would end somebody else's server is refused; leaving it does nothing."""
+    async with ExternalKafka("one:9092") as kafka:
+        assert kafka.bootstrap_servers == "one:9092"
+        for end in (kafka.stop, kafka.kill, kafka.restart):
+            with pytest.raises(ExternalServerError, match="one:9092"):
+                await end()
+        for hold in (kafka.pause, kafka.resume):
+            with pytest.raises(ExternalServerError, match="not started here"):
+                hold()
+    assert ExternalZooKeeper("two:2181").hosts == "two:2181"

@@ -1,0 +1,5 @@
+"""Tests of the trackers."""
+
+import pytest
+
+pytest.register_assert_rewrite("tests.trackers.driver")
