@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
 
@@ -121,8 +121,16 @@ class KafkaHarness(AdapterHarness):
         """An aborted transaction: its records and its marker take positions."""
         producer = await self.start_producer(transactional_id=uuid.uuid4().hex)
         await producer.begin_transaction()
-        await self.append(stream, [Record(b"aborted")] * 3, partition, producer)
+        places = await self.append(stream, [Record(b"aborted")] * 3, partition, producer)
         await producer.abort_transaction()
+        await self._until_stable(TopicPartition(stream, partition), places[-1] + 2)
+
+    async def _until_stable(self, tp: TopicPartition, end: int) -> None:
+        """The broker writes a transaction's marker after it has answered."""
+        reader = AIOKafkaConsumer(bootstrap_servers=self.servers, isolation_level="read_committed")
+        async with reader, asyncio.timeout(self.patience):
+            while (await reader.end_offsets([tp]))[tp] < end:
+                await asyncio.sleep(0.01)
 
     async def truncate(self, stream: str, before: Position, partition: int = 0) -> None:
         tp = TopicPartition(stream, partition)
