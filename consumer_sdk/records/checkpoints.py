@@ -97,10 +97,12 @@ class Explanation:
     Attributes:
         watermark: the last position of the settled prefix, or None.
         unsettled: records tracked and not settled.
+        unsettled_bytes: their size, estimated.
         holes: unsettled stretches below the last settled record.
         retrying: records waiting for their next delivery.
         dead_lettering: records waiting for their dead letter to be durable.
         pinned_by: the first unsettled position, or None.
+        index: that record's index, or None.
         state: what that record is doing: ``"open"``, ``"retrying"``, ``"dead-lettering"``.
         attempts: its failed deliveries.
         age: seconds since it was tracked.
@@ -110,10 +112,12 @@ class Explanation:
 
     watermark: Position | None
     unsettled: int
+    unsettled_bytes: int
     holes: int
     retrying: int
     dead_lettering: int
     pinned_by: Position | None
+    index: int | None
     state: str | None
     attempts: int
     age: float

@@ -591,10 +591,12 @@ class WatermarkTracker(AckTracker):
         return Explanation(
             watermark=watermark,
             unsettled=self.unsettled,
+            unsettled_bytes=self.unsettled_bytes,
             holes=len(ranges),
             retrying=sum(state.count(RETRY) for state in states),
             dead_lettering=sum(state.count(DEAD) for state in states),
             pinned_by=self._window.position(first) if first >= 0 else None,
+            index=first if first >= 0 else None,
             state=STATES[self._window.state(first)] if first >= 0 else None,
             attempts=self._failures.get(first, 0),
             age=age,
