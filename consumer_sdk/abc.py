@@ -257,12 +257,21 @@ class AckTracker(ABC):
         """
 
     @abstractmethod
-    def extend(self, index: int, attempt: int, now: float, seconds: float) -> bool:
-        """Moves the ack timeout of this delivery to ``seconds`` from now; 0 turns it off."""
+    def extend(
+        self, index: int, attempt: int, now: float, seconds: float, item: Any = None
+    ) -> bool:
+        """Moves the ack timeout of this delivery to ``seconds`` from now; 0 turns it off.
+
+        ``item`` turns on one that is off, and comes back through `due`; without it that is False.
+        """
 
     @abstractmethod
-    def reject(self, index: int, attempt: int) -> bool:
-        """Takes the record out of delivery; it is settled by `dead_lettered`."""
+    def reject(self, index: int, attempt: int | None) -> bool:
+        """Takes the record out of delivery; it is settled by `dead_lettered`.
+
+        Args:
+            attempt: the delivery that is rejected; None: whichever, also one that is yet to come.
+        """
 
     @abstractmethod
     def dead_lettered(self, index: int) -> bool:
@@ -270,7 +279,7 @@ class AckTracker(ABC):
 
     @abstractmethod
     def due(self, now: float) -> Due:
-        """What the time has brought."""
+        """What the time has brought, in the order in which the records were tracked."""
 
     @abstractmethod
     def next_due(self) -> float | None:

@@ -3,7 +3,8 @@
 Theory of operation. Indices are dense, so ``index >> BITS`` names a chunk and the low bits a
 byte in it: settling a record is a dict look-up and a byte store. Live chunks form a linked
 list; a full chunk with nothing unsettled is unlinked, and its span of positions is merged into
-the ``gap`` of the next one. So memory is O(unsettled chunks), whatever lies between them. (An
+the ``gap`` of the next one. A full chunk with little left forgets all positions but those that a
+checkpoint may still need. So memory is O(unsettled + holes), whatever lies between them. (An
 insertion-ordered dict popped at the front goes quadratic in CPython; sorted sets are 5-10 times
 slower than this.)
 """
@@ -11,19 +12,19 @@ slower than this.)
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from consumer_sdk.records import Position
 
-__all__ = ["BITS", "DEAD", "DONE", "FREE", "MARKED", "MASK", "OPEN", "RETRY", "Chunk", "Window"]
+__all__ = ["BITS", "DEAD", "DONE", "FREE", "MARKED", "OPEN", "RETRY", "Chunk", "Span"]
 
 BITS = 10
-MASK = (1 << BITS) - 1
 
 FREE, OPEN, MARKED, RETRY, DEAD, DONE = range(6)
 """What a record is doing. OPEN: in delivery, with no side entry, so that settling it is a byte
-store. MARKED: in delivery, with failures or a deadline. RETRY: waits for its next delivery.
-DEAD: waits for its dead letter. FREE: not minted. DONE: settled."""
+store. MARKED: in delivery, with failures, a deadline or a native handle. RETRY: waits for its next
+delivery. DEAD: waits for its dead letter. FREE: not minted. DONE: settled."""
 
 STATES = ("free", "open", "open", "retrying", "dead-lettering", "settled")
 SETTLED_RUN = re.compile(b"\x05+")
@@ -31,6 +32,12 @@ UNSETTLED = re.compile(b"[\x01-\x04]")
 SIDE_ENTRY = re.compile(b"[\x02\x03]")
 SETTLE = bytes([FREE, DONE, DONE, DONE, DEAD, DONE]) + bytes(range(6, 256))
 """For bytes.translate: what a cumulative ack makes of each state."""
+
+SPARSE = 16
+"""A full chunk keeps few positions when less than one in so many records is left: below that, a
+dict of those is smaller than the positions themselves."""
+GRAIN = 0.001
+"""Seconds: runs tracked within this time count as tracked together."""
 
 Span = tuple[Position, Position]
 """Settled positions, first and last, inclusive."""
@@ -42,7 +49,10 @@ class Chunk:
     Attributes:
         number: the chunk's indices start at ``number << bits``.
         states: a byte for each record.
-        positions: of the records minted so far.
+        positions: by offset; of all records minted so far, or (sparse) of those that are not
+            settled or at an edge of a settled stretch.
+        natives: by offset; what the adapter wants back when a record is settled, if anything.
+        count: how many records were minted.
         left: how many of them are not settled.
         size: bytes of all of them.
         gap: the settled span between the previous live chunk and this one.
@@ -52,9 +62,11 @@ class Chunk:
     __slots__ = (
         "_spans",
         "_spans_of",
+        "count",
         "following",
         "gap",
         "left",
+        "natives",
         "number",
         "positions",
         "previous",
@@ -66,7 +78,9 @@ class Chunk:
     def __init__(self, number: int, capacity: int, previous: Chunk | None) -> None:
         self.number = number
         self.states = bytearray(capacity)
-        self.positions: list[Position] = []
+        self.positions: list[Position] | dict[int, Position] = []
+        self.natives: dict[int, Any] = {}
+        self.count = 0
         self.left = 0
         self.size = 0
         self.gap: Span | None = None
@@ -76,13 +90,45 @@ class Chunk:
         self._spans: list[tuple[int, int]] = []
         self._spans_of = (-1, -1)
 
-    def spans(self) -> list[tuple[int, int]]:
-        """Offsets (first, end) of the settled stretches; cached until something changes."""
-        key = (self.left, len(self.positions))
+    def add(self, positions: Sequence[Position], state: int, size: int, now: float) -> None:
+        """Mints records of ``size`` bytes in all, in ``state``."""
+        start = self.count
+        self.positions += positions  # type: ignore[operator]  # a chunk with room is not sparse
+        self.count = end = start + len(positions)
+        self.states[start:end] = bytes((state,)) * len(positions)
+        self.size += size
+        if state != DONE:
+            self.left += len(positions)
+        if not self.times or now - self.times[-1][1] > GRAIN:
+            self.times.append((start, now))
+
+    def spans(self) -> list[Span]:
+        """The settled stretches; cached until something changes."""
+        key = (self.left, self.count)
         if key != self._spans_of:
-            self._spans = [match.span() for match in SETTLED_RUN.finditer(self.states)]
+            at = self.positions
+            found = [match.span() for match in SETTLED_RUN.finditer(self.states)]
+            self._spans = [(at[first], at[end - 1]) for first, end in found]
             self._spans_of = key
+            if self._is_nearly_settled():
+                self._forget_positions(found)
         return self._spans
+
+    def _is_nearly_settled(self) -> bool:
+        is_full = self.count == len(self.states)
+        return is_full and self.left * SPARSE <= self.count and type(self.positions) is list
+
+    def _forget_positions(self, settled: list[tuple[int, int]]) -> None:
+        """Keeps what later spans can begin or end with, whatever is settled next."""
+        kept = {match.start() for match in UNSETTLED.finditer(self.states)}
+        for first, end in settled:
+            kept |= {first, end - 1}
+        self.positions = {offset: self.positions[offset] for offset in sorted(kept)}
+
+    def stretch(self, position: Position) -> None:
+        """The last record stands for everything up to ``position``."""
+        self.positions[self.count - 1] = position
+        self._spans_of = (-1, -1)
 
     def first_unsettled(self) -> int:
         """The offset of the first unsettled record; -1 if there is none."""
@@ -93,165 +139,28 @@ class Chunk:
         """When the record at ``offset`` was tracked."""
         return max((at for start, at in self.times if start <= offset), default=0.0)
 
+    def offset_of(self, position: Position) -> int:
+        """The offset of a position in a log's chunk; -1 if it is not kept."""
+        kept = self.positions
+        offsets = range(self.count) if type(kept) is list else list(kept)
+        low, high = 0, len(offsets)
+        while low < high:
+            middle = (low + high) // 2
+            if kept[offsets[middle]] < position:
+                low = middle + 1
+            else:
+                high = middle
+        is_found = low < len(offsets) and kept[offsets[low]] == position
+        return offsets[low] if is_found else -1
+
     @property
     def unsettled_bytes(self) -> int:
         """Bytes of the unsettled records, as if all were of the mean size."""
-        return self.size * self.left // len(self.positions) if self.left else 0
+        return self.size * self.left // self.count if self.left else 0
 
 
-class Window:
-    """The live chunks of one assignment.
-
-    Args:
-        bits: a chunk holds ``1 << bits`` records; a parameter so that tests can use tiny ones.
-    """
-
-    __slots__ = ("bits", "capacity", "chunks", "head", "mask", "minted", "prefix", "tail")
-
-    def __init__(self, bits: int = BITS) -> None:
-        self.bits = bits
-        self.capacity = 1 << bits
-        self.mask = self.capacity - 1
-        self.chunks: dict[int, Chunk] = {}
-        self.minted = 0
-        self.prefix: Position | None = None
-        """The last position of the settled prefix that has left the window."""
-        self.head = self.tail = self._append(0, None)
-
-    def _append(self, number: int, previous: Chunk | None) -> Chunk:
-        chunk = self.chunks[number] = Chunk(number, self.capacity, previous)
-        return chunk
-
-    def mint(self, positions: list[Position], size: int, state: int, now: float) -> int:
-        """Indices for ``positions``, all in ``state``; returns the first."""
-        first, done, count = self.minted, 0, len(positions)
-        while done < count:
-            tail = self.tail
-            start = len(tail.positions)
-            if start == self.capacity:
-                tail = self._grow()
-                start = 0
-            part = positions[done : done + self.capacity - start]
-            tail.positions += part
-            tail.states[start : start + len(part)] = bytes((state,)) * len(part)
-            tail.left += len(part) if state != DONE else 0
-            tail.size += size * len(part) // count
-            tail.times.append((start, now))
-            done += len(part)
-        self.minted += count
-        return first
-
-    def _grow(self) -> Chunk:
-        old = self.tail
-        new = self._append(old.number + 1, old)
-        old.following = self.tail = new
-        if not old.left:
-            self.retire(old)
-        return new
-
-    def retire(self, chunk: Chunk) -> None:
-        """Unlinks a chunk with nothing unsettled; the tail stays, since it may grow."""
-        following = chunk.following
-        if following is None:
-            return
-        last = (following.gap or (None, chunk.positions[-1]))[1]
-        if chunk.previous is None:
-            self.prefix, self.head = last, following
-            following.gap = None
-        else:
-            following.gap = ((chunk.gap or (chunk.positions[0], None))[0], last)
-            chunk.previous.following = following
-        following.previous = chunk.previous
-        del self.chunks[chunk.number]
-
-    def reach(self, position: Position) -> None:
-        """The settled prefix, if that is all there is, reaches up to ``position``.
-
-        The records in between no longer exist; without this the watermark would move back.
-        """
-        if self.first_unsettled() < 0 and position > self.tail.positions[-1]:
-            self.tail.positions[-1] = position
-
-    def live(self) -> Iterator[Chunk]:
-        """The live chunks, oldest first."""
-        chunk: Chunk | None = self.head
-        while chunk is not None:
-            yield chunk
-            chunk = chunk.following
-
-    def state(self, index: int) -> int:
-        """What the record is doing; DONE for one that has left the window."""
-        if not 0 <= index < self.minted:
-            return FREE
-        chunk = self.chunks.get(index >> self.bits)
-        return DONE if chunk is None else chunk.states[index & self.mask]
-
-    def count(self, state: int, first: int, end: int) -> int:
-        """How many of the records from ``first`` up to ``end`` are in ``state`` (not DONE)."""
-        found = 0
-        while first < end:
-            stop = min(end, (first | self.mask) + 1)
-            if chunk := self.chunks.get(first >> self.bits):
-                start = first & self.mask
-                found += chunk.states.count(state, start, start + stop - first)
-            first = stop
-        return found
-
-    def position(self, index: int) -> Position:
-        """The position of a live record."""
-        position: Position = self.chunks[index >> self.bits].positions[index & self.mask]
-        return position
-
-    def mark(self, index: int, state: int) -> None:
-        """Changes the state of a live, unsettled record to another unsettled one."""
-        self.chunks[index >> self.bits].states[index & self.mask] = state
-
-    def settle(self, index: int) -> None:
-        """Settles a live, unsettled record."""
-        chunk = self.chunks[index >> self.bits]
-        chunk.states[index & self.mask] = DONE
-        chunk.left -= 1
-        if not chunk.left:
-            self.retire(chunk)
-
-    def first_unsettled(self) -> int:
-        """The index of the first unsettled record; -1 if there is none."""
-        for chunk in self.live():
-            offset = chunk.first_unsettled()
-            if offset >= 0:
-                return (chunk.number << self.bits) + offset
-        return -1
-
-    def watermark(self) -> Position | None:
-        """The last position of the settled prefix, without looking beyond it."""
-        positions = self.head.positions
-        offset = self.head.first_unsettled()
-        settled = len(positions) if offset < 0 else offset
-        return positions[settled - 1] if settled else self.prefix
-
-    def settled_spans(self) -> tuple[Position | None, list[Span]]:
-        """The watermark, and the settled spans above it in order.
-
-        Neighbours in arrival order are one span, also across chunks, since no record that this
-        epoch has seen lies between them.
-        """
-        spans: list[list[Position]] = [[None, self.prefix]]
-        is_joined = True  # the span before reaches up to the record looked at
-        for chunk in self.live():
-            if chunk.gap is not None:
-                _extend(spans, chunk.gap[0], chunk.gap[1], join=is_joined)
-                is_joined = True
-            positions = chunk.positions
-            for start, end in chunk.spans():
-                join = is_joined and start == 0
-                _extend(spans, positions[start], positions[end - 1], join=join)
-            if positions:
-                is_joined = chunk.states[len(positions) - 1] == DONE
-        return spans[0][1], [(first, last) for first, last in spans[1:]]
-
-
-def _extend(spans: list[list[Position]], first: Position, last: Position, *, join: bool) -> None:
-    if join:
-        spans[-1][1] = last
-    else:
-        spans.append([first, last])
+def live_from(chunk: Chunk | None) -> Iterator[Chunk]:
+    """``chunk`` and the live ones after it."""
+    while chunk is not None:
+        yield chunk
+        chunk = chunk.following

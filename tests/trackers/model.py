@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from consumer_sdk.records import Checkpoint, Position
@@ -176,7 +177,7 @@ class Model:
             else:
                 verdict = self.nack(index, record.failures + 1, now, None, record.item)
                 expired.append((index, verdict, record.item))
-        return ready, expired
+        return sorted(ready, key=itemgetter(0)), sorted(expired, key=itemgetter(0))
 
     # -- checkpoint -----------------------------------------------------------------------
 

@@ -1,0 +1,398 @@
+"""What both kinds of tracker share: deliveries, their failures, retries and timeouts.
+
+Rules:
+ 1. Nothing is settled twice; a late, duplicate or unknown call changes nothing and is counted.
+ 2. An attempt's number guards its failure: a late nack never hits a newer delivery. An ack needs
+    no guard: the late ack of a delivery that had timed out is good news.
+ 3. A record at its retry limit is stored with one failure less until its dead letter is durable:
+    the error dies with the process, and the next one must see it fail again.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import (
+    Assignment,
+    Checkpoint,
+    Due,
+    Explanation,
+    Message,
+    Position,
+    Verdict,
+    VerdictKind,
+)
+from consumer_sdk.trackers.chunks import (
+    BITS,
+    DEAD,
+    DONE,
+    MARKED,
+    OPEN,
+    RETRY,
+    SETTLE,
+    SIDE_ENTRY,
+    STATES,
+    Chunk,
+)
+from consumer_sdk.trackers.found import Found
+from consumer_sdk.trackers.grouping import Grouping
+from consumer_sdk.trackers.restored import Restored
+from consumer_sdk.trackers.retry import RetryPolicy
+from consumer_sdk.trackers.schedule import Schedule
+from consumer_sdk.trackers.settled import Settled
+from consumer_sdk.trackers.window import Window, is_consecutive
+
+__all__ = ["Deliveries"]
+
+DELIVERED = (OPEN, MARKED)
+SETTLEABLE = (OPEN, MARKED, RETRY)
+_INDEX = itemgetter(0)
+IGNORED = Verdict(VerdictKind.IGNORED)
+DEAD_LETTER = Verdict(VerdictKind.DEAD_LETTER)
+
+
+class Deliveries(Grouping):
+    """The deliveries of one assignment.
+
+    Args:
+        assignment: whose acks these are.
+        wake: called once whenever the tracker turns from clean to dirty.
+        policy: retries and their limit.
+        flush_interval: seconds between flushes; 0 for at once.
+        ack_timeout: seconds from hand-out after which a delivery counts as failed; None for off.
+        identity: the stream's, kept in checkpoints.
+        settled: where each settled record is named for the broker; None where nothing asks.
+        random: numbers in [0, 1) for the jitter.
+        chunk_bits: see `Window`.
+    """
+
+    __slots__ = (
+        "_ack_timeout",
+        "_assignment",
+        "_chunks",
+        "_failures",
+        "_fresh",
+        "_identity",
+        "_mask",
+        "_policy",
+        "_random",
+        "_restored",
+        "_schedule",
+        "_settled",
+        "_shift",
+        "_unseen",
+        "_window",
+    )
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        wake: Callable[[], None] = lambda: None,
+        *,
+        policy: RetryPolicy | None = None,
+        flush_interval: float = 0.1,
+        ack_timeout: float | None = None,
+        identity: str | None = None,
+        settled: Settled | None = None,
+        random: Callable[[], float] = random.random,
+        chunk_bits: int = BITS,
+    ) -> None:
+        super().__init__(wake, flush_interval)
+        self._assignment = assignment
+        self._policy = policy or RetryPolicy()
+        self._ack_timeout = ack_timeout
+        self._identity = identity
+        self._settled = settled
+        # A record that is named when it is settled takes the slow path of `ack`.
+        self._fresh = OPEN if settled is None else MARKED
+        self._random = random
+        self._forget(chunk_bits)
+
+    def _forget(self, chunk_bits: int) -> None:
+        self._window = Window(chunk_bits)
+        self._chunks = self._window.chunks
+        self._shift = chunk_bits
+        self._mask = self._window.mask
+        self._schedule = Schedule()
+        self._failures: dict[int, int] = {}
+        # Restored retries that nobody has been handed in this assignment.
+        self._unseen: set[int] = set()
+        self._restored = Restored(Checkpoint(), 0, 0, 0)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._forget(self._shift)
+        self._settled = self._settled and Settled(0, 0)
+        self._in_air = None
+        self._is_clean = True
+
+    # -- tracking -------------------------------------------------------------------------
+
+    def _resume_delivery(self, index: int, message: Message, now: float, found: Found) -> None:
+        """A checkpoint may tell of failed deliveries of a record that is tracked now."""
+        failures, due = self._restored.attempts.get(message.position, (0, 0.0))
+        if not failures:
+            return
+        self._failures[index] = failures
+        if self._policy.is_exhausted(failures):
+            self._window.mark(index, DEAD)
+            found.exhausted.append(index)
+        elif due > now:
+            self._start_timer(index, RETRY, due, message)
+            self._unseen.add(index)
+            found.held.append(index)
+        else:
+            self._window.mark(index, MARKED)
+            found.tries[index] = failures + 1
+
+    # -- settling -------------------------------------------------------------------------
+
+    def ack(self, index: int) -> bool:
+        chunk = self._chunks.get(index >> self._shift)
+        if chunk is None or chunk.states[index & self._mask] != OPEN:
+            return self._ack_slowly(index)
+        chunk.states[index & self._mask] = DONE
+        chunk.left -= 1
+        if self._is_clean:
+            self._dirty()
+        if not chunk.left:
+            self._window.retire(chunk)
+        return True
+
+    def _ack_slowly(self, index: int) -> bool:
+        if self._window.state(index) not in SETTLEABLE:
+            return self._ignore()
+        self._settle(index)
+        return True
+
+    def _settle(self, index: int) -> None:
+        self._forget_delivery(index)
+        self._window.settle(index)
+        self._dirty()
+
+    def _forget_delivery(self, index: int) -> None:
+        """A record is about to be settled: nothing but its state is kept of it."""
+        self._schedule.stop(index)
+        self._failures.pop(index, None)
+        self._unseen.discard(index)
+        if self._settled is not None:
+            self._settled.add(self._window.position(index), self._window.take_native(index))
+
+    def ack_all(self, indices: Sequence[int]) -> int:
+        if not is_consecutive(indices):
+            return sum(map(self.ack, indices))
+        parts = self._window.parts(indices[0], indices[-1] + 1)
+        return sum(self._ack_part(*part) for part in parts)
+
+    def _ack_part(self, chunk: Chunk | None, start: int, stop: int) -> int:
+        count = stop - start
+        if chunk is None:
+            self.ignored += count
+            return 0
+        if chunk.states.count(OPEN, start, stop) != count:
+            first = (chunk.number << self._shift) + start
+            return sum(map(self.ack, range(first, first + count)))
+        chunk.states[start:stop] = bytes((DONE,)) * count
+        chunk.left -= count
+        self._dirty()
+        if not chunk.left:
+            self._window.retire(chunk)
+        return count
+
+    def ack_cumulative(self, index: int) -> int:
+        if not 0 <= index < self._window.minted:
+            return int(self._ignore())
+        if self._unseen:
+            return self._ack_seen(index)
+        settled = sum(
+            self._settle_up_to(chunk, min(index + 1 - first, self._window.capacity))
+            for chunk in self._window.live()
+            if (first := chunk.number << self._shift) <= index
+        )
+        self.ignored += not settled
+        if settled:
+            self._dirty()
+        return settled
+
+    def _ack_seen(self, last: int) -> int:
+        """One by one: whoever acks up to ``last`` has not seen the restored retries below it."""
+        seen = []
+        for chunk in self._window.live():
+            first = chunk.number << self._shift
+            states = enumerate(chunk.states[: max(last + 1 - first, 0)], first)
+            seen += [i for i, state in states if state in SETTLEABLE and i not in self._unseen]
+        self.ignored += not seen
+        return sum(map(self.ack, seen))
+
+    def _settle_up_to(self, chunk: Chunk, end: int) -> int:
+        states = chunk.states[:end]
+        if self._schedule or self._failures or self._settled is not None:
+            for match in SIDE_ENTRY.finditer(states):
+                self._forget_delivery((chunk.number << self._shift) + match.start())
+        settled = end - states.count(DONE) - states.count(DEAD)
+        if settled:
+            chunk.states[:end] = states.translate(SETTLE)
+            chunk.left -= settled
+            if not chunk.left:
+                self._window.retire(chunk)
+        return settled
+
+    # -- failing --------------------------------------------------------------------------
+
+    def nack(
+        self, index: int, attempt: int, now: float, delay: float | None = None, item: Any = None
+    ) -> Verdict:
+        if delay is not None and not 0 <= delay < math.inf:
+            raise ConfigurationError(f"nack(delay={delay!r}): give finite seconds, 0 or more")
+        if not self._is_delivery(index, attempt):
+            self._ignore()
+            return IGNORED
+        self._schedule.stop(index)
+        self._failures[index] = attempt
+        self._dirty()
+        if self._policy.is_exhausted(attempt):
+            self._window.mark(index, DEAD)
+            return DEAD_LETTER
+        wait = self._policy.delay(attempt, self._random) if delay is None else delay
+        self._start_timer(index, RETRY, now + wait, item)
+        return Verdict(VerdictKind.RETRY, now + wait)
+
+    def _is_delivery(self, index: int, attempt: int) -> bool:
+        is_delivered = self._window.state(index) in DELIVERED
+        return is_delivered and attempt == self._failures.get(index, 0) + 1
+
+    def reject(self, index: int, attempt: int | None) -> bool:
+        if attempt is None:
+            is_wanted = self._window.state(index) in SETTLEABLE
+        else:
+            is_wanted = self._is_delivery(index, attempt)
+        if not is_wanted:
+            return self._ignore()
+        self._schedule.stop(index)
+        self._unseen.discard(index)
+        self._window.mark(index, DEAD)
+        return True
+
+    def dead_lettered(self, index: int) -> bool:
+        if self._window.state(index) != DEAD:
+            return self._ignore()
+        self._settle(index)
+        return True
+
+    # -- time -----------------------------------------------------------------------------
+
+    def handed_out(self, messages: Sequence[Message], now: float) -> Sequence[Message]:
+        indices = [message.index for message in messages]
+        if not self._are_all_fresh(indices):
+            messages = [m for m in messages if self._window.state(m.index) in DELIVERED]
+            indices = [message.index for message in messages]
+            self._unseen.difference_update(indices)
+        if self._ack_timeout is not None and messages:
+            self._start_timeouts(indices, messages, now + self._ack_timeout)
+        return messages
+
+    def _are_all_fresh(self, indices: Sequence[int]) -> bool:
+        """A whole run that nobody has settled meanwhile: seen without looking at each record."""
+        if self._unseen or not is_consecutive(indices):
+            return False
+        return self._window.count(DELIVERED, indices[0], indices[-1] + 1) == len(indices)
+
+    def _start_timeouts(
+        self, indices: Sequence[int], messages: Sequence[Message], due: float
+    ) -> None:
+        self._window.mark_all(indices, MARKED)
+        self._schedule.start(due, dict(zip(indices, messages, strict=True)), is_retry=False)
+
+    def extend(
+        self, index: int, attempt: int, now: float, seconds: float, item: Any = None
+    ) -> bool:
+        if not self._is_delivery(index, attempt):
+            return self._ignore()
+        moment = self._schedule.get(index)
+        item = item if moment is None else moment.items[index]
+        if item is None and moment is None:
+            return False
+        if seconds > 0:
+            self._start_timer(index, MARKED, now + seconds, item)
+        else:
+            self._schedule.stop(index)
+        return True
+
+    def _start_timer(self, index: int, state: int, due: float, item: Any) -> None:
+        self._window.mark(index, state)
+        self._schedule.start(due, {index: item}, is_retry=state == RETRY)
+
+    def due(self, now: float) -> Due:
+        ready: list[tuple[int, int, Any]] = []
+        expired: list[tuple[int, Verdict, Any]] = []
+        for index, item, is_retry in self._schedule.pop_due(now):
+            attempt = self._failures.get(index, 0) + 1
+            self._window.mark(index, MARKED)
+            if is_retry:
+                ready.append((index, attempt, item))
+            else:
+                expired.append((index, self.nack(index, attempt, now, item=item), item))
+        ready.sort(key=_INDEX)
+        expired.sort(key=_INDEX)
+        return Due(ready, expired)
+
+    def next_due(self) -> float | None:
+        return self._schedule.next_due()
+
+    # -- looking --------------------------------------------------------------------------
+
+    @property
+    def unsettled(self) -> int:
+        return self._window.unsettled
+
+    @property
+    def retrying(self) -> int:
+        return self._schedule.retrying
+
+    @property
+    def unsettled_bytes(self) -> int:
+        return self._window.unsettled_bytes
+
+    @abstractmethod
+    def _holes(self) -> tuple[Position | None, int]:
+        """The watermark, and how many settled stretches lie above it."""
+
+    def explain(self, now: float) -> Explanation:
+        watermark, holes = self._holes()
+        window, first = self._window, self._window.first_unsettled()
+        is_pinned = first >= 0
+        return Explanation(
+            watermark=watermark,
+            unsettled=window.unsettled,
+            unsettled_bytes=window.unsettled_bytes,
+            holes=holes,
+            retrying=self._schedule.retrying,
+            dead_lettering=sum(chunk.states.count(DEAD) for chunk in window.live()),
+            pinned_by=window.position(first) if is_pinned else None,
+            index=first if is_pinned else None,
+            state=STATES[window.state(first)] if is_pinned else None,
+            attempts=self._failures.get(first, 0),
+            age=window.age(first, now) if is_pinned else 0.0,
+            flush_number=self.flush_number,
+            durable_number=self.durable_number,
+        )
+
+    def _attempts(self, now: float, wall: float) -> Mapping[Position, tuple[int, float]]:
+        limit = self._policy.max_attempts
+        found: dict[Position, tuple[int, float]] = {
+            position: (failures, wall + due - now)
+            for position, (failures, due) in self._restored.attempts.items()
+        }
+        for index, failures in self._failures.items():
+            stored = failures if limit is None else min(failures, limit - 1)
+            if stored:
+                moment = self._schedule.get(index)
+                due = moment.due if moment and moment.is_retry else now
+                found[self._window.position(index)] = (stored, wall + max(due - now, 0.0))
+        return found

@@ -1,0 +1,34 @@
+"""What tracking a run finds when it has to look at each record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from consumer_sdk.records import Tracked
+
+__all__ = ["Found"]
+
+
+@dataclass(slots=True)
+class Found:
+    """The lists of a `Tracked`, while they grow."""
+
+    dropped: list[int] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    known: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    tries: dict[int, int] = field(default_factory=dict)
+    exhausted: list[int] = field(default_factory=list)
+
+    def tracked(self, first: int, end: int) -> Tracked:
+        """The result, for the indices from ``first`` up to ``end``."""
+        return Tracked(
+            first,
+            end - first,
+            dropped=self.dropped,
+            settled=self.settled,
+            known=self.known,
+            held=self.held,
+            tries=self.tries,
+            exhausted=self.exhausted,
+        )

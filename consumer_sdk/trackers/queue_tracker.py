@@ -1,0 +1,177 @@
+"""The ack tracker of a queue: what was settled, one by one.
+
+A queue (Pulsar's shared and key-shared subscriptions) keeps no order and remembers each record by
+itself; a record that this consumer never saw may be another consumer's, so nothing is settled but
+what was settled here. The broker redelivers what it has not heard of: the rules for that are
+Pulsar's ack grouping tracker's (`consumer_sdk.trackers.settled`), with a window that goes on after
+the flush.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Checkpoint,
+    Message,
+    Outcome,
+    Position,
+    Run,
+    Tracked,
+)
+from consumer_sdk.trackers.chunks import MARKED
+from consumer_sdk.trackers.deliveries import Deliveries
+from consumer_sdk.trackers.found import Found
+from consumer_sdk.trackers.restored import Restored
+from consumer_sdk.trackers.settled import Settled
+
+__all__ = ["QueueTracker"]
+
+
+class QueueTracker(Deliveries):
+    """Tracks one assignment of a queue.
+
+    Flushes name what was newly settled, with the native handle of its latest delivery. Checkpoints
+    carry attempts alone: no watermark, no ranges.
+
+    Args:
+        full: called once when ``flush_count`` acks wait, for a flush before its time.
+        flush_count: so many acks are flushed at once.
+        proof_count, proof_age: how many flushed positions are remembered, and for how many
+            seconds, to recognise a redelivery that was on its way already.
+        attempts_age: restored attempts that were due so many seconds ago are dropped: another
+            consumer has settled the record.
+        options: see `Deliveries`.
+
+    Concurrency: one thread. O(1) for each record, memory O(unsettled + remembered).
+    """
+
+    __slots__ = ("_attempts_age", "_flush_count", "_full", "_index_of", "_is_full", "_named")
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        wake: Callable[[], None] = lambda: None,
+        *,
+        full: Callable[[], None] = lambda: None,
+        flush_count: int = 1000,
+        proof_count: int = 10_000,
+        proof_age: float = 60.0,
+        attempts_age: float = 86_400.0,
+        **options: Any,
+    ) -> None:
+        self._index_of: dict[Position, int] = {}
+        self._named = Settled(proof_count, proof_age)
+        super().__init__(assignment, wake, settled=self._named, **options)
+        self._full = full
+        self._flush_count = flush_count
+        self._is_full = False
+        self._attempts_age = attempts_age
+
+    def close(self) -> None:
+        super().close()
+        self._index_of = {}
+        self._named = Settled(0, 0)
+
+    # -- tracking -------------------------------------------------------------------------
+
+    def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
+        recent = {
+            position: (failures, due)
+            for position, (failures, due) in checkpoint.attempts.items()
+            if due >= wall - self._attempts_age
+        }
+        self._restored = Restored(Checkpoint(attempts=recent), now, wall, self._policy.maximum)
+        self._identity = self._identity or checkpoint.identity
+        if not durable:
+            self._dirty()
+
+    def track(self, run: Run, now: float) -> Tracked:
+        if self._is_closed:
+            return Tracked(0, 0, dropped=range(len(run.messages)))
+        positions = [message.position for message in run.messages]
+        if not self._are_all_new(positions):
+            return self._track_slowly(run, now)
+        return Tracked(self._mint(run.messages, positions, run.size, now), len(positions))
+
+    def _are_all_new(self, positions: Sequence[Position]) -> bool:
+        wanted = frozenset(positions)
+        return (
+            len(wanted) == len(positions)
+            and wanted.isdisjoint(self._index_of)
+            and wanted.isdisjoint(self._restored.attempts)
+            and self._named.is_disjoint(wanted)
+        )
+
+    def _mint(
+        self, messages: Sequence[Message], positions: Sequence[Position], size: int, now: float
+    ) -> int:
+        first = self._window.mint(positions, size, MARKED, now)
+        self._index_of.update(zip(positions, range(first, first + len(positions)), strict=True))
+        self._window.set_natives(first, [message.native for message in messages])
+        return first
+
+    def _track_slowly(self, run: Run, now: float) -> Tracked:
+        found, first = Found(), self._window.minted
+        size = run.size // len(run.messages)
+        for offset, message in enumerate(run.messages):
+            self._track_one(offset, message, size, now, found)
+        if found.dropped:
+            self._dirty()
+        return found.tracked(first, self._window.minted)
+
+    def _track_one(
+        self, offset: int, message: Message, size: int, now: float, found: Found
+    ) -> None:
+        position = message.position
+        if (known := self._index_of.get(position)) is not None:
+            self._window.set_natives(known, [message.native])
+            found.known.append(offset)
+        elif position in self._named:
+            self._named.add(position, message.native)
+            found.dropped.append(offset)
+        else:
+            index = self._mint([message], [position], size, now)
+            self._resume_delivery(index, message, now, found)
+            self._restored.attempts.pop(position, None)
+
+    # -- settling -------------------------------------------------------------------------
+
+    def _forget_delivery(self, index: int) -> None:
+        del self._index_of[self._window.position(index)]
+        super()._forget_delivery(index)
+
+    def _dirty(self) -> None:
+        super()._dirty()
+        if len(self._named.pending) >= self._flush_count and not self._is_full:
+            self._is_full = True
+            self._full()
+
+    # -- flushing -------------------------------------------------------------------------
+
+    @property
+    def flush_due(self) -> float | None:
+        due = super().flush_due
+        return -math.inf if due is not None and self._is_full else due
+
+    def _take(self, number: int, now: float, wall: float) -> AckFlush:
+        self._is_full = False
+        checkpoint = self.checkpoint(now, wall)
+        return AckFlush(self._assignment, number, checkpoint, self._named.take())
+
+    def _confirmed(self, outcome: Outcome, now: float) -> bool:  # noqa: ARG002 - of a log only
+        self._named.confirm(now)
+        return True
+
+    def _put_back(self) -> None:
+        self._named.put_back()
+
+    def checkpoint(self, now: float, wall: float) -> Checkpoint:
+        return Checkpoint(attempts=self._attempts(now, wall), identity=self._identity)
+
+    def _holes(self) -> tuple[Position | None, int]:
+        return None, 0

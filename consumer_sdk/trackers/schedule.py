@@ -1,0 +1,89 @@
+"""When something is due for which records: retries and ack timeouts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sortedcontainers import SortedList
+
+__all__ = ["Moment", "Schedule"]
+
+
+class Moment:
+    """A time, and the records for which it comes.
+
+    Attributes:
+        due: monotonic seconds.
+        is_retry: the next delivery is due; else an ack timeout.
+        items: index → what is to be handed back then.
+    """
+
+    __slots__ = ("due", "is_retry", "items", "key")
+
+    def __init__(self, due: float, number: int, items: dict[int, Any], *, is_retry: bool) -> None:
+        self.due = due
+        self.items = items
+        self.is_retry = is_retry
+        self.key = (due, min(items), number)
+
+    def __lt__(self, other: Moment) -> bool:
+        return self.key < other.key
+
+
+class Schedule:
+    """Each record has one moment at most; records that are handed out together share theirs.
+
+    O(log n) for a moment, O(1) for a further record in it; what is stopped is gone at once, so
+    that a short delay never waits behind a long one and nothing stale is ever looked at. (Both
+    were seen in Pulsar's clients: a timer armed for the first nack held up all shorter ones, and
+    one that each nack armed anew starved them.)
+    """
+
+    __slots__ = ("_made", "_moment_of", "_moments", "retrying")
+
+    def __init__(self) -> None:
+        self._moments: SortedList[Moment] = SortedList()
+        self._moment_of: dict[int, Moment] = {}
+        self._made = 0
+        self.retrying = 0
+        """Records that wait for their next delivery."""
+
+    def __bool__(self) -> bool:
+        return bool(self._moment_of)
+
+    def start(self, due: float, items: dict[int, Any], *, is_retry: bool) -> None:
+        """Something is due for all of ``items``, instead of what was due for them before."""
+        for index in self._moment_of.keys() & items.keys():
+            self.stop(index)
+        self._made += 1
+        moment = Moment(due, self._made, items, is_retry=is_retry)
+        self._moment_of.update(dict.fromkeys(items, moment))
+        self._moments.add(moment)
+        self.retrying += len(items) if is_retry else 0
+
+    def stop(self, index: int) -> Moment | None:
+        """Nothing is due for the record any more; returns what was."""
+        moment = self._moment_of.pop(index, None)
+        if moment is not None:
+            self.retrying -= moment.is_retry
+            del moment.items[index]
+            if not moment.items:
+                self._moments.remove(moment)
+        return moment
+
+    def get(self, index: int) -> Moment | None:
+        """What is due for the record."""
+        return self._moment_of.get(index)
+
+    def next_due(self) -> float | None:
+        """When the first moment comes."""
+        return self._moments[0].due if self._moments else None
+
+    def pop_due(self, now: float) -> Iterator[tuple[int, Any, bool]]:
+        """Takes out, one by one, what is due: index, item, whether it is a retry."""
+        while self._moments and self._moments[0].due <= now:
+            moment = self._moments[0]
+            index, item = next(iter(moment.items.items()))
+            self.stop(index)
+            yield index, item, moment.is_retry

@@ -1,0 +1,226 @@
+"""The live chunks of one assignment, by index: see `consumer_sdk.trackers.chunks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from consumer_sdk.records import Position
+from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, Span, live_from
+
+__all__ = ["Window", "is_consecutive"]
+
+
+def is_consecutive(indices: Sequence[int]) -> bool:
+    """``indices`` are a whole range: also inside, since a batch may hold retries out of order."""
+    if not indices or indices[-1] - indices[0] != len(indices) - 1:
+        return False
+    return isinstance(indices, range) or list(indices) == list(range(indices[0], indices[-1] + 1))
+
+
+class Window:
+    """The live chunks of one assignment.
+
+    Args:
+        bits: a chunk holds ``1 << bits`` records; a parameter so that tests can use tiny ones.
+    """
+
+    __slots__ = ("bits", "capacity", "chunks", "head", "mask", "minted", "prefix", "tail")
+
+    def __init__(self, bits: int = BITS) -> None:
+        self.bits = bits
+        self.capacity = 1 << bits
+        self.mask = self.capacity - 1
+        self.chunks: dict[int, Chunk] = {}
+        self.minted = 0
+        self.prefix: Position | None = None
+        """The last position of the settled prefix that has left the window."""
+        self.head = self.tail = self._append(0, None)
+
+    # -- minting --------------------------------------------------------------------------
+
+    def _append(self, number: int, previous: Chunk | None) -> Chunk:
+        chunk = self.chunks[number] = Chunk(number, self.capacity, previous)
+        return chunk
+
+    def mint(self, positions: Sequence[Position], size: int, state: int, now: float) -> int:
+        """Indices for ``positions`` of ``size`` bytes in all, in ``state``; returns the first."""
+        first, done, count = self.minted, 0, len(positions)
+        while done < count:
+            tail = self.tail if self.tail.count < self.capacity else self._grow()
+            part = positions[done : done + self.capacity - tail.count]
+            tail.add(part, state, size * len(part) // count, now)
+            done += len(part)
+        self.minted += count
+        return first
+
+    def _grow(self) -> Chunk:
+        old = self.tail
+        new = self._append(old.number + 1, old)
+        old.following = self.tail = new
+        if not old.left:
+            self.retire(old)
+        return new
+
+    def retire(self, chunk: Chunk) -> None:
+        """Unlinks a chunk with nothing unsettled; the tail stays, since it may grow."""
+        following = chunk.following
+        if following is None:
+            return
+        last = (following.gap or (None, chunk.positions[chunk.count - 1]))[1]
+        if chunk.previous is None:
+            self.prefix, self.head = last, following
+            following.gap = None
+        else:
+            following.gap = ((chunk.gap or (chunk.positions[0], None))[0], last)
+            chunk.previous.following = following
+        following.previous = chunk.previous
+        del self.chunks[chunk.number]
+
+    def reach(self, position: Position) -> None:
+        """The settled prefix, if that is all there is, reaches up to ``position``.
+
+        The records in between no longer exist; without this the watermark would move back.
+        """
+        tail = self.tail
+        if self.first_unsettled() < 0 and position > tail.positions[tail.count - 1]:
+            tail.stretch(position)
+
+    # -- one record -----------------------------------------------------------------------
+
+    def state(self, index: int) -> int:
+        """What the record is doing; DONE for one that has left the window."""
+        if not 0 <= index < self.minted:
+            return FREE
+        chunk = self.chunks.get(index >> self.bits)
+        return DONE if chunk is None else chunk.states[index & self.mask]
+
+    def position(self, index: int) -> Position:
+        """The position of a live, unsettled record."""
+        position: Position = self.chunks[index >> self.bits].positions[index & self.mask]
+        return position
+
+    def mark(self, index: int, state: int) -> None:
+        """Changes the state of a live, unsettled record to another unsettled one."""
+        self.chunks[index >> self.bits].states[index & self.mask] = state
+
+    def settle(self, index: int) -> None:
+        """Settles a live, unsettled record."""
+        chunk = self.chunks[index >> self.bits]
+        chunk.states[index & self.mask] = DONE
+        chunk.left -= 1
+        if not chunk.left:
+            self.retire(chunk)
+
+    def take_native(self, index: int) -> Any:
+        """The handle given to `set_natives`, which is forgotten."""
+        return self.chunks[index >> self.bits].natives.pop(index & self.mask, None)
+
+    # -- many records ---------------------------------------------------------------------
+
+    def parts(self, first: int, end: int) -> Iterator[tuple[Chunk | None, int, int]]:
+        """The chunk (None: settled whole) and offsets of each part of ``first`` up to ``end``."""
+        while first < end:
+            stop = min(end, (first | self.mask) + 1)
+            start = first & self.mask
+            yield self.chunks.get(first >> self.bits), start, start + stop - first
+            first = stop
+
+    def set_natives(self, first: int, natives: Sequence[Any]) -> None:
+        """Keeps the adapter's own handles of unsettled records from ``first`` on."""
+        done = 0
+        for chunk, start, stop in self.parts(first, first + len(natives)):
+            part = natives[done : done + stop - start]
+            done += stop - start
+            if chunk is not None:  # always: its records are unsettled
+                chunk.natives.update(zip(range(start, stop), part, strict=True))
+
+    def mark_all(self, indices: Sequence[int], state: int) -> None:
+        """Like `mark`, for many records."""
+        if not is_consecutive(indices):
+            for index in indices:
+                self.mark(index, state)
+            return
+        for chunk, start, stop in self.parts(indices[0], indices[-1] + 1):
+            if chunk is not None:  # always: its records are unsettled
+                chunk.states[start:stop] = bytes((state,)) * (stop - start)
+
+    def count(self, states: Sequence[int], first: int, end: int) -> int:
+        """How many of the records from ``first`` up to ``end`` are in one of ``states``."""
+        return sum(
+            chunk.states.count(state, start, stop)
+            for chunk, start, stop in self.parts(first, end)
+            if chunk is not None
+            for state in states
+        )
+
+    def live(self) -> Iterator[Chunk]:
+        """The live chunks, oldest first."""
+        return live_from(self.head)
+
+    @property
+    def unsettled(self) -> int:
+        """Records minted and not settled."""
+        return sum(chunk.left for chunk in self.live())
+
+    @property
+    def unsettled_bytes(self) -> int:
+        """Their bytes, as if all records of a chunk were of the mean size."""
+        return sum(chunk.unsettled_bytes for chunk in self.live())
+
+    def first_unsettled(self) -> int:
+        """The index of the first unsettled record; -1 if there is none."""
+        for chunk in self.live():
+            offset = chunk.first_unsettled()
+            if offset >= 0:
+                return (chunk.number << self.bits) + offset
+        return -1
+
+    def age(self, index: int, now: float) -> float:
+        """Seconds since a live record was tracked."""
+        return now - self.chunks[index >> self.bits].tracked_at(index & self.mask)
+
+    # -- positions of a log ---------------------------------------------------------------
+
+    def watermark(self) -> Position | None:
+        """The last position of the settled prefix, without looking beyond it."""
+        offset = self.head.first_unsettled()
+        settled = self.head.count if offset < 0 else offset
+        return self.head.positions[settled - 1] if settled else self.prefix
+
+    def settled_spans(self) -> tuple[Position | None, list[Span]]:
+        """The watermark, and the settled spans above it in order.
+
+        Neighbours in arrival order are one span, also across chunks, since no record that this
+        epoch has seen lies between them.
+        """
+        spans: list[Span] = [(None, self.prefix)]
+        is_joined = True  # the last span reaches up to the record looked at
+        for chunk in self.live():
+            if chunk.gap is not None:
+                _join(spans, chunk.gap) if is_joined else spans.append(chunk.gap)
+                is_joined = True
+            if chunk.count:
+                found = chunk.spans()
+                if is_joined and chunk.states[0] == DONE:
+                    _join(spans, found[0])
+                    spans += found[1:]
+                else:
+                    spans += found
+                is_joined = chunk.states[chunk.count - 1] == DONE
+        return spans[0][1], spans[1:]
+
+    def find(self, positions: Sequence[Position]) -> list[int]:
+        """The indices of unsettled records by ascending positions of a log; -1 for others."""
+        found, chunk = [], self.head
+        for position in positions:
+            while (after := chunk.following) and after.count and after.positions[0] <= position:
+                chunk = after
+            offset = chunk.offset_of(position)
+            is_unsettled = offset >= 0 and chunk.states[offset] != DONE
+            found.append((chunk.number << self.bits) + offset if is_unsettled else -1)
+        return found
+
+
+def _join(spans: list[Span], span: Span) -> None:
+    spans[-1] = (spans[-1][0], span[1])
