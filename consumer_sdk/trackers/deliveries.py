@@ -156,7 +156,7 @@ class Deliveries(Grouping):
     def ack(self, index: int) -> bool:
         chunk = self._chunks.get(index >> self._shift)
         if chunk is None or chunk.states[index & self._mask] != OPEN:
-            return self._ack_slowly(index)
+            return self._ack_slowly(index, chunk)
         chunk.states[index & self._mask] = DONE
         chunk.left -= 1
         if self._is_clean:
@@ -165,24 +165,37 @@ class Deliveries(Grouping):
             self._window.retire(chunk)
         return True
 
-    def _ack_slowly(self, index: int) -> bool:
-        if self._window.state(index) not in SETTLEABLE:
+    def _ack_slowly(self, index: int, chunk: Chunk | None) -> bool:
+        if chunk is None or chunk.states[index & self._mask] not in SETTLEABLE:
             return self._ignore()
-        self._settle(index)
+        self._settle(index, chunk)
         return True
 
-    def _settle(self, index: int) -> None:
-        self._forget_delivery(index)
-        self._window.settle(index)
-        self._dirty()
+    def _settle(self, index: int, chunk: Chunk) -> None:
+        offset = index & self._mask
+        self._forget_delivery(index, chunk, offset)
+        chunk.states[offset] = DONE
+        chunk.left -= 1
+        if self._is_clean:
+            self._dirty()
+        if not chunk.left:
+            self._window.retire(chunk)
 
-    def _forget_delivery(self, index: int) -> None:
+    def _forget_delivery(self, index: int, chunk: Chunk, offset: int) -> None:
         """A record is about to be settled: nothing but its state is kept of it."""
-        self._schedule.stop(index)
-        self._failures.pop(index, None)
+        if index in self._schedule.moment_of:
+            self._schedule.stop(index)
+        if index in self._failures:
+            del self._failures[index]
         self._unseen.discard(index)
         if self._settled is not None:
-            self._settled.add(self._window.position(index), self._window.take_native(index))
+            self._name(chunk, offset)
+
+    def _name(self, chunk: Chunk, offset: int) -> None:
+        """The next flush names the record."""
+        assert self._settled is not None  # noqa: S101 - asked by the caller, on the hot path
+        position = chunk.positions[offset]
+        self._settled.pending[position] = chunk.natives.pop(offset, None)
 
     def ack_all(self, indices: Sequence[int]) -> int:
         if not is_consecutive(indices):
@@ -232,9 +245,10 @@ class Deliveries(Grouping):
 
     def _settle_up_to(self, chunk: Chunk, end: int) -> int:
         states = chunk.states[:end]
-        if self._schedule or self._failures or self._settled is not None:
+        if self._schedule.moment_of or self._failures or self._settled is not None:
+            first = chunk.number << self._shift
             for match in SIDE_ENTRY.finditer(states):
-                self._forget_delivery((chunk.number << self._shift) + match.start())
+                self._forget_delivery(first + match.start(), chunk, match.start())
         settled = end - states.count(DONE) - states.count(DEAD)
         if settled:
             chunk.states[:end] = states.translate(SETTLE)
@@ -282,7 +296,7 @@ class Deliveries(Grouping):
     def dead_lettered(self, index: int) -> bool:
         if self._window.state(index) != DEAD:
             return self._ignore()
-        self._settle(index)
+        self._settle(index, self._chunks[index >> self._shift])
         return True
 
     # -- time -----------------------------------------------------------------------------
@@ -314,7 +328,7 @@ class Deliveries(Grouping):
     ) -> bool:
         if not self._is_delivery(index, attempt):
             return self._ignore()
-        moment = self._schedule.get(index)
+        moment = self._schedule.moment_of.get(index)
         item = item if moment is None else moment.items[index]
         if item is None and moment is None:
             return False
@@ -392,7 +406,7 @@ class Deliveries(Grouping):
         for index, failures in self._failures.items():
             stored = failures if limit is None else min(failures, limit - 1)
             if stored:
-                moment = self._schedule.get(index)
+                moment = self._schedule.moment_of.get(index)
                 due = moment.due if moment and moment.is_retry else now
                 found[self._window.position(index)] = (stored, wall + max(due - now, 0.0))
         return found

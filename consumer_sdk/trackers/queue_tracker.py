@@ -23,7 +23,7 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.chunks import MARKED
+from consumer_sdk.trackers.chunks import MARKED, Chunk
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
@@ -41,8 +41,8 @@ class QueueTracker(Deliveries):
     Args:
         full: called once when ``flush_count`` acks wait, for a flush before its time.
         flush_count: so many acks are flushed at once.
-        proof_count, proof_age: how many flushed positions are remembered, and for how many
-            seconds, to recognise a redelivery that was on its way already.
+        proof_count, proof_age: for how many further positions, or seconds, a flushed one is
+            remembered, to recognise a redelivery that was on its way already; see `Settled`.
         attempts_age: restored attempts that were due so many seconds ago are dropped: another
             consumer has settled the record.
         options: see `Deliveries`.
@@ -100,12 +100,9 @@ class QueueTracker(Deliveries):
 
     def _are_all_new(self, positions: Sequence[Position]) -> bool:
         wanted = frozenset(positions)
-        return (
-            len(wanted) == len(positions)
-            and wanted.isdisjoint(self._index_of)
-            and wanted.isdisjoint(self._restored.attempts)
-            and self._named.is_disjoint(wanted)
-        )
+        is_known = not wanted.isdisjoint(self._index_of) or not self._named.is_disjoint(wanted)
+        is_restored = not wanted.isdisjoint(self._restored.attempts)
+        return len(wanted) == len(positions) and not is_known and not is_restored
 
     def _mint(
         self, messages: Sequence[Message], positions: Sequence[Position], size: int, now: float
@@ -141,13 +138,12 @@ class QueueTracker(Deliveries):
 
     # -- settling -------------------------------------------------------------------------
 
-    def _forget_delivery(self, index: int) -> None:
-        del self._index_of[self._window.position(index)]
-        super()._forget_delivery(index)
-
-    def _dirty(self) -> None:
-        super()._dirty()
-        if len(self._named.pending) >= self._flush_count and not self._is_full:
+    def _name(self, chunk: Chunk, offset: int) -> None:
+        position = chunk.positions[offset]
+        pending = self._named.pending
+        pending[position] = chunk.natives.pop(offset, None)
+        del self._index_of[position]
+        if len(pending) >= self._flush_count and not self._is_full:
             self._is_full = True
             self._full()
 

@@ -40,41 +40,35 @@ class Schedule:
     one that each nack armed anew starved them.)
     """
 
-    __slots__ = ("_made", "_moment_of", "_moments", "retrying")
+    __slots__ = ("_made", "_moments", "moment_of", "retrying")
 
     def __init__(self) -> None:
         self._moments: SortedList[Moment] = SortedList()
-        self._moment_of: dict[int, Moment] = {}
+        self.moment_of: dict[int, Moment] = {}
+        """What is due, by record."""
         self._made = 0
         self.retrying = 0
         """Records that wait for their next delivery."""
 
-    def __bool__(self) -> bool:
-        return bool(self._moment_of)
-
     def start(self, due: float, items: dict[int, Any], *, is_retry: bool) -> None:
         """Something is due for all of ``items``, instead of what was due for them before."""
-        for index in self._moment_of.keys() & items.keys():
+        for index in self.moment_of.keys() & items.keys():
             self.stop(index)
         self._made += 1
         moment = Moment(due, self._made, items, is_retry=is_retry)
-        self._moment_of.update(dict.fromkeys(items, moment))
+        self.moment_of.update(dict.fromkeys(items, moment))
         self._moments.add(moment)
         self.retrying += len(items) if is_retry else 0
 
     def stop(self, index: int) -> Moment | None:
         """Nothing is due for the record any more; returns what was."""
-        moment = self._moment_of.pop(index, None)
+        moment = self.moment_of.pop(index, None)
         if moment is not None:
             self.retrying -= moment.is_retry
             del moment.items[index]
             if not moment.items:
                 self._moments.remove(moment)
         return moment
-
-    def get(self, index: int) -> Moment | None:
-        """What is due for the record."""
-        return self._moment_of.get(index)
 
     def next_due(self) -> float | None:
         """When the first moment comes."""

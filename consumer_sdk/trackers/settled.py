@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+import math
 from typing import Any
 
 from consumer_sdk.records import Position
@@ -19,12 +18,17 @@ class Settled:
     delivery. (Pulsar's clients forget an ack once it is sent, which proves nothing: an ack that
     was lost, or sent into a closed connection, is a redelivery.)
 
+    Two generations are remembered: when the younger one is full or old, the older one goes. So a
+    flushed position is recognised for at least ``proof_count`` further positions or
+    ``proof_age`` seconds, whichever comes first, and for twice that at most. (Storm's RotatingMap;
+    an exact window would cost more for each record than all the rest of its ack.)
+
     Args:
-        proof_count: how many positions are remembered after they were flushed.
-        proof_age: for how many seconds.
+        proof_count: flushed positions in a generation.
+        proof_age: seconds.
     """
 
-    __slots__ = ("_age", "_count", "_in_air", "_proven", "_told", "pending")
+    __slots__ = ("_age", "_count", "_in_air", "_older", "_since", "_told", "pending")
 
     def __init__(self, proof_count: int, proof_age: float) -> None:
         self._count = proof_count
@@ -32,21 +36,22 @@ class Settled:
         self.pending: dict[Position, Any] = {}
         """Position → native handle, for the next flush."""
         self._in_air: dict[Position, Any] = {}
-        self._told: dict[Position, float] = {}
-        self._proven: deque[tuple[Position, float]] = deque()
+        self._told: set[Position] = set()
+        self._older: set[Position] = set()
+        self._since = -math.inf
 
     def add(self, position: Position, native: Any) -> None:
         """A record was settled, or came again although it is: the newest handle counts."""
         self.pending[position] = native
 
     def __contains__(self, position: Position) -> bool:
-        return position in self.pending or position in self._in_air or position in self._told
+        known = (self.pending, self._in_air, self._told, self._older)
+        return any(position in some for some in known)
 
-    def is_disjoint(self, positions: Iterable[Position]) -> bool:
+    def is_disjoint(self, positions: frozenset[Position]) -> bool:
         """None of ``positions`` is known here."""
-        known: tuple[dict[Position, Any], ...] = (self.pending, self._in_air, self._told)
-        wanted = frozenset(positions)
-        return all(wanted.isdisjoint(some) for some in known)
+        known = (self.pending, self._in_air, self._told, self._older)
+        return all(positions.isdisjoint(some) for some in known)
 
     def take(self) -> list[tuple[Position, Any]]:
         """All that is pending is in the air now."""
@@ -55,20 +60,12 @@ class Settled:
 
     def confirm(self, now: float) -> None:
         """What was in the air has reached the broker."""
-        self._told.update(dict.fromkeys(self._in_air, now))
-        self._proven.extend((position, now) for position in self._in_air)
+        if len(self._told) >= self._count or now - self._since >= self._age:
+            self._older, self._told, self._since = self._told, set(), now
+        self._told.update(self._in_air)
         self._in_air = {}
-        self.forget(now)
 
     def put_back(self) -> None:
         """What was in the air goes into the next flush; a newer handle wins."""
         self.pending = self._in_air | self.pending
         self._in_air = {}
-
-    def forget(self, now: float) -> None:
-        """Drops what was flushed too long ago, or too many flushed positions ago."""
-        proven, told = self._proven, self._told
-        while proven and (len(proven) > self._count or proven[0][1] < now - self._age):
-            position, at = proven.popleft()
-            if told.get(position) == at:  # not told again since
-                del told[position]

@@ -104,18 +104,6 @@ class Window:
         """Changes the state of a live, unsettled record to another unsettled one."""
         self.chunks[index >> self.bits].states[index & self.mask] = state
 
-    def settle(self, index: int) -> None:
-        """Settles a live, unsettled record."""
-        chunk = self.chunks[index >> self.bits]
-        chunk.states[index & self.mask] = DONE
-        chunk.left -= 1
-        if not chunk.left:
-            self.retire(chunk)
-
-    def take_native(self, index: int) -> Any:
-        """The handle given to `set_natives`, which is forgotten."""
-        return self.chunks[index >> self.bits].natives.pop(index & self.mask, None)
-
     # -- many records ---------------------------------------------------------------------
 
     def parts(self, first: int, end: int) -> Iterator[tuple[Chunk | None, int, int]]:
