@@ -10,7 +10,7 @@ There need not be a "next" one. Stores see its text form only, which the adapter
 """
 
 from consumer_sdk.records.capabilities import Capabilities, Kind
-from consumer_sdk.records.checkpoints import AckFlush, Checkpoint, Explanation, Outcome, OutcomeKind
+from consumer_sdk.records.checkpoints import AckFlush, Explanation, Outcome, OutcomeKind
 from consumer_sdk.records.dead_letter import DeadLetter
 from consumer_sdk.records.messages import Batch, Headers, Holder, Message, Redelivery
 from consumer_sdk.records.partitions import (
@@ -22,6 +22,7 @@ from consumer_sdk.records.partitions import (
     Start,
     StartPoint,
 )
+from consumer_sdk.records.progress import Checkpoint, Comparison, Lost
 from consumer_sdk.records.runs import Due, Run, Tracked, Verdict, VerdictKind
 
 __all__ = [
@@ -32,12 +33,14 @@ __all__ = [
     "Batch",
     "Capabilities",
     "Checkpoint",
+    "Comparison",
     "DeadLetter",
     "Due",
     "Explanation",
     "Headers",
     "Holder",
     "Kind",
+    "Lost",
     "Message",
     "Outcome",
     "OutcomeKind",

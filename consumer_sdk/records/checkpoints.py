@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from consumer_sdk.records.partitions import Assignment, Position
+from consumer_sdk.records.progress import Checkpoint
 
-__all__ = ["AckFlush", "Checkpoint", "Explanation", "Outcome", "OutcomeKind"]
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """What a restart needs so that it redelivers only what was not settled.
-
-    Attributes:
-        watermark: the last position of the settled prefix, or None.
-        resume: where to read from, inclusive: the first unsettled record seen, else the next
-            position, else the last settled one. Everything at or below the watermark is
-            suppressed after a restart.
-        ranges: settled ``(first, last)`` above the watermark, ascending, inclusive.
-        attempts: position → (failed deliveries, due as seconds since the epoch).
-        ended: everything was settled and there is nothing more to read.
-        identity: changes when a stream is deleted and made again; None where unknown.
-    """
-
-    watermark: Position | None = None
-    resume: Position | None = None
-    ranges: tuple[tuple[Position, Position], ...] = ()
-    attempts: Mapping[Position, tuple[int, float]] = field(default_factory=dict)
-    ended: bool = False
-    identity: str | None = None
+__all__ = ["AckFlush", "Explanation", "Outcome", "OutcomeKind"]
 
 
 @dataclass(slots=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import (
@@ -26,7 +26,7 @@ class Decision:
         checkpoint: what the tracker restores.
         is_pin: the start was resolved just now from something that moves (latest, a time), so
             that it must be durable before the first record is handed out.
-        lost: records that are gone, where positions can be subtracted; else 0.
+        lost: unsettled positions that are skipped, where they can be counted; else 0.
         reason: what happened, when records are gone; to be logged.
     """
 
@@ -70,7 +70,7 @@ def decide(
     """
     if known is not None and known.ended:
         return Decision(StartPoint.ENDED, known)
-    position = None if known is None else _resume(known)
+    position = None if known is None else known.start
     if known is not None and position is not None:
         is_gone = earliest is not None and position < earliest
         is_ahead = latest is not None and position > latest
@@ -84,10 +84,6 @@ def decide(
     position = latest if resolved is None else resolved
     pinned = Checkpoint(resume=position)
     return Decision(_at(position, StartPoint.LATEST), pinned, is_pin=position is not None)
-
-
-def _resume(known: Checkpoint) -> Position | None:
-    return known.watermark if known.resume is None else known.resume
 
 
 def _at(position: Position | None, otherwise: StartPoint) -> Start:
@@ -113,15 +109,9 @@ def _out_of_range(  # noqa: PLR0917 - one call, right above
             f"repeated), or reset the group's checkpoint"
         )
     target = earliest if policy == "earliest" else latest
-    lost = target - position if is_gone and isinstance(target, int) else 0
-    checkpoint = Checkpoint(resume=target)
-    if is_gone and policy == "earliest":
-        checkpoint = replace(
-            known,
-            resume=target,
-            ranges=tuple(span for span in known.ranges if span[1] >= target),
-            attempts={p: a for p, a in known.attempts.items() if p >= target},
-        )
+    clipped, gone = known.clip(target if is_gone else None)
+    checkpoint = clipped if is_gone and policy == "earliest" else Checkpoint(resume=target)
+    lost = gone.count
     reason = f"{what}; going on at {target!r} (out_of_range={policy!r}), {lost} positions skipped"
     start = _at(target, StartPoint.EARLIEST if policy == "earliest" else StartPoint.LATEST)
-    return Decision(start, checkpoint, is_pin=True, lost=max(lost, 0), reason=reason)
+    return Decision(start, checkpoint, is_pin=True, lost=lost, reason=reason)
