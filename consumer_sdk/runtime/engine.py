@@ -205,7 +205,7 @@ class Engine:
 
     def hand_out(self, holding: Holding, messages: list[Message]) -> list[Message]:
         """The messages go to the user now; returns those that are still wanted."""
-        wanted = holding.tracker.handed_out(messages, self._options.clock.monotonic())
+        wanted = holding.hand_out(messages)
         if self._options.ack_timeout is not None:
             self._timers.reschedule()
         return list(wanted)

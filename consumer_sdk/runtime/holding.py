@@ -67,7 +67,8 @@ class Holding:
             draining, one that also wakes the drain.
         retries_settled: told how many retries were settled before they were due.
         lanes: what `Lanes` keeps for this holding.
-        held: index → message of restored retries that are not due yet.
+        retries: index → is due, of the retries in the queues. Those not due yet keep a place;
+            the others may be settled while they wait.
         blocked: records that wait in `Lanes` behind a retry.
         purged: records taken out of the queues when the revoke began.
         confirmed: the number of the last flush that was answered as durable.
@@ -89,7 +90,7 @@ class Holding:
     confirmed: int = 0
     fetched: int = 0
     lanes: dict[Any, Any] = field(default_factory=dict)
-    held: dict[int, Message] = field(default_factory=dict)
+    retries: dict[int, bool] = field(default_factory=dict)
     ack: Callable[[int], bool] = field(init=False)
     _progress: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _waiters: list[_Waiter] = field(init=False, default_factory=list)
@@ -176,6 +177,18 @@ class Holding:
         self.totals.suppressed += len(tracked.dropped) + len(tracked.settled)
         return tracked
 
+    def hand_out(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """The messages go to user code now; returns those that are still wanted."""
+        return self.tracker.handed_out(messages, self.clock.monotonic())
+
+    def still_wants(self, message: Message) -> bool:
+        """Whether to call the handler with a retry: not when it was settled as it waited."""
+        if not self.hand_out([message]):
+            return False
+        # No ack timeout while the handler is alive.
+        self.tracker.extend(message.index, message.attempt, self.clock.monotonic(), 0)
+        return True
+
     def fail(self, message: Message, delay: float | None, error: BaseException | str) -> bool:
         """A delivery failed: it is retried after a back-off, or dead-lettered at the limit."""
         index, now = message.index, self.clock.monotonic()
@@ -252,7 +265,7 @@ class Holding:
         self.totals.settled += self.fetched - self.tracker.unsettled
         self.tracker.close()
         self.ack = self._ack_when_closed
-        self.lanes, self.held = {}, {}
+        self.lanes, self.retries = {}, {}
         self._progress.set()
         for _, _, future in self._waiters:
             if not future.done():

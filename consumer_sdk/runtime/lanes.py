@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable, Hashable
-from itertools import islice, takewhile
+from itertools import islice
 
 from consumer_sdk.records import Message
 from consumer_sdk.runtime.holding import NACKED, Holding
@@ -41,7 +41,7 @@ class Lane:
         retrying: how many were nacked and are not due yet; the lane waits for them. Below 0
             while one came back before the handler that nacked it has ended.
         is_parked: its head is a restored retry that is not due yet; the lane waits for it.
-        blocked: how many records were counted as waiting behind a retry.
+        blocked: how many records were counted as waiting behind a retry; a held one is a retry.
     """
 
     __slots__ = ("blocked", "holding", "is_parked", "key", "queue", "retrying", "running")
@@ -98,7 +98,7 @@ class Lanes:
             else:
                 lane.queue.append(message)
                 if lane.retrying > 0 or lane.is_parked:
-                    self._block(lane, 1)
+                    self._block(lane, not self._is_held(message, holding))
                 elif not lane.running:
                     self.available += 1
         self._is_ready()
@@ -106,13 +106,14 @@ class Lanes:
     def hold(self, holding: Holding, message: Message) -> None:
         """Keeps the place of a restored retry that is not due yet."""
         if self._key_of(message) is not None:
-            holding.held[message.index] = message
+            holding.retries[message.index] = False
             self.put(holding, [message])
 
     def put_back(self, holding: Holding, message: Message) -> None:
         """A retry is due: it takes its place in its lane, ahead of new records."""
-        lane = holding.lanes.get(self._key_of(message))
-        if holding.held.pop(message.index, None) is not None and lane is not None:
+        lane, is_held = holding.lanes.get(self._key_of(message)), self._is_held(message, holding)
+        holding.retries[message.index] = True
+        if is_held and lane is not None:
             self._replace(lane, message)
         else:
             self._insert(lane, holding, message)
@@ -122,9 +123,11 @@ class Lanes:
         """A held retry is in the queue already; only its attempt number is new."""
         at = next(i for i, queued in enumerate(lane.queue) if queued.index == message.index)
         lane.queue[at] = message
-        if lane.is_parked:
+        if lane.is_parked and at == 0:
             lane.is_parked = False
             self._make_ready(lane)
+        elif lane.retrying > 0 or lane.is_parked:
+            self._block(lane, 1)
 
     def _insert(self, lane: Lane | None, holding: Holding, message: Message) -> None:
         if lane is None:
@@ -164,6 +167,13 @@ class Lanes:
         lane.blocked += records
         lane.holding.blocked += records
 
+    def _block_all(self, lane: Lane) -> None:
+        self._block(lane, sum(not self._is_held(m, lane.holding) for m in lane.queue))
+
+    @staticmethod
+    def _is_held(message: Message, holding: Holding) -> bool:
+        return not holding.retries.get(message.index, True)
+
     def set_full(self, *, is_full: bool) -> None:
         """Whether no more is fetched until something is settled: then no batch waits for more."""
         self.is_full = is_full
@@ -180,11 +190,10 @@ class Lanes:
         while ready:
             lane = ready.popleft()
             self.available -= len(lane.queue)
-            held = lane.holding.held
-            if not held or lane.queue[0].index not in held:
+            if not lane.holding.retries or self._admits(lane):
                 lane.running = 1
                 return lane
-            self._park(lane)
+            self._set_aside(lane)
         return None
 
     def take(self, most: int) -> tuple[Lane, list[Message]] | None:
@@ -192,16 +201,32 @@ class Lanes:
         lane = self.take_one()
         if lane is None:
             return None
-        held = lane.holding.held
-        messages = list(
-            takewhile(lambda message: message.index not in held, islice(lane.queue, most))
-        )
-        lane.running = len(messages)
-        return lane, messages
+        if not lane.holding.retries:
+            lane.running = min(most, len(lane.queue))
+        while lane.running < most and self._admits(lane):
+            lane.running += 1
+        return lane, list(islice(lane.queue, lane.running))
 
-    def _park(self, lane: Lane) -> None:
-        lane.is_parked = True
-        self._block(lane, len(lane.queue))
+    def _admits(self, lane: Lane) -> bool:
+        """Whether another record may be taken; drops retries that were settled as they waited."""
+        queue, retries = lane.queue, lane.holding.retries
+        while lane.running < len(queue):
+            message = queue[lane.running]
+            is_due = retries.get(message.index)
+            if not is_due:
+                return is_due is None
+            del retries[message.index]
+            if lane.holding.still_wants(message):
+                return True
+            del queue[lane.running]
+        return False
+
+    def _set_aside(self, lane: Lane) -> None:
+        if lane.queue:
+            lane.is_parked = True
+            self._block_all(lane)
+        else:
+            self._end(lane)
 
     def done(self, lane: Lane) -> None:
         """The deliveries of what was taken are over; nacked ones hold the lane."""
@@ -214,12 +239,16 @@ class Lanes:
             if queue.popleft().index == NACKED:
                 lane.retrying += 1
         if lane.retrying > 0:
-            self._block(lane, len(queue))
+            self._block_all(lane)
         elif queue:
             self.available += len(queue)
             self.ready.append(lane)
         else:
-            del lane.holding.lanes[lane.key]
+            self._end(lane)
+
+    @staticmethod
+    def _end(lane: Lane) -> None:
+        lane.holding.lanes.pop(lane.key, None)
 
     def purge(self, holding: Holding) -> int:
         """Takes out what waits for the holding; what is being processed stays."""
@@ -227,14 +256,14 @@ class Lanes:
         purged = 0
         for lane in [*holding.lanes.values(), *alone]:
             waiting = len(lane.queue) - lane.running
-            held = sum(1 for message in lane.queue if message.index in holding.held)
+            held = sum(self._is_held(message, holding) for message in lane.queue)
             purged += waiting - held
             self._block(lane, -lane.blocked)
             lane.key = None
         self.ready = deque(lane for lane in self.ready if lane.holding is not holding)
         self.available = sum(len(lane.queue) for lane in self.ready)
         holding.lanes.clear()
-        holding.held.clear()
+        holding.retries.clear()
         return purged
 
     def abandon(self) -> None:

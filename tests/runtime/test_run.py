@@ -490,3 +490,24 @@ def test_busy_partition_among_idle_ones_is_not_kept_waiting() -> None:
         assert b.simulation.clock.monotonic() - began < 1.0  # 0.4 s of work
 
     bench(test, partitions=10)
+
+
+def test_retry_settled_while_it_was_queued_is_not_handed_to_the_handler() -> None:
+    """A cumulative ack settles a retry that is due already and waits for the same handler."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+
+        async def handle(batch: Batch) -> None:
+            b.seen += batch
+            if batch[0].value == b"1":
+                batch[0].nack(delay=1)
+                await asyncio.sleep(5)
+                batch[-1].ack_cumulative()
+
+        consumer = b.consumer()
+        await b.run(consumer, handle, batch_size=2, ordering=Ordering.PARTITION)  # type: ignore[arg-type]  # of batches
+        assert b.values == ["1", "2", "3"]
+        assert b.committed() == {"0": 3}
+
+    bench(test)
