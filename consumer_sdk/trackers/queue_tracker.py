@@ -100,8 +100,9 @@ class QueueTracker(Deliveries):
 
     def _are_all_new(self, positions: Sequence[Position]) -> bool:
         wanted = frozenset(positions)
-        is_known = not wanted.isdisjoint(self._index_of) or not self._named.is_disjoint(wanted)
-        is_restored = not wanted.isdisjoint(self._restored.attempts)
+        # The view's method: the set's would look at every key of the dict.
+        is_known = not self._index_of.keys().isdisjoint(wanted) or self._named.knows(wanted)
+        is_restored = not self._restored.attempts.keys().isdisjoint(wanted)
         return len(wanted) == len(positions) and not is_known and not is_restored
 
     def _mint(

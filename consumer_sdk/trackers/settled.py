@@ -48,10 +48,10 @@ class Settled:
         known = (self.pending, self._in_air, self._told, self._older)
         return any(position in some for some in known)
 
-    def is_disjoint(self, positions: frozenset[Position]) -> bool:
-        """None of ``positions`` is known here."""
-        known = (self.pending, self._in_air, self._told, self._older)
-        return all(positions.isdisjoint(some) for some in known)
+    def knows(self, positions: frozenset[Position]) -> bool:
+        """One of ``positions`` is known here."""
+        known = (self.pending.keys(), self._in_air.keys(), self._told, self._older)
+        return not all(some.isdisjoint(positions) for some in known)
 
     def take(self) -> list[tuple[Position, Any]]:
         """All that is pending is in the air now."""
