@@ -12,10 +12,14 @@ from consumer_sdk.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from consumer_sdk.stores.local import LocalStore
+    from consumer_sdk.stores.zookeeper import ZooKeeperStore
 
-__all__ = ["LocalStore", "MemoryStore"]
+__all__ = ["LocalStore", "MemoryStore", "ZooKeeperStore"]
 
 __getattr__ = lazy_names(
     __name__,
-    {"LocalStore": "consumer_sdk.stores.local"},
+    {
+        "LocalStore": "consumer_sdk.stores.local",
+        "ZooKeeperStore": "consumer_sdk.stores.zookeeper",
+    },
 )

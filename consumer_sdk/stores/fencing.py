@@ -35,11 +35,16 @@ class Stamp(NamedTuple):
 
 
 class Write(NamedTuple):
-    """One partition's part of a save."""
+    """One assignment's part of a save."""
 
-    partition: Partition
+    assignment: Assignment
     text: str
     stamp: Stamp
+
+    @property
+    def partition(self) -> Partition:
+        """Where it is written to."""
+        return self.assignment.partition
 
 
 def take(stored: Stamp | None, fence: int | None, writer: str) -> Stamp | None:
@@ -99,7 +104,7 @@ class Claims:
             return Outcome.retry(_oversize(item, size, max_size))
         mine = stamp._replace(serial=stamp.serial + 1)
         self._held[item.assignment] = mine
-        return Write(item.assignment.partition, item.text, mine)
+        return Write(item.assignment, item.text, mine)
 
 
 def _size(text: str) -> int:

@@ -1,0 +1,298 @@
+"""A store in ZooKeeper: shared by many hosts, and outlives each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import secrets
+import socket
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, final
+
+from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerClosedError
+from consumer_sdk.records import Assignment, Outcome, Partition
+from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write
+from consumer_sdk.stores.zookeeper_bridge import Bridge
+from consumer_sdk.stores.zookeeper_errors import is_conflict, translate
+from consumer_sdk.stores.zookeeper_options import client_maker
+from consumer_sdk.stores.zookeeper_tree import Put, Tree, Znode, batches
+from consumer_sdk.stores.zookeeper_writing import ROUNDS, Claiming, Saving, contended
+from consumer_sdk.stores.zookeeper_znodes import (
+    check_root,
+    checkpoint_path,
+    decode_pin,
+    decode_znode,
+    encode_pin,
+    encode_znode,
+    escape,
+    unescape,
+)
+
+__all__ = ["ZooKeeperStore"]
+
+LARGEST = 1_000_000
+ROOM = 48_000
+"""Bytes of a request beside one checkpoint: both stay below the servers' limit of 1 048 575."""
+
+
+@final
+class ZooKeeperStore(CheckpointStore):
+    """Checkpoints in ZooKeeper, for consumers on any number of hosts.
+
+    A checkpoint is the znode ``{root}/{group}/{stream}/{partition}``, names percent-encoded, its
+    data one JSON object that a person can read. All partitions of a save are one request, or as
+    many as the servers' limit of 1 MiB asks for. What refuses a stale owner is the znode's version
+    and stamp. A session is nothing but a connection: one that is lost or expired is replaced in
+    the background, and no ownership hangs on it.
+
+    Without a connection `save` answers RETRY after ``session_timeout`` seconds, and anything else
+    raises `TransientStoreError`; so long is also waited for an answer.
+
+    Args:
+        hosts: ``"zk1:2181,zk2:2181"``, perhaps with a path that is put before every other.
+        root: the znode below which everything is kept; made if missing.
+        session_timeout: seconds; the servers keep it between 2 and 20 of their ticks.
+        max_size: bytes of a checkpoint's text at most. Where ``jute.maxbuffer`` of the servers is
+            below its default, give 48 000 less than that.
+        client_options: for `kazoo.client.KazooClient`: ``auth_data``, ``default_acl``,
+            ``sasl_options``, ``use_ssl``, ``ca``, ``certfile``, ``keyfile``, ``check_hostname``…
+
+    Raises:
+        ConfigurationError: an option that cannot work.
+        MissingExtraError: kazoo is not installed.
+
+    Cancellation: of any method leaves each partition whole; a write may take effect nevertheless.
+    Concurrency: used from another event loop or a forked child, `ConsumerClosedError`.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        root: str = "/consumer-sdk",
+        session_timeout: float = 10.0,
+        max_size: int = LARGEST,
+        **client_options: Any,
+    ) -> None:
+        if not 0 < session_timeout < math.inf:
+            raise ConfigurationError(f"session_timeout={session_timeout!r}: give seconds above 0")
+        if not 0 < max_size <= LARGEST:
+            raise ConfigurationError(f"max_size={max_size!r}: give 1 to {LARGEST} bytes")
+        self._hosts = hosts
+        self._root = check_root(root)
+        self._make_client = client_maker(hosts, session_timeout, client_options)
+        self._patience = session_timeout
+        self.max_size = max_size
+        self._limit = max_size + ROOM
+        self._bridge: Bridge | None = None
+        self._claims = Claims()
+        self._versions: dict[Assignment, int] = {}
+        self._saving = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"ZooKeeperStore({self._hosts!r}, root={self._root!r})"
+
+    async def open(self) -> None:
+        """Connects, and makes the root if it is missing.
+
+        A session is made by a majority of the servers, so what can be opened can be written, but
+        for access rights: whether those suffice is seen by the first claim.
+
+        Raises:
+            TransientStoreError: the servers cannot be reached.
+            StoreError: they refuse; says what to do.
+            ConsumerClosedError: it is open in another event loop.
+        """
+        if self._bridge is not None and not self._is_left_over(self._bridge):
+            self._tree()
+            return
+        bridge = Bridge(self._make_client, self._patience)
+        try:
+            await Tree(bridge).ensure(self._root)
+        except BaseException:
+            bridge.abandon()
+            raise
+        self._bridge, left_over = bridge, self._bridge
+        self._saving = asyncio.Lock()
+        if left_over is not None:
+            left_over.abandon()
+
+    async def claim(
+        self, group: str, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, str | Outcome | None]:
+        """Reads the checkpoints and takes the fence; see `CheckpointStore.claim`.
+
+        Raises:
+            StoreError: nobody knows which of them are claimed: claim them again.
+        """
+        tree = self._tree()
+        writer = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
+        paths = {a: self._path(group, a.partition) for a in assignments}
+        claiming = Claiming(tree, self._limit, writer, paths)
+        await claiming.run(assignments)
+        for assignment, grant in claiming.granted.items():
+            self._claims.remember(assignment, grant.stamp)
+            self._versions[assignment] = grant.version
+        return {a: claiming.answers[a] for a in assignments}
+
+    async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
+        """Writes all of them; see `CheckpointStore.save`.
+
+        Raises:
+            ConsumerClosedError: the store is not open here.
+        """
+        tree = self._tree()
+        plan = self._claims.plan(items, self.max_size)
+        writes = [step for step in plan if isinstance(step, Write)]
+        async with self._saving:  # so that they take effect in the order of the calls
+            outcomes = await self._save(tree, group, writes)
+        return [s if isinstance(s, Outcome) else outcomes[s.assignment] for s in plan]
+
+    async def _save(
+        self, tree: Tree, group: str, writes: Sequence[Write]
+    ) -> Mapping[Assignment, Outcome]:
+        paths = {w.assignment: self._path(group, w.partition) for w in writes}
+        saving = Saving(tree, self._limit, writes, paths, self._versions)
+        try:
+            return await saving.run()
+        finally:
+            held = self._versions.keys() & saving.versions.keys()  # the others were forgotten
+            self._versions.update({a: saving.versions[a] for a in held})
+
+    async def forget(self, assignments: Sequence[Assignment]) -> None:
+        """A later save of these is FENCED."""
+        self._claims.forget(assignments)
+        for assignment in assignments:
+            self._versions.pop(assignment, None)
+
+    async def peek(
+        self, group: str, partitions: Sequence[Partition]
+    ) -> Mapping[Partition, str | None]:
+        """Reads without claiming.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        paths = [self._path(group, partition) for partition in partitions]
+        znodes = await self._tree().read(paths)
+        texts = [_text(znode, path) for znode, path in zip(znodes, paths, strict=True)]
+        return dict(zip(partitions, texts, strict=True))
+
+    async def list(self, group: str) -> Sequence[Partition]:
+        """The partitions that have a checkpoint in the group, in order.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        tree, path = self._tree(), f"{self._root}/{escape(group)}"
+        (streams,) = await tree.children([path])
+        ids = await tree.children([f"{path}/{stream}" for stream in streams])
+        found = [
+            Partition(stream, id_)
+            for element, elements in zip(streams, ids, strict=True)
+            for stream in _names([element])
+            for id_ in _names(elements)
+        ]
+        texts = await self.peek(group, found)
+        return sorted(partition for partition, text in texts.items() if text is not None)
+
+    async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
+        """Deletes checkpoints, keeping their fences; also what cannot be read.
+
+        Raises:
+            StoreError: some may be left: delete them again.
+        """
+        tree = self._tree()
+        left = {self._path(group, partition) for partition in partitions}
+        for _ in range(ROUNDS):
+            paths = sorted(left)
+            znodes = dict(zip(paths, await tree.read(paths), strict=True))
+            puts = [_tombstone(path, znode) for path, znode in znodes.items() if znode]
+            left = set()
+            for batch in batches(puts, self._limit):
+                if await self._is_conflict(tree, batch):
+                    left.update(put.path for put in batch)
+            if not left:
+                return
+        raise contended("deleting")
+
+    async def pin(self, group: str, stream: str, start: str) -> str:
+        """Creates the group's resolved start if absent; returns the one that is stored.
+
+        Raises:
+            StoreError: it may be stored: pin it again.
+        """
+        tree = self._tree()
+        path = f"{self._root}/{escape(group)}/{escape(stream)}"
+        await tree.ensure(path)
+        for _ in range(ROUNDS):
+            (znode,) = await tree.read([path])
+            data, version = znode or Znode(b"", 0)
+            if (stored := decode_pin(data, path)) is not None:
+                return stored
+            if not await self._is_conflict(tree, [Put(path, encode_pin(start), version)]):
+                return start
+        raise contended("pinning")
+
+    async def aclose(self) -> None:
+        """Ends the session after what is under way. Idempotent, and bounded by five seconds."""
+        bridge, self._bridge = self._bridge, None
+        if bridge is not None and bridge.pid == os.getpid():
+            await bridge.aclose()
+
+    @staticmethod
+    async def _is_conflict(tree: Tree, puts: Sequence[Put]) -> bool:
+        """Writes; False: that is done, True: somebody else has written."""
+        refusal = await tree.write(puts)
+        if refusal is not None and not is_conflict(refusal.error):
+            raise translate(refusal.error, puts[refusal.at].path)
+        return refusal is not None
+
+    def _path(self, group: str, partition: Partition) -> str:
+        return checkpoint_path(self._root, group, partition)
+
+    def _tree(self) -> Tree:
+        bridge = self._bridge
+        if bridge is None:
+            raise ConsumerClosedError(f"{self!r} is not open (any more): await open() first")
+        if bridge.pid != os.getpid():
+            raise ConsumerClosedError(
+                f"{self!r} was opened before this process was forked: open it after the fork, or "
+                f"start processes by spawning"
+            )
+        if bridge.loop is not asyncio.get_running_loop():
+            raise ConsumerClosedError(
+                f"{self!r} was opened in another event loop: make a new object for this one"
+            )
+        return Tree(bridge)
+
+    @staticmethod
+    def _is_left_over(bridge: Bridge) -> bool:
+        return bridge.pid == os.getpid() and bridge.loop.is_closed()
+
+    def __del__(self) -> None:
+        bridge: Bridge | None = getattr(self, "_bridge", None)
+        if bridge is not None and bridge.pid == os.getpid():
+            bridge.abandon()
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+
+
+def _names(elements: Iterable[str]) -> Iterable[str]:
+    """The names of what is ours."""
+    names = (unescape(element) for element in elements)
+    return (name for name in names if name is not None)
+
+
+def _text(znode: Znode | None, path: str) -> str | None:
+    return None if znode is None else decode_znode(znode.data, path)[1]
+
+
+def _tombstone(path: str, znode: Znode) -> Put:
+    try:
+        stored, _ = decode_znode(znode.data, path)
+    except CheckpointFormatError:
+        stored = Stamp(NOBODY, None, 0)
+    return Put(path, encode_znode(Stamp(NOBODY, stored.fence, 0), None), znode.version)

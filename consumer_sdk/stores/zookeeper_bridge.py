@@ -1,0 +1,187 @@
+"""The bridge between an event loop and kazoo, which runs threads of its own.
+
+Rules:
+
+- The loop hands requests to kazoo and never waits for it: each request wakes kazoo's thread by a
+  byte in a pipe, whose 279th unread byte would block (Linux), so no more than `SLOTS` times
+  `WINDOW` requests are in kazoo's hands at a time, whoever has given up waiting for them.
+- kazoo's threads reach the loop through `call_soon_threadsafe` alone, once for a window.
+- Every wait ends after ``patience`` seconds: kazoo itself may wait for three session timeouts.
+  Nothing is handed over while there is no connection, for kazoo would keep it and send it later.
+- Starting makes threads and returns; stopping waits, so it has a thread to itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from consumer_sdk.errors import MissingExtraError, StoreError, TransientStoreError
+
+try:
+    from kazoo.client import KazooClient
+except ImportError as _error:
+    raise MissingExtraError("kazoo", "zookeeper") from _error
+from kazoo.exceptions import AuthFailedError
+from kazoo.protocol.states import KazooState, KeeperState
+
+from consumer_sdk.stores.zookeeper_errors import UnknownResultError, translate
+
+__all__ = ["Bridge", "Call"]
+
+WINDOW = 100
+SLOTS = 2
+
+CLOSING = 5.0
+"""Seconds that ending a session may take; after that kazoo's thread is left to itself."""
+
+DEAD = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
+
+Call = Callable[[Any], Any]
+"""Makes a request of a kazoo client; returns kazoo's handle of the answer."""
+
+log = logging.getLogger(__name__)
+
+
+class Bridge:
+    """A kazoo client that reconnects by itself until it is closed.
+
+    Args:
+        make_client: makes the kazoo client, not started.
+        patience: seconds to wait for a connection, and for each window of answers.
+
+    Attributes:
+        loop: the event loop that it belongs to.
+        pid: the process that it belongs to; kazoo's threads do not survive a fork.
+    """
+
+    def __init__(self, make_client: Callable[[], KazooClient], patience: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.pid = os.getpid()
+        self._make_client = make_client
+        self._patience = patience
+        self._slots = asyncio.Semaphore(SLOTS)
+        self._may_ask = asyncio.Event()
+        self._is_closing = False
+        self._client = self._start()
+
+    async def ask(self, calls: Sequence[Call]) -> list[Any]:
+        """Makes the calls, pipelined; for each its value, or kazoo's exception.
+
+        Raises:
+            TransientStoreError: there is no connection; some calls may not have been made.
+            UnknownResultError: they were made, and no answer came.
+            StoreError: the servers refused our credentials.
+
+        Cancellation: what was handed over is done nevertheless.
+        """
+        answers = []
+        for first in range(0, len(calls), WINDOW):
+            answers += await self._ask_window(calls[first : first + WINDOW])
+        return answers
+
+    async def _ask_window(self, calls: Sequence[Call]) -> list[Any]:
+        await self._until_free()
+        arrived = self.loop.create_future()
+        arrived.add_done_callback(lambda _: self._slots.release())
+        handles = [call(self._client) for call in calls]
+        count = itertools.count(1)  # its next() is one step, whichever thread takes it
+
+        def answered(_: Any) -> None:
+            if next(count) == len(handles):
+                _post(self.loop, arrived)
+
+        for handle in handles:
+            handle.rawlink(answered)
+        # Not awaited itself: that would cancel it, and free its slot, with the caller.
+        if not (await asyncio.wait([arrived], timeout=self._patience))[0]:
+            raise UnknownResultError(f"ZooKeeper gave no answer for {self._patience} s")
+        return [h.value if h.exception is None else h.exception for h in handles]
+
+    async def _until_free(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._may_ask.wait()
+                await self._slots.acquire()
+        except TimeoutError:
+            raise self._unreachable() from None
+        if self._is_closing:
+            self._slots.release()
+            raise TransientStoreError("the store was closed before this was done")
+
+    def _unreachable(self) -> StoreError:
+        hosts = ",".join(f"{host}:{port}" for host, port in self._client.hosts)
+        state = self._client.client_state
+        if state in DEAD:  # kazoo gives up for good; whatever it was may have been mended
+            self.abandon()
+            self._client = self._start()
+        if state == KeeperState.AUTH_FAILED:
+            return translate(AuthFailedError(), hosts)
+        return TransientStoreError(
+            f"no connection to ZooKeeper at {hosts} for {self._patience} s: see that its servers "
+            f"run, have a majority, and can be reached from here"
+        )
+
+    def _start(self) -> KazooClient:
+        client = self._make_client()
+        client.add_listener(partial(self._state_changed, client))
+        client.start_async()
+        return client
+
+    def _state_changed(self, client: KazooClient, state: str) -> None:
+        """Called by kazoo's threads."""
+        _call_soon(
+            self.loop, lambda: self._note(client, is_connected=state == KazooState.CONNECTED)
+        )
+
+    def _note(self, client: KazooClient, *, is_connected: bool) -> None:
+        if client is not self._client or self._is_closing:
+            return
+        if is_connected:
+            self._may_ask.set()
+        else:
+            self._may_ask.clear()
+
+    async def aclose(self) -> None:
+        """Ends the session after what was handed over. Bounded; from any event loop."""
+        self._is_closing = True
+        loop = asyncio.get_running_loop()
+        if loop is self.loop:
+            self._may_ask.set()  # whoever waits is told
+        stopped = loop.create_future()
+        _stop(self._client, lambda: _post(loop, stopped))
+        if not (await asyncio.wait([stopped], timeout=CLOSING))[0]:
+            log.warning("ZooKeeper did not end the session within %s s: it will expire", CLOSING)
+
+    def abandon(self) -> None:
+        """Ends the session without waiting for that."""
+        _stop(self._client, lambda: None)
+
+
+def _stop(client: KazooClient, then: Callable[[], None]) -> None:
+    def stop() -> None:
+        try:
+            client.stop()
+            client.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the session expires by itself
+            log.debug("kazoo did not stop cleanly: %r", error)
+        then()
+
+    threading.Thread(target=stop, name="consumer_sdk.stores.zookeeper", daemon=True).start()
+
+
+def _post(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
+    _call_soon(loop, lambda: None if future.done() else future.set_result(None))
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, work: Callable[[], object]) -> None:
+    try:
+        loop.call_soon_threadsafe(work)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        log.debug("news of ZooKeeper came after the event loop was closed")
