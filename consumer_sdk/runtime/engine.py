@@ -98,12 +98,15 @@ class Engine:
                 await self._dead_letters.open()
             await adapter.open(self._ownership)
         except BaseException:
-            try:
-                await self._close_parts()
-            except Exception:
-                log.exception("closing after a failed start failed too")
+            await self._close_after_failed_open()
             raise
         self._supervisor = asyncio.create_task(self._supervise(), name="consumer_sdk")
+
+    async def _close_after_failed_open(self) -> None:
+        try:
+            await _to_its_end(asyncio.create_task(self._close_parts()))
+        except Exception:
+            log.exception("closing after a failed start failed too")
 
     @property
     def holdings(self) -> dict[Assignment, Holding]:
@@ -230,17 +233,8 @@ class Engine:
 
     async def close(self, workers: Workers | None) -> None:
         """Stop, drain, cancel, flush, release, close: each step even if one before fails."""
-        task = asyncio.create_task(self._close(workers), name="consumer_sdk close")
-        self._closing = task
-        cancelled: asyncio.CancelledError | None = None
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError as error:
-                cancelled = error
-        task.result()
-        if cancelled is not None:
-            raise cancelled
+        self._closing = asyncio.create_task(self._close(workers), name="consumer_sdk close")
+        await _to_its_end(self._closing)
         if self._failure is not None and not self._is_raised:
             self.raise_failure()
 
@@ -250,6 +244,12 @@ class Engine:
             await asyncio.wait({self._closing})
 
     async def _close(self, workers: Workers | None) -> None:
+        try:
+            await self._drain(workers)
+        finally:
+            await self._close_parts()
+
+    async def _drain(self, workers: Workers | None) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.wait({self._fetching})
@@ -262,16 +262,15 @@ class Engine:
         self._ownership.give_up(held)
         deadline = max(deadline, clock.monotonic() + budget * 0.2)
         await self._ownership.revoked(held, deadline=deadline)
-        await self._close_parts()
 
     async def _close_parts(self) -> None:
         self._is_leaving = True  # what the parts say from here on is the sound of leaving
-        errors: list[BaseException] = []
+        errors: list[Exception] = []
         steps = [self._adapter.aclose, self._end_supervisor]
         steps += [part.aclose for part in (self._dead_letters, self._store) if part is not None]
         for step in steps:
             try:
-                await step()
+                await _until_cancelled(step)
             except Exception as error:  # noqa: BLE001 - the first one is raised below
                 errors.append(error)
         if errors:
@@ -314,8 +313,24 @@ class Engine:
         )
 
 
+async def _to_its_end(task: asyncio.Task[None]) -> None:
+    """Waits for ``task``, whoever is cancelled meanwhile; the cancellation is raised then."""
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    task.result()
+
+
 async def _until_cancelled(work: Callable[[], Awaitable[None]]) -> None:
-    """A task group ignores a child that ends by a CancelledError of its own: all would hang."""
+    """Turns a CancelledError that nobody asked for into an error.
+
+    A task group ignores a child that ends by one: all would hang. A close would skip the rest.
+    """
     try:
         await work()
     except asyncio.CancelledError as error:

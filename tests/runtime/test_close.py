@@ -20,6 +20,7 @@ from consumer_sdk import (
     Ordering,
     RetryPolicy,
 )
+from consumer_sdk.abc import AssignmentOwner, Leases
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench
@@ -445,3 +446,68 @@ async def test_second_signal_does_not_cut_the_drain_short() -> None:
 
     await consumer.run(handle)
     assert list(broker.committed("g", "s").values()) == [1]
+
+
+class _LetsACancellationOut(MemoryAdapter):
+    """Its client ends the close by a CancelledError of its own."""
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        raise asyncio.CancelledError
+
+
+def test_cancellation_that_an_adapter_lets_out_skips_no_step_of_the_close() -> None:
+    """The store is closed all the same, and the error says whose cancellation it was."""
+
+    async def test(b: Bench) -> None:
+        store = _CountsCloses()
+        adapter = _LetsACancellationOut(b.broker, "s", group="g")
+        consumer = Consumer(adapter, store=store, clock=b.simulation.clock)
+        with pytest.raises(ConsumerSdkError, match="nobody asked for"):
+            async with consumer:
+                pass
+        assert store.closed == 1
+
+    bench(test)
+
+
+class _CountsCloses(MemoryStore):  # type: ignore[misc]  # final for users; here it only counts
+    """Counts how often it was closed."""
+
+    closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await super().aclose()
+
+
+class _FailsSlowly(MemoryAdapter):
+    """Can be neither opened nor closed, and takes a second each to notice."""
+
+    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:
+        await asyncio.sleep(1)
+        raise AdapterError("refused")
+
+    async def aclose(self) -> None:
+        await asyncio.sleep(1)
+        await super().aclose()
+        raise OSError("and not closed either")
+
+
+@pytest.mark.parametrize("first", [0.5, 5.0], ids=["cancelled", "refused"])
+def test_open_that_is_cancelled_as_it_closes_leaves_nothing_open(first: float) -> None:
+    """The cancellation is raised when all that was opened is closed."""
+
+    async def test(b: Bench) -> None:
+        store = _CountsCloses()
+        adapter = _FailsSlowly(b.broker, "s", group="g")
+        consumer = Consumer(adapter, store=store, clock=b.simulation.clock)
+        running = asyncio.create_task(consumer.run(b.see))
+        loop = asyncio.get_running_loop()
+        loop.call_later(first, running.cancel)
+        loop.call_later(1.2, running.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert store.closed == 1
+
+    bench(test)
