@@ -341,7 +341,7 @@ class Consumer:
         await self._engine.flush()
 
     def stats(self) -> ConsumerStats:
-        """A snapshot of what the consumer has done and holds."""
+        """A snapshot of what the consumer has done and holds; zeros before it is opened."""
         return self._engine.stats()
 
     def explain(self, partition: Partition | None = None) -> Mapping[Partition, Explanation]:

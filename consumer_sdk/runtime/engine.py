@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from consumer_sdk.abc import Adapter, CheckpointStore, DeadLetters
-from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
+from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Assignment, Kind, Message, Partition
 from consumer_sdk.runtime.burial import Burial
 from consumer_sdk.runtime.flusher import Flusher
@@ -87,6 +87,7 @@ class Engine:
             adapter,
             options,
             self.holdings,
+            self.totals,
             sink=lambda: self._sink,
             bury=self._burial.add,
             start_anew=self._ownership.start_anew,
@@ -290,8 +291,6 @@ class Engine:
 
     def stats(self) -> ConsumerStats:
         """A snapshot."""
-        if not hasattr(self, "_flusher"):
-            raise ConsumerClosedError("the consumer is not open; use 'async with consumer:'")
         held, totals = list(self.holdings.values()), self.totals
         in_flight = sum(h.tracker.unsettled for h in held)
         return ConsumerStats(
@@ -309,7 +308,7 @@ class Engine:
             ignored=totals.ignored,
             lost=totals.lost,
             flushes=totals.flushes,
-            fetch_errors=self._intake.errors,
+            fetch_errors=totals.fetch_errors,
         )
 
 

@@ -56,6 +56,7 @@ class Totals:
     ignored: int = 0
     lost: int = 0
     flushes: int = 0
+    fetch_errors: int = 0
 
 
 @dataclass(eq=False, slots=True)

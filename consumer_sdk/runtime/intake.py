@@ -10,7 +10,7 @@ from typing import Protocol
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.records import Assignment, Message, Redelivery, Run, Tracked
-from consumer_sdk.runtime.holding import Bury, Holding
+from consumer_sdk.runtime.holding import Bury, Holding, Totals
 from consumer_sdk.runtime.options import Options
 
 __all__ = ["Intake", "Sink"]
@@ -60,6 +60,7 @@ class Intake:
         adapter: Adapter,
         options: Options,
         holdings: Mapping[Assignment, Holding],
+        totals: Totals,
         *,
         sink: Callable[[], Sink],
         bury: Bury,
@@ -69,12 +70,12 @@ class Intake:
         self._adapter = adapter
         self._options = options
         self._holdings = holdings
+        self._totals = totals
         self._sink = sink
         self._bury = bury
         self._room = asyncio.Event()
         self.is_full = False
         self.max_in_flight = options.max_in_flight or DEFAULT_IN_FLIGHT
-        self.errors = 0
 
     def nudge(self) -> None:
         """Records were handed out or settled: there may be room again."""
@@ -93,7 +94,7 @@ class Intake:
             try:
                 runs = await self._fetch(poll)
             except TransientAdapterError as error:
-                self.errors += 1
+                self._totals.fetch_errors += 1
                 log.warning("fetch failed, trying again in %.1f s: %s", backoff, error)
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF)
@@ -186,7 +187,7 @@ class Intake:
         """The adapter has paused the partition: it goes on later, starts anew, or all ends."""
         partition = holding.assignment.partition
         if isinstance(fault, TransientAdapterError):
-            self.errors += 1
+            self._totals.fetch_errors += 1
             log.warning("%s: fetch failed, trying again: %s", partition, fault)
             asyncio.get_running_loop().call_later(FIRST_BACKOFF, self._go_on, holding)
         elif isinstance(fault, PositionOutOfRangeError) and self._options.out_of_range != "fail":

@@ -174,12 +174,15 @@ def test_settling_after_close_changes_nothing() -> None:
 
 
 def test_closed_or_unopened_consumer_says_so() -> None:
-    """Use before opening, and a second opening, are clear errors."""
+    """Use before opening, and a second opening, are clear errors; a look shows nothing yet."""
 
     async def test(b: Bench) -> None:
         consumer = b.consumer()
         with pytest.raises(ConsumerClosedError, match="async with"):
             await anext(consumer)
+        stats = consumer.stats()
+        assert (stats.partitions, stats.fetched, stats.fetch_errors) == ((), 0, 0)
+        assert consumer.explain() == {}
         async with consumer:
             pass
         with pytest.raises(ConsumerClosedError, match="opened once"):
