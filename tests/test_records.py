@@ -55,9 +55,9 @@ class FakeHolder:
         self.calls.append(("ack_cumulative", message.index))
         return True
 
-    def nack(self, message: Message, delay: float | None) -> bool:
+    def nack(self, message: Message, delay: float | None, reason: str) -> bool:
         """Again."""
-        self.calls.append(("nack", message.index, delay))
+        self.calls.append(("nack", message.index, delay, reason))
         return self._settle(message.index)
 
     def reject(self, message: Message, reason: str) -> bool:
@@ -135,7 +135,7 @@ async def test_settling_goes_to_the_holder_with_the_index() -> None:
     assert [message.ack(), message.ack()] == [True, False]
     message.ack_cumulative()
     message.nack()
-    message.nack(2.5)
+    message.nack(2.5, reason="busy")
     message.reject()
     message.reject("bad")
     message.extend(30.0)
@@ -144,8 +144,8 @@ async def test_settling_goes_to_the_holder_with_the_index() -> None:
         ("ack", 4),
         ("ack", 4),
         ("ack_cumulative", 4),
-        ("nack", 4, None),
-        ("nack", 4, 2.5),
+        ("nack", 4, None, "nacked"),
+        ("nack", 4, 2.5, "busy"),
         ("reject", 4, "rejected"),
         ("reject", 4, "bad"),
         ("extend", 4, 30.0),
@@ -243,8 +243,8 @@ def test_batch_nacks_and_rejects_what_is_not_settled() -> None:
     batch = Batch([make_message(holder, i) for i in range(3)])
     batch[1].ack()
 
-    assert batch.nack(2.0) == 2
-    assert ("nack", 0, 2.0) in holder.calls
+    assert batch.nack(2.0, reason="busy") == 2
+    assert ("nack", 0, 2.0, "busy") in holder.calls
     fresh = Batch([make_message(FakeHolder(), i) for i in range(3)])
     assert fresh.reject("bad") == 3
     assert fresh.reject() == 0

@@ -31,7 +31,7 @@ class Holder(Protocol):
         """See `Message.ack_cumulative`; so with the others."""
         ...
 
-    def nack(self, message: Message, delay: float | None) -> bool:
+    def nack(self, message: Message, delay: float | None, reason: str) -> bool:
         """Asks for another delivery."""
         ...
 
@@ -139,13 +139,14 @@ class Message:
         """Settles this record and all that were handed out before it in its partition."""
         return self.holder.ack_cumulative(self)
 
-    def nack(self, delay: float | None = None) -> bool:
+    def nack(self, delay: float | None = None, *, reason: str = "nacked") -> bool:
         """Asks for another delivery; counts as an attempt.
 
         Args:
             delay: seconds until then; the retry policy's back-off if None.
+            reason: kept for the dead letter, should the limit be reached.
         """
-        return self.holder.nack(self, delay)
+        return self.holder.nack(self, delay, reason)
 
     def reject(self, reason: str = "rejected") -> bool:
         """Sends the record to the dead letters now; settled once its dead letter is durable."""
@@ -201,9 +202,9 @@ class Batch(list[Message]):
         parts = groupby(self, attrgetter("holder"))
         return sum(holder.ack_all(list(part)) for holder, part in parts)
 
-    def nack(self, delay: float | None = None) -> int:
+    def nack(self, delay: float | None = None, *, reason: str = "nacked") -> int:
         """Nacks every message that is not settled yet; returns how many those were."""
-        return sum(message.nack(delay) for message in self)
+        return sum(message.nack(delay, reason=reason) for message in self)
 
     def reject(self, reason: str = "rejected") -> int:
         """Rejects every message that is not settled yet; returns how many those were."""

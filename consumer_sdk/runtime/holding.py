@@ -121,11 +121,11 @@ class Holding:
         self._progress.set()
         return settled > 0
 
-    def nack(self, message: Message, delay: float | None) -> bool:
+    def nack(self, message: Message, delay: float | None, reason: str) -> bool:
         """Counts a failed delivery."""
         if delay is not None and not delay >= 0:
             raise ConfigurationError(f"nack(delay={delay!r}): give seconds, 0 or more")
-        return self.fail(message, delay, "nacked")
+        return self.fail(message, delay, reason)
 
     def reject(self, message: Message, reason: str) -> bool:
         """Sends the record to the dead letters."""

@@ -511,3 +511,24 @@ def test_retry_settled_while_it_was_queued_is_not_handed_to_the_handler() -> Non
         assert b.committed() == {"0": 3}
 
     bench(test)
+
+
+def test_nack_with_a_reason_is_told_by_the_dead_letter() -> None:
+    """One message's or a whole batch's; without one the letter says "nacked"."""
+
+    async def test(b: Bench) -> None:
+        b.append("0", "1", "2", "3")
+
+        async def handle(batch: Batch) -> None:
+            if batch[0].value == b"0":
+                batch[0].nack()
+                batch[1].nack(5.0, reason="busy")
+            else:
+                batch.nack(reason="down")
+
+        consumer = b.consumer(retry=RetryPolicy(max_attempts=1))
+        await b.run(consumer, handle, batch_size=2, ordering=Ordering.PARTITION)  # type: ignore[arg-type]  # of batches
+        assert [letter.error for letter in b.letters.kept] == ["nacked", "busy", "down", "down"]
+        assert {letter.error_type for letter in b.letters.kept} == {"rejected"}
+
+    bench(test)
