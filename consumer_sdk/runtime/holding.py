@@ -68,8 +68,8 @@ class Holding:
             draining, one that also wakes the drain.
         retries_settled: told how many retries were settled before they were due.
         lanes: what `Lanes` keeps for this holding.
-        retries: index → is due, of the retries in the queues. Those not due yet keep a place;
-            the others may be settled while they wait.
+        retries: index → is due. Restored retries that are not due yet keep their place in
+            the queues; due ones (in `Lanes`) may be settled while they wait.
         blocked: records that wait in `Lanes` behind a retry.
         purged: records taken out of the queues when the revoke began.
         confirmed: the number of the last flush that was answered as durable.

@@ -52,12 +52,27 @@ class Inbox:
 
     def put_back(self, holding: Holding, message: Message) -> None:
         """Queues a redelivery, ahead of new records."""
-        self._runs.appendleft((holding, [message]))
+        is_held = not holding.retries.pop(message.index, True)
+        at = self._place(holding, message.index) if is_held else 0
+        self._runs.insert(at, (holding, [message]))
         self.count += 1
         self._arrived.set()
 
+    def _place(self, holding: Holding, index: int) -> int:
+        """Behind the records before it, if nobody has been handed those.
+
+        A cumulative ack of a restored retry that came first would settle them unseen.
+        """
+        before = (
+            at
+            for at, (owner, messages) in enumerate(self._runs, 1)
+            if owner is holding and messages[0].index < index
+        )
+        return max(before, default=0)
+
     def hold(self, holding: Holding, message: Message) -> None:
-        """A retry that is not due yet comes through `put_back`."""
+        """A restored retry that is not due yet comes through `put_back`."""
+        holding.retries[message.index] = False
 
     def free(self, holding: Holding, retries: int) -> None:
         """Retries that were settled before they were due hold nothing up here."""
@@ -67,6 +82,7 @@ class Inbox:
         purged = sum(len(messages) for owner, messages in self._runs if owner is holding)
         self._runs = deque(entry for entry in self._runs if entry[0] is not holding)
         self.count -= purged
+        holding.retries.clear()
         if self._current_holding is holding:
             purged += length_hint(self._current)
             self._current, self._current_holding = iter(()), None

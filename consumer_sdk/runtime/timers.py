@@ -67,7 +67,7 @@ class Timers:
         due = holding.tracker.due(self._clock.monotonic())
         for index, verdict, message in due.expired:
             holding.carry_out(verdict, index, message, "the ack timeout passed")
-        for index, attempt, message in due.ready:
+        for index, attempt, message in reversed(due.ready):  # each goes to the front
             again = Redelivery.of(message, attempt)
             again.holder, again.index = holding, index
             holding.totals.redelivered += 1

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from consumer_sdk import Consumer, ConsumerClosedError, Message
+from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import MemoryAdapter
 from tests.runtime.bench import Bench, bench
 
@@ -223,5 +224,43 @@ def test_stop_ends_the_iteration_in_the_middle_of_a_fetch() -> None:
                 consumer.stop()
         assert b.values == ["1"]
         assert b.committed() == {"0": 1}
+
+    bench(test)
+
+
+def test_restored_retry_does_not_overtake_records_that_were_never_handed_out() -> None:
+    """A cumulative ack of it would settle them unseen."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"012345")
+        store = MemoryStore()
+        async with b.consumer(store=store, drain_timeout=0.1) as consumer:
+            messages = [await anext(consumer) for _ in range(6)]
+            messages[4].nack(2.0)
+            await consumer.flush()
+        async with b.consumer(store=store, drain_timeout=0.1) as consumer:
+            assert (await anext(consumer)).value == b"0"
+            await asyncio.sleep(3)
+            again = [await anext(consumer) for _ in range(5)]
+            assert [m.value for m in again] == [b"1", b"2", b"3", b"4", b"5"]
+            assert again[3].attempt == 2
+            assert again[3].ack_cumulative()
+            await consumer.flush()
+            assert b.committed() == {"0": 5}
+
+    bench(test)
+
+
+def test_retries_that_are_due_together_come_back_in_order() -> None:
+    """What was first in the log is tried again first."""
+
+    async def test(b: Bench) -> None:
+        b.append(*"01234")
+        async with b.consumer() as consumer:
+            for _ in range(5):
+                (await anext(consumer)).nack(1.0)
+            await asyncio.sleep(2)
+            again = [await anext(consumer) for _ in range(5)]
+            assert [m.value for m in again] == [b"0", b"1", b"2", b"3", b"4"]
 
     bench(test)
