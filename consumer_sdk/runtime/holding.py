@@ -15,6 +15,7 @@ from consumer_sdk.records import (
     Assignment,
     Message,
     Outcome,
+    Position,
     Run,
     Tracked,
     Verdict,
@@ -71,7 +72,7 @@ class Holding:
         retries: index → is due. Restored retries that are not due yet keep their place in
             the queues; due ones (in `Lanes`) may be settled while they wait.
         blocked: records that wait in `Lanes` behind a retry.
-        purged: records taken out of the queues when the revoke began.
+        purged: records, taken out of the queues when the revoke began, that nobody was handed.
         confirmed: the number of the last flush that was answered as durable.
     """
 
@@ -95,6 +96,7 @@ class Holding:
     ack: Callable[[int], bool] = field(init=False)
     _progress: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _waiters: list[_Waiter] = field(init=False, default_factory=list)
+    _purged_retries: list[Position] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self.ack = self.tracker.ack
@@ -247,10 +249,19 @@ class Holding:
         self._progress.set()
         return self.tracker.ack(index)
 
+    def withdraw(self, waiting: Sequence[Message]) -> None:
+        """These will not be handed out; a retry may yet be settled by who had it before."""
+        self._purged_retries = [message.position for message in waiting if message.attempt > 1]
+        self.purged += len(waiting) - len(self._purged_retries)
+
     @property
     def in_flight(self) -> int:
         """Records handed out, or on their way to the dead letters, and not settled."""
-        return self.tracker.unsettled - self.tracker.retrying - self.purged
+        waiting = self.tracker.retrying + self.purged
+        if self._purged_retries:
+            checkpoint = self.tracker.checkpoint(self.clock.monotonic(), self.clock.wall())
+            waiting += sum(not checkpoint.is_settled(at) for at in self._purged_retries)
+        return self.tracker.unsettled - waiting
 
     async def drained(self) -> None:
         """Waits until nothing is in flight. Cancellation: changes nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from operator import length_hint
 from typing import Self
 
@@ -77,14 +77,15 @@ class Inbox:
     def free(self, holding: Holding, retries: int) -> None:
         """Retries that were settled before they were due hold nothing up here."""
 
-    def purge(self, holding: Holding) -> int:
-        """Takes the holding's records out; returns how many were waiting."""
-        purged = sum(len(messages) for owner, messages in self._runs if owner is holding)
+    def purge(self, holding: Holding) -> list[Message]:
+        """Takes the holding's records out; returns those that were waiting."""
+        mine = [messages for owner, messages in self._runs if owner is holding]
+        purged = list(chain.from_iterable(mine))
         self._runs = deque(entry for entry in self._runs if entry[0] is not holding)
-        self.count -= purged
+        self.count -= len(purged)
         holding.retries.clear()
         if self._current_holding is holding:
-            purged += length_hint(self._current)
+            purged += self._current
             self._current, self._current_holding = iter(()), None
         return purged
 

@@ -250,14 +250,13 @@ class Lanes:
     def _end(lane: Lane) -> None:
         lane.holding.lanes.pop(lane.key, None)
 
-    def purge(self, holding: Holding) -> int:
-        """Takes out what waits for the holding; what is being processed stays."""
+    def purge(self, holding: Holding) -> list[Message]:
+        """Takes out, and returns, what waits for the holding; what is being processed stays."""
         alone = [lane for lane in self.ready if lane.holding is holding and lane.key is None]
-        purged = 0
+        purged: list[Message] = []
         for lane in [*holding.lanes.values(), *alone]:
-            waiting = len(lane.queue) - lane.running
-            held = sum(self._is_held(message, holding) for message in lane.queue)
-            purged += waiting - held
+            waiting = islice(lane.queue, lane.running, None)
+            purged += [message for message in waiting if not self._is_held(message, holding)]
             self._block(lane, -lane.blocked)
             lane.key = None
         self.ready = deque(lane for lane in self.ready if lane.holding is not holding)

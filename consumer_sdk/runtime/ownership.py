@@ -14,6 +14,7 @@ from consumer_sdk.records import (
     Assignment,
     AtTime,
     Checkpoint,
+    Message,
     Outcome,
     Position,
     Start,
@@ -36,8 +37,8 @@ FLUSH_RETRY = 0.05
 class Queues(Protocol):
     """Where records wait to be handed out; what a revoke has to empty."""
 
-    def purge(self, holding: Holding) -> int:
-        """Takes the holding's records out; returns how many were waiting to be handed out."""
+    def purge(self, holding: Holding) -> list[Message]:
+        """Takes the holding's records out; returns those that were waiting to be handed out."""
         ...
 
     def abandon(self) -> None:
@@ -208,7 +209,7 @@ class Ownership(AssignmentOwner):
         for holding in holdings:
             if not holding.is_draining:
                 holding.start_draining()
-                holding.purged += self._queues().purge(holding)
+                holding.withdraw(self._queues().purge(holding))
         return holdings
 
     async def _drain_and_flush(self, holdings: Sequence[Holding], deadline: float) -> None:

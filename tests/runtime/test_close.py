@@ -511,3 +511,26 @@ def test_open_that_is_cancelled_as_it_closes_leaves_nothing_open(first: float) -
         assert store.closed == 1
 
     bench(test)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the drain", "during the drain"])
+def test_redelivery_settled_as_it_waits_does_not_end_the_drain_early(*, is_late: bool) -> None:
+    """What is left of a timed-out delivery counts neither as in flight nor as waiting."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        async with b.consumer(ack_timeout=5) as consumer:
+            first, second = await anext(consumer), await anext(consumer)
+            second.extend(1000)
+            await asyncio.sleep(10)  # the first has failed, is due again, and is queued
+            if not is_late:
+                assert first.ack()
+            closing = asyncio.create_task(consumer.aclose())
+            await asyncio.sleep(1)
+            assert first.ack() is is_late
+            await asyncio.sleep(1)
+            assert second.ack()
+            await closing
+        assert b.committed() == {"0": 2}
+
+    bench(test)
