@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
+import pytest_asyncio
 
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.conformance.stores import StoreHarness, StoreSuite
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
+from tests.stores.zookeeper_proxy import Proxy
 
 
 class ZooKeeperHarness(StoreHarness):
-    """Handles below one root."""
+    """Handles below one root, behind a network of their own."""
 
-    def __init__(self, hosts: str) -> None:
-        self._hosts = hosts
+    abilities = frozenset({"lose_reply", "outage"})
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
         self._root = f"/conformance-{uuid.uuid4().hex}"
 
     def make_store(self) -> CheckpointStore:
         """Another session."""
-        return ZooKeeperStore(self._hosts, root=self._root, session_timeout=5.0)
+        return ZooKeeperStore(self._proxy.hosts, root=self._root, session_timeout=1.5)
+
+    def lose_reply(self, store: CheckpointStore) -> None:
+        """The connection breaks between the next write and its answer."""
+        self._proxy.lose_next_reply()
+
+    @asynccontextmanager
+    async def outage(self, store: CheckpointStore) -> AsyncIterator[None]:
+        """Nobody reaches the server."""
+        with self._proxy.down():
+            yield
 
 
 @pytest.mark.zookeeper
 class TestZooKeeperStore(StoreSuite):
     """The contract of `CheckpointStore`."""
 
-    @pytest.fixture
-    def harness(self, zookeeper_server: ZooKeeperEndpoint) -> StoreHarness:
-        """A root of its own for each case."""
-        return ZooKeeperHarness(zookeeper_server.hosts)
+    @pytest_asyncio.fixture
+    async def harness(self, zookeeper_server: ZooKeeperEndpoint) -> AsyncIterator[StoreHarness]:
+        """A root and a network of its own for each case."""
+        async with Proxy(zookeeper_server.hosts) as proxy:
+            yield ZooKeeperHarness(proxy)

@@ -1,0 +1,59 @@
+"""A process that owns a partition in ZooKeeper, for tests that stop it in its tracks.
+
+``python -m tests.stores.zookeeper_child HOSTS ROOT``: for each line that it is given, it claims
+the partition and counts its checkpoint up until it is refused; it says what is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from consumer_sdk.abc import StoreItem
+from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
+from consumer_sdk.stores import ZooKeeperStore
+
+FIRST = Partition("orders", "0")
+SESSION_TIMEOUT = 1.0
+
+
+def say(text: object) -> None:
+    """Tells the parent."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def claim(store: ZooKeeperStore, epoch: int) -> tuple[Assignment, int]:
+    """Takes the partition over; its checkpoint is a number."""
+    assignment = Assignment(FIRST, epoch)
+    text = (await store.claim("g", [assignment]))[assignment]
+    assert not isinstance(text, Outcome)
+    return assignment, int(text or 0)
+
+
+async def count_up(store: ZooKeeperStore, epoch: int) -> None:
+    """Owns the partition until somebody else does."""
+    assignment, number = await claim(store, epoch)
+    while True:
+        number += 1
+        (outcome,) = await store.save("g", [StoreItem(assignment, str(number))])
+        say(f"{outcome.kind.value} {number}")
+        if outcome.kind is OutcomeKind.FENCED:
+            return
+
+
+async def main(hosts: str, root: str) -> None:
+    """Owns the partition as often as it is told to."""
+    store = ZooKeeperStore(hosts, root=root, session_timeout=SESSION_TIMEOUT)
+    await store.open()
+    try:
+        epoch = 0
+        while await asyncio.to_thread(sys.stdin.readline):
+            epoch += 1
+            await count_up(store, epoch)
+    finally:
+        await store.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
