@@ -1,7 +1,9 @@
-"""What a log tracker does, said without any cleverness: a list of records and plain loops."""
+"""What both kinds of tracker do, said without any cleverness: a list of records and plain loops."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -17,6 +19,7 @@ class Record:
     position: Position
     state: str  # open, retrying, dead, settled
     tracked_at: float
+    native: Any = None
     failures: int = 0
     due: float | None = None
     item: Any = None
@@ -28,48 +31,60 @@ class Record:
         return self.state != "settled"
 
 
-class Model:
-    """A log tracker; the attempts of ``restored`` have their due times on the monotonic clock."""
+class Names:
+    """What the broker is still to be told of, and what it was told of lately."""
+
+    def __init__(self, count: int, age: float) -> None:
+        self.count, self.age, self.since = count, age, -1e9
+        self.pending: dict[Position, Any] = {}
+        self.in_air: dict[Position, Any] = {}
+        self.told: list[Position] = []
+        self.older: list[Position] = []
+
+    def knows(self, position: Position) -> bool:
+        """A redelivery of it is to be suppressed."""
+        return position in [*self.pending, *self.in_air, *self.told, *self.older]
+
+    def confirm(self, now: float) -> None:
+        """A flush has reached the broker: a generation that is full or old makes room."""
+        if len(set(self.told)) >= self.count or now - self.since >= self.age:
+            self.older, self.told, self.since = self.told, [], now
+        self.told += self.in_air
+
+
+class Model(ABC):
+    """A tracker; the attempts of ``restored`` have their due times on the monotonic clock."""
 
     def __init__(
-        self, policy: RetryPolicy, timeout: float | None, restored: Checkpoint, *, dirty: bool
+        self,
+        policy: RetryPolicy,
+        timeout: float | None,
+        restored: Checkpoint,
+        wake: Callable[[], None],
+        names: Names | None = None,
     ) -> None:
-        self.policy, self.timeout, self.restored, self.dirty = policy, timeout, restored, dirty
+        self.policy, self.timeout, self.restored = policy, timeout, restored
+        self.wake, self.names = wake, names
+        self.attempts = dict(restored.attempts)
         self.records: list[Record] = []
-        self.last_seen = restored.watermark
-        self.span_end: Position | None = None
-        self.floor: Position | None = None
-        self.next_position: Position | None = None
-        self.ended = False
+        self.is_dirty = False
         self.ignored = 0
+
+    @abstractmethod
+    def checkpoint(self, now: float, wall: float) -> Checkpoint:
+        """The state now."""
+
+    def touch(self) -> None:
+        """Something is to be flushed."""
+        if not self.is_dirty:
+            self.is_dirty = True
+            self.wake()
 
     # -- tracking -------------------------------------------------------------------------
 
-    def move(self, next_position: Position | None, *, ended: bool, is_empty: bool) -> None:
-        """The part of tracking a run that does not look at its records."""
-        before = self.next_position
-        moved = next_position is not None and (before is None or next_position > before)
-        self.next_position = next_position if moved else before
-        self.dirty |= (moved and is_empty) or (ended and not self.ended)
-        self.ended |= ended
-
-    def track(self, position: Position, now: float, item: Any) -> str:
-        """Tracks one record; says what became of it."""
-        if self.last_seen is not None and position <= self.last_seen:
-            self.dirty = True
-            return "dropped"
-        self.last_seen = position
-        span_end = next((b for a, b in self.restored.ranges if a <= position <= b), None)
-        if span_end != self.span_end and not any(record.is_live for record in self.records):
-            self.floor = self.span_end or self.floor  # the range's last records are gone
-        self.span_end = span_end
-        record = Record(position, "open", now)
-        self.records.append(record)
-        if span_end is not None:
-            self.dirty = True
-            record.state = "settled"
-            return "settled"
-        record.failures, due = self.restored.attempts.get(position, (0, 0.0))
+    def resume(self, record: Record, now: float) -> str:
+        """What a checkpoint says of a new record."""
+        record.failures, due = self.attempts.get(record.position, (0, 0.0))
         if not record.failures:
             return "new"
         if self.policy.is_exhausted(record.failures):
@@ -77,8 +92,7 @@ class Model:
             return "exhausted"
         if due <= now:
             return "again"
-        record.state, record.due, record.item = "retrying", due, item
-        record.is_unseen = True
+        record.state, record.due, record.is_unseen = "retrying", due, True
         return "held"
 
     # -- settling and failing -------------------------------------------------------------
@@ -87,26 +101,41 @@ class Model:
         """The record of an index."""
         return self.records[index] if 0 <= index < len(self.records) else None
 
-    def delivery(self, index: int, attempt: int) -> Record | None:
-        """The record, if it is in delivery for the ``attempt``-th time."""
+    def find(self, index: int, *states: str) -> Record | None:
+        """The record, if it is in one of ``states``."""
         record = self.get(index)
-        if record and record.state == "open" and record.failures == attempt - 1:
+        if record and record.state in states:
             return record
         self.ignored += 1
         return None
 
+    def delivery(self, index: int, attempt: int) -> Record | None:
+        """The record, if it is in delivery for the ``attempt``-th time."""
+        record = self.get(index)
+        is_it = record is not None and record.failures == attempt - 1
+        return self.find(index if is_it else -1, "open")
+
     def settle(self, index: int, *states: str) -> bool:
         """Settles a record in one of ``states``."""
-        record = self.get(index)
-        if record is None or record.state not in states:
-            self.ignored += 1
-            return False
-        record.state, record.due, self.dirty = "settled", None, True
-        return True
+        record = self.find(index, *states)
+        if record is not None:
+            record.state, record.due = "settled", None
+            self.name(record)
+            self.touch()
+        return record is not None
+
+    def name(self, record: Record) -> None:
+        """The next flush names it."""
+        if self.names:
+            self.names.pending[record.position] = record.native
 
     def ack(self, index: int) -> bool:
         """An individual ack."""
         return self.settle(index, "open", "retrying")
+
+    def ack_all(self, indices: list[int]) -> int:
+        """One by one."""
+        return sum([self.ack(index) for index in indices])
 
     def ack_cumulative(self, index: int) -> int:
         """Acks whatever can be acked up to an index, and was seen."""
@@ -117,14 +146,15 @@ class Model:
             if self.records[i].state in ("open", "retrying") and not self.records[i].is_unseen
         ]
         self.ignored += not wanted
-        return sum([self.ack(i) for i in wanted])
+        return self.ack_all(wanted)
 
     def nack(self, index: int, attempt: int, now: float, delay: float | None, item: Any) -> Any:
         """Counts a failure: the due time of the next delivery, or "dead" or "ignored"."""
         record = self.delivery(index, attempt)
         if record is None:
             return "ignored"
-        record.failures, record.due, self.dirty = attempt, None, True
+        record.failures, record.due = attempt, None
+        self.touch()
         if self.policy.is_exhausted(attempt):
             record.state = "dead"
             return "dead"
@@ -132,12 +162,19 @@ class Model:
         record.state, record.due, record.item = "retrying", now + wait, item
         return record.due
 
-    def reject(self, index: int, attempt: int) -> bool:
-        """Takes a record out of delivery."""
-        record = self.delivery(index, attempt)
+    def reject(self, index: int, attempt: int | None) -> bool:
+        """Takes a record out of delivery; without an attempt also out of the schedule."""
+        if attempt is None:
+            record = self.find(index, "open", "retrying")
+        else:
+            record = self.delivery(index, attempt)
         if record:
             record.state, record.due = "dead", None
         return record is not None
+
+    def dead_lettered(self, index: int) -> bool:
+        """Its dead letter is durable."""
+        return self.settle(index, "dead")
 
     # -- time -----------------------------------------------------------------------------
 
@@ -151,11 +188,12 @@ class Model:
             record.due, record.item = now + self.timeout, item
         return True
 
-    def extend(self, index: int, attempt: int, now: float, seconds: float) -> bool:
-        """Moves an ack timeout."""
+    def extend(self, index: int, attempt: int, now: float, seconds: float, item: Any) -> bool:
+        """Moves an ack timeout, or begins one."""
         record = self.delivery(index, attempt)
-        if record is None or record.due is None:
+        if record is None or (record.due is None and item is None):
             return False
+        record.item = item if record.due is None else record.item
         record.due = now + seconds if seconds > 0 else None
         return True
 
@@ -179,50 +217,44 @@ class Model:
                 expired.append((index, verdict, record.item))
         return sorted(ready, key=itemgetter(0)), sorted(expired, key=itemgetter(0))
 
-    # -- checkpoint -----------------------------------------------------------------------
+    # -- flushing -------------------------------------------------------------------------
 
-    def spans(self) -> tuple[Position | None, list[tuple[Position, Position]]]:
-        """Watermark and ranges: neighbours in arrival order join, and restored ranges remain."""
-        spans: list[list[Position]] = [[None, self.restored.watermark]]
-        is_joined = True
-        for record in self.records:
-            if record.is_live:
-                is_joined = False
-            elif is_joined:
-                spans[-1][1] = record.position
-            else:
-                spans.append([record.position, record.position])
-                is_joined = True
-        if self.floor is not None and spans[0][1] < self.floor:
-            spans[0][1] = self.floor
-        if self.records and self.span_end is not None:
-            spans[-1][1] = self.span_end
-        spans += [[a, b] for a, b in self.restored.ranges if self._is_ahead(a)]
-        return spans[0][1], [(first, last) for first, last in spans[1:]]
+    def take(self) -> dict[Position, Any]:
+        """A flush is on its way; returns what it names."""
+        self.is_dirty = False
+        if self.names is None:
+            return {}
+        self.names.in_air, self.names.pending = self.names.pending, {}
+        return self.names.in_air
 
-    def _is_ahead(self, position: Position) -> bool:
-        return self.last_seen is None or bool(position > self.last_seen)
+    def confirm(self, taken_at: float) -> None:
+        """It has arrived."""
+        if self.names:
+            self.names.confirm(taken_at)
+            self.names.in_air = {}
+        if self.is_dirty:
+            self.wake()
 
-    def checkpoint(self, now: float, wall: float) -> Checkpoint:
-        """The state now."""
-        watermark, ranges = self.spans()
-        live = [record for record in self.records if record.is_live]
-        resume = self.next_position
-        if live:
-            resume = live[0].position
-        elif resume is None:
-            resume = watermark if self.records else self.restored.resume
-        attempts = {
+    def put_back(self) -> None:
+        """It has failed: the newer handle wins."""
+        if self.names:
+            self.names.pending = {**self.names.in_air, **self.names.pending}
+            self.names.in_air = {}
+        self.is_dirty = True
+        self.wake()
+
+    def attempts_now(self, now: float, wall: float) -> dict[Position, tuple[int, float]]:
+        """The attempts of records that are live, and of those that are still to come."""
+        found = {
             position: (failures, wall + due - now)
-            for position, (failures, due) in self.restored.attempts.items()
-            if self._is_ahead(position)
+            for position, (failures, due) in self.attempts.items()
         }
         most = (self.policy.max_attempts or 10**9) - 1
-        for record in live:
-            if min(record.failures, most):
+        for record in self.records:
+            if record.is_live and min(record.failures, most):
                 due = record.due if record.state == "retrying" else None
-                attempts[record.position] = (
+                found[record.position] = (
                     min(record.failures, most),
                     wall + max((now if due is None else due) - now, 0.0),
                 )
-        return Checkpoint(watermark, resume, tuple(ranges), attempts, self.ended and not live)
+        return found

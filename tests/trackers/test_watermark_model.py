@@ -2,177 +2,93 @@
 
 from __future__ import annotations
 
-import os
 import random
-from collections.abc import Callable
-from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import initialize, rule
 
-from tests.trackers.driver import Driver, Setup
+from tests.trackers.driver import Step
+from tests.trackers.log_driver import LogDriver, Setup
+from tests.trackers.steps import SETTINGS, TrackerRules, run_seed, slow_seeds, steps_of
 
-DELAYS = (None, 0.0, 0.25, 2.0, 100.0)
+REPLAY = "many_seeded_steps_of_a_log"
 
 
-def setup_of(rng: random.Random) -> Setup:
+def make(rng: random.Random) -> LogDriver:
     """A random setup: tiny chunks and larger ones, limits, timeouts, both kinds of position."""
-    return Setup(
-        chunk_bits=rng.randint(1, 7),
-        max_attempts=rng.choice([1, 2, 3, 5, None]),
-        timeout=rng.choice([None, 0.0, 1.0, 5.0]),
-        pairs=rng.random() < 0.3,
+    return LogDriver(
+        Setup(
+            chunk_bits=rng.randint(1, 7),
+            max_attempts=rng.choice([1, 2, 3, 5, None]),
+            timeout=rng.choice([None, 0.0, 1.0, 5.0]),
+            pairs=rng.random() < 0.3,
+            names=rng.random() < 0.4,
+        )
     )
 
 
-def take_step(driver: Driver, rng: random.Random) -> None:
-    """One random step."""
-
-    def some(most: int) -> list[int]:
-        return [rng.randrange(10_000) for _ in range(rng.randint(0, most))]
+def steps(driver: LogDriver, rng: random.Random) -> list[Step]:
+    """What a log is asked to do."""
 
     def gaps() -> list[int]:
         widest = rng.choice([1, 1, 3, 1000])
         return [rng.randint(1, widest) for _ in range(rng.choice([0, 1, 2, 5, 20, 60]))]
 
+    def restart() -> None:
+        skew = rng.choice([0.0, 1.0, 50.0, -1e6])
+        driver.restart(skew, lambda: rng.random() < 0.1, durable=rng.random() < 0.8)
+
     any_of = rng.randrange
-    is_rare = rng.random() < 0.02
-    steps: list[tuple[int, Callable[[], Any]]] = [
-        (8, lambda: driver.fetch(gaps(), any_of(9), ended=is_rare)),
-        (2, lambda: driver.refetch(any_of(20), any_of(30), any_of(9))),
-        (24, lambda: driver.ack(any_of(10_000))),
-        (6, lambda: driver.ack_all(some(12), rng.choice([0, 1, 3, 40]))),
-        (3, lambda: driver.ack_cumulative(any_of(10_000))),
-        (14, lambda: driver.nack(any_of(10_000), any_of(20), rng.choice(DELAYS))),
-        (4, lambda: driver.reject(any_of(10_000), any_of(20))),
-        (6, lambda: driver.dead_lettered(any_of(10_000))),
-        (6, lambda: driver.hand_out(some(10))),
-        (3, lambda: driver.extend(any_of(10_000), any_of(20), rng.choice([0.0, 0.5, 4.0]))),
-        (8, lambda: driver.wait(rng.choice([0.0, 0.25, 1.0, 8.0]))),
-        (6, lambda: driver.flush(force=rng.random() < 0.7)),
-        (6, lambda: driver.answer(any_of(24), rng.choice([0, 300, 400]))),
-        (
-            2,
-            lambda: driver.restart(
-                rng.choice([0.0, 1.0, 50.0, -1e6]),
-                lambda: rng.random() < 0.1,
-                durable=rng.random() < 0.8,
-            ),
-        ),
+    return [
+        *steps_of(driver, rng),
+        (8, lambda: driver.fetch(gaps(), any_of(9), ended=rng.random() < 0.02)),
+        (2, lambda: driver.refetch(any_of(60), any_of(70), any_of(9))),
+        (2, restart),
     ]
-    weights, calls = zip(*steps, strict=True)
-    rng.choices(calls, weights)[0]()
-
-
-def run_seed(seed: int, steps: int = 300) -> None:
-    """One run of the driver; an assertion names its seed."""
-    rng = random.Random(seed)
-    driver = Driver(setup_of(rng))
-    try:
-        for _ in range(steps):
-            take_step(driver, rng)
-    except Exception as error:
-        error.add_note(f"seed {seed}, {driver.setup}")
-        raise
 
 
 def test_seeded_steps_agree_with_the_model() -> None:
     """T4, T5, T19-T23: at every step the tracker is where plain loops say it is."""
     for seed in range(30):
-        run_seed(seed)
+        run_seed(seed, make, steps, REPLAY)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_many_seeded_steps_agree_with_the_model() -> None:
-    """The same for as many seeds as the SEEDS variable says."""
-    for seed in range(1000, 1000 + int(os.environ.get("SEEDS", "3000"))):
-        run_seed(seed)
+def test_many_seeded_steps_of_a_log_agree_with_the_model() -> None:
+    """The same for many seeds, 300 steps each."""
+    for seed in slow_seeds():
+        run_seed(seed, make, steps, REPLAY)
 
 
-CHOICE = st.integers(0, 2000)
-GAPS = st.lists(st.integers(1, 4), max_size=12)
-
-
-class LogTracker(RuleBasedStateMachine):
-    """The driver's steps, chosen and shrunk by Hypothesis."""
+class LogTracker(TrackerRules):
+    """What a log is asked to do."""
 
     @initialize(
         bits=st.integers(1, 3),
         limit=st.sampled_from([1, 2, 4, None]),
         timeout=st.sampled_from([None, 0.0, 1.0]),
         pairs=st.booleans(),
+        names=st.booleans(),
     )
-    def begin(self, bits: int, limit: int | None, timeout: float | None, *, pairs: bool) -> None:
+    def begin(
+        self, bits: int, limit: int | None, timeout: float | None, *, pairs: bool, names: bool
+    ) -> None:
         """Starts with an empty log."""
-        self.driver = Driver(Setup(bits, limit, timeout, pairs))
+        self.driver = LogDriver(Setup(bits, limit, timeout, pairs, names))
 
-    @rule(gaps=GAPS, move=st.integers(0, 8), ended=st.booleans())
+    @rule(
+        gaps=st.lists(st.integers(1, 4), max_size=12), move=st.integers(0, 8), ended=st.booleans()
+    )
     def fetch(self, gaps: list[int], move: int, *, ended: bool) -> None:
-        """See `Driver`, here and below."""
+        """The next run."""
         self.driver.fetch(gaps, move, ended=ended)
 
     @rule(back=st.integers(0, 10), count=st.integers(0, 15), move=st.integers(0, 1))
     def refetch(self, back: int, count: int, move: int) -> None:
         """Overlapping runs."""
         self.driver.refetch(back, count, move)
-
-    @rule(choice=CHOICE)
-    def ack(self, choice: int) -> None:
-        """Individual."""
-        self.driver.ack(choice)
-
-    @rule(choices=st.lists(CHOICE, max_size=6), length=st.integers(0, 9))
-    def ack_all(self, choices: list[int], length: int) -> None:
-        """Many."""
-        self.driver.ack_all(choices, length)
-
-    @rule(choice=CHOICE)
-    def ack_cumulative(self, choice: int) -> None:
-        """Up to here."""
-        self.driver.ack_cumulative(choice)
-
-    @rule(choice=CHOICE, late=st.integers(0, 6), delay=st.sampled_from(DELAYS))
-    def nack(self, choice: int, late: int, delay: float | None) -> None:
-        """Right and late attempts."""
-        self.driver.nack(choice, late, delay)
-
-    @rule(choice=CHOICE, late=st.integers(0, 6))
-    def reject(self, choice: int, late: int) -> None:
-        """Right and late attempts."""
-        self.driver.reject(choice, late)
-
-    @rule(choice=CHOICE)
-    def dead_lettered(self, choice: int) -> None:
-        """Also where there is no dead letter."""
-        self.driver.dead_lettered(choice)
-
-    @rule(choices=st.lists(CHOICE, max_size=5))
-    def hand_out(self, choices: list[int]) -> None:
-        """Also twice."""
-        self.driver.hand_out(choices)
-
-    @rule(choice=CHOICE, late=st.integers(0, 6), seconds=st.sampled_from([0.0, 0.5, 4.0]))
-    def extend(self, choice: int, late: int, seconds: float) -> None:
-        """More time, or no limit."""
-        self.driver.extend(choice, late, seconds)
-
-    @rule(seconds=st.sampled_from([0.0, 0.25, 1.0, 8.0]))
-    def wait(self, seconds: float) -> None:
-        """Time passes."""
-        self.driver.wait(seconds)
-
-    @rule(force=st.booleans())
-    def flush(self, *, force: bool) -> None:
-        """Something in the air."""
-        self.driver.flush(force=force)
-
-    @rule(kind=st.integers(0, 23), size=st.sampled_from([0, 300, 400]))
-    def answer(self, kind: int, size: int) -> None:
-        """Durable, in part, or not."""
-        self.driver.answer(kind, size)
 
     @rule(
         skew=st.sampled_from([0.0, 50.0, -1e6]),
@@ -185,7 +101,5 @@ class LogTracker(RuleBasedStateMachine):
         self.driver.restart(skew, lambda: next(places) in lost, durable=durable)
 
 
-LogTracker.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=35, deadline=None, suppress_health_check=list(HealthCheck)
-)
+LogTracker.TestCase.settings = SETTINGS
 TestLogTracker = LogTracker.TestCase
