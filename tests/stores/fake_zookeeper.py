@@ -37,10 +37,8 @@ class FakeZooKeeper:
     znodes: dict[str, Znode] = field(default_factory=lambda: {"/": Znode(b"", 0)})
     applied: Applied = lambda _path, _data: None
 
-    def handle(
-        self, call: Call
-    ) -> Any:  # what kazoo's handle would come to hold: a value or an exception
-        """Does what a request of kazoo's would do, in one step."""
+    def handle(self, call: Call) -> Any:
+        """Does what a request does, in one step; what kazoo would have, a value or an error."""
         return call(_Client(self))
 
     def put(self, puts: Sequence[Put]) -> list[Any]:
@@ -58,7 +56,8 @@ class FakeZooKeeper:
         return [True] * len(puts)
 
 
-def _refusal(znodes: dict[str, Znode], put: Put) -> Exception | None:
+def _refusal(znodes: dict[str, Znode], put: Put) -> Any:
+    """kazoo's exception, or None."""
     znode = znodes.get(put.path)
     if put.version is None:
         if put.path.rpartition("/")[0] not in znodes:

@@ -37,7 +37,7 @@ class Proxy:
     @property
     def hosts(self) -> str:
         """``host:port`` for clients."""
-        return "127.0.0.1:{}".format(self._server.sockets[0].getsockname()[1])
+        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def cut(self) -> None:
         """Breaks all connections; new ones can be made."""
