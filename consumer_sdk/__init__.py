@@ -29,7 +29,7 @@ from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from consumer_sdk.records import AtPosition, AtTime, Batch, Message, Partition
-    from consumer_sdk.runtime import Consumer, ConsumerStats, Ordering
+    from consumer_sdk.runtime import Consumer, ConsumerStats, Hooks, Ordering
     from consumer_sdk.trackers import Reject, Retry, RetryPolicy
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "ConsumerStats",
     "FencedError",
     "HandlerError",
+    "Hooks",
     "Message",
     "MissingExtraError",
     "Ordering",
@@ -70,6 +71,7 @@ __getattr__ = lazy_names(
         "Partition": "consumer_sdk.records",
         "Consumer": "consumer_sdk.runtime",
         "ConsumerStats": "consumer_sdk.runtime",
+        "Hooks": "consumer_sdk.runtime",
         "Ordering": "consumer_sdk.runtime",
         "Reject": "consumer_sdk.trackers",
         "Retry": "consumer_sdk.trackers",

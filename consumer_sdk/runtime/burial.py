@@ -27,6 +27,8 @@ LONGEST_BACKOFF = 10.0
 class _Entry:
     holding: Holding
     index: int
+    message: Message
+    error: BaseException | str
     letter: DeadLetter
 
 
@@ -48,7 +50,8 @@ class Burial:
         self, holding: Holding, index: int, message: Message, error: BaseException | str
     ) -> None:
         """Takes a record that is to be dead-lettered."""
-        self._queue.append(_Entry(holding, index, self._letter(message, error)))
+        letter = self._letter(message, error)
+        self._queue.append(_Entry(holding, index, message, error, letter))
         self._arrived.set()
 
     def _letter(self, message: Message, error: BaseException | str) -> DeadLetter:
@@ -104,7 +107,7 @@ class Burial:
         for entry, outcome in zip(entries, outcomes, strict=True):
             if outcome.kind is OutcomeKind.DURABLE:
                 sent.add(id(entry))
-                entry.holding.dead_lettered(entry.index)
+                entry.holding.dead_lettered(entry.index, entry.message, entry.error)
         self._queue = deque(e for e in self._queue if id(e) not in sent)
         if failed:
             log.warning("%d dead letters could not be written: %r", len(failed), failed[0].error)

@@ -16,6 +16,7 @@ from consumer_sdk.abc import Adapter, CheckpointStore, Clock, DeadLetters
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Explanation, Message, Partition, Start
 from consumer_sdk.runtime.engine import Engine
+from consumer_sdk.runtime.hooks import Hooks
 from consumer_sdk.runtime.inbox import Batches, Inbox
 from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.runtime.options import LoopClock, Options, parse_start
@@ -57,6 +58,7 @@ class Consumer:
             records.
         max_retrying: records waiting for or behind a retry that do not count as in flight.
         fetch_records, fetch_bytes, fetch_wait: limits of one fetch; seconds for the wait.
+        hooks: told what becomes of each message; see `Hooks`.
         clock: where time comes from; for tests.
 
     Raises:
@@ -82,6 +84,7 @@ class Consumer:
         fetch_records: int = 500,
         fetch_bytes: int = 8 * 1024 * 1024,
         fetch_wait: float = 0.5,
+        hooks: Hooks | None = None,
         clock: Clock | None = None,
     ) -> None:
         options = Options(
@@ -98,6 +101,7 @@ class Consumer:
             fetch_records=fetch_records,
             fetch_bytes=fetch_bytes,
             fetch_wait=fetch_wait,
+            hooks=hooks,
             clock=clock or LoopClock(),
         )
         self._engine = Engine(_adapter(adapter), store, dead_letters, options)

@@ -7,18 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from consumer_sdk.abc import Adapter, CheckpointStore, DeadLetters
+from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Assignment, Kind, Message, Partition
 from consumer_sdk.runtime.burial import Burial
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.holding import Holding, Totals
+from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
 from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT, Intake
 from consumer_sdk.runtime.lanes import Lanes, Ordering
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.ownership import Ownership
 from consumer_sdk.runtime.stats import ConsumerStats
 from consumer_sdk.runtime.timers import Timers
+from consumer_sdk.runtime.unsettled import Unsettled
 from consumer_sdk.runtime.workers import Workers
 from consumer_sdk.trackers import WatermarkTracker
 
@@ -42,6 +44,7 @@ class Engine:
         self._store = store
         self._options = options
         self._dead_letters = dead_letters or adapter.dead_letters()
+        self._hooks = NO_HOOKS if options.hooks is None else SafeHooks(options.hooks)
         self._sink: Any = Lanes(Ordering.NONE, lambda: None)
         self._allows_cumulative = True
         self._end_iteration: Callable[[], None] = lambda: None
@@ -89,7 +92,6 @@ class Engine:
             self.holdings,
             self.totals,
             sink=lambda: self._sink,
-            bury=self._burial.add,
             start_anew=self._ownership.start_anew,
         )
         try:
@@ -133,8 +135,14 @@ class Engine:
             self._timers.reschedule,
             self.totals,
             lambda holding, retries: self._sink.free(holding, retries),
+            hooks=self._hooks,
+            unsettled=self._unsettled(tracker),
             allows_cumulative=self._allows_cumulative,
         )
+
+    def _unsettled(self, tracker: AckTracker) -> Unsettled | None:
+        """Only where somebody is to be told of messages: without it an ack costs less."""
+        return Unsettled(tracker, self._hooks.settled) if self._options.hooks is not None else None
 
     def _settled(self) -> None:
         """A tracker has turned dirty: there is something to flush, and perhaps room."""

@@ -21,6 +21,8 @@ from consumer_sdk.records import (
     Verdict,
     VerdictKind,
 )
+from consumer_sdk.runtime.hooks import NO_HOOKS, Hooks
+from consumer_sdk.runtime.unsettled import Unsettled
 
 __all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Totals"]
 
@@ -65,8 +67,10 @@ class Holding:
     """The runtime's side of an assignment, and the `Holder` of its messages.
 
     Attributes:
-        ack: the tracker's bound method, because ``message.ack()`` is the hot path; while
-            draining, one that also wakes the drain.
+        ack: the tracker's bound method, because ``message.ack()`` is the hot path; with hooks,
+            one that tells them; while draining, one that also wakes the drain.
+        hooks: told what becomes of messages.
+        unsettled: the messages of unsettled records, where somebody has to be told of them.
         retries_settled: told how many retries were settled before they were due.
         lanes: what `Lanes` keeps for this holding.
         retries: index → is due. Restored retries that are not due yet keep their place in
@@ -83,6 +87,8 @@ class Holding:
     reschedule: Callable[[], None]
     totals: Totals
     retries_settled: Callable[[Holding, int], None] = lambda _holding, _retries: None
+    hooks: Hooks = NO_HOOKS
+    unsettled: Unsettled | None = None
     allows_cumulative: bool = True
     is_paused: bool = False
     is_draining: bool = False
@@ -94,18 +100,20 @@ class Holding:
     lanes: dict[Any, Any] = field(default_factory=dict)
     retries: dict[int, bool] = field(default_factory=dict)
     ack: Callable[[int], bool] = field(init=False)
+    _acks: AckTracker | Unsettled = field(init=False)
     _progress: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _waiters: list[_Waiter] = field(init=False, default_factory=list)
     _purged_retries: list[Position] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
-        self.ack = self.tracker.ack
+        self._acks = self.tracker if self.unsettled is None else self.unsettled
+        self.ack = self._acks.ack
 
     # -- what a message calls -------------------------------------------------------------
 
     def ack_all(self, messages: Sequence[Message]) -> int:
         """Acks many messages of this holding."""
-        settled = self.tracker.ack_all([message.index for message in messages])
+        settled = self._acks.ack_all([message.index for message in messages])
         self._progress.set()
         return settled
 
@@ -117,7 +125,7 @@ class Holding:
                 "use it when pulling, or in run() with ordering=Ordering.PARTITION"
             )
         before = self.tracker.retrying
-        settled = self.tracker.ack_cumulative(message.index)
+        settled = self._acks.ack_cumulative(message.index)
         if freed := before - self.tracker.retrying:
             self.retries_settled(self, freed)
         self._progress.set()
@@ -178,11 +186,16 @@ class Holding:
         self.fetched += tracked.count
         self.totals.fetched += tracked.count
         self.totals.suppressed += len(tracked.dropped) + len(tracked.settled)
+        if self.unsettled is not None:
+            self.unsettled.track(messages, tracked)
         return tracked
 
     def hand_out(self, messages: Sequence[Message]) -> Sequence[Message]:
         """The messages go to user code now; returns those that are still wanted."""
-        return self.tracker.handed_out(messages, self.clock.monotonic())
+        wanted = self.tracker.handed_out(messages, self.clock.monotonic())
+        if self.unsettled is not None:
+            self.unsettled.hand_out(wanted)
+        return wanted
 
     def still_wants(self, message: Message) -> bool:
         """Whether to call the handler with a retry: not when it was settled as it waited."""
@@ -210,8 +223,21 @@ class Holding:
         self.totals.failed += 1
         if verdict.kind is VerdictKind.RETRY:
             self.reschedule()
+            delay = max(verdict.due - self.clock.monotonic(), 0.0)
+            self.hooks.retried(message, error, delay)
         else:
-            self.bury(self, index, message, error)
+            self.give_up(index, message, error)
+
+    def expire(self, verdict: Verdict, index: int, message: Message) -> None:
+        """The ack timeout of a delivery has passed."""
+        self.hooks.expired(message)
+        self.carry_out(verdict, index, message, "the ack timeout passed")
+
+    def give_up(self, index: int, message: Message, error: BaseException | str) -> None:
+        """Sends a record that the tracker has taken out of delivery to the dead letters."""
+        if self.unsettled is not None:
+            self.unsettled.forget(index)
+        self.bury(self, index, message, error)
 
     def reject_with(self, message: Message, error: BaseException | str) -> bool:
         """Takes a record out of delivery because it can never be processed."""
@@ -219,13 +245,14 @@ class Holding:
         if not self.tracker.reject(index, message.attempt):
             return False
         message.index = SETTLED
-        self.bury(self, index, message, error)
+        self.give_up(index, message, error)
         return True
 
-    def dead_lettered(self, index: int) -> None:
+    def dead_lettered(self, index: int, message: Message, error: BaseException | str) -> None:
         """The record's dead letter is durable."""
         if self.tracker.dead_lettered(index):
             self.totals.dead_lettered += 1
+            self.hooks.dead_lettered(message, error)
         self._progress.set()
 
     def confirm(self, flush: AckFlush, outcome: Outcome) -> None:
@@ -247,7 +274,7 @@ class Holding:
 
     def _ack_while_draining(self, index: int) -> bool:
         self._progress.set()
-        return self.tracker.ack(index)
+        return self._acks.ack(index)
 
     def withdraw(self, waiting: Sequence[Message]) -> None:
         """These will not be handed out; a retry may yet be settled by who had it before."""
@@ -276,7 +303,9 @@ class Holding:
         self.is_closed = True
         self.totals.settled += self.fetched - self.tracker.unsettled
         self.tracker.close()
-        self.ack = self._ack_when_closed
+        self.ack, self._acks = self._ack_when_closed, self.tracker
+        if self.unsettled is not None:
+            self.unsettled.clear()
         self.lanes, self.retries = {}, {}
         self._progress.set()
         for _, _, future in self._waiters:
@@ -292,7 +321,7 @@ class Holding:
     def forbid(self) -> None:
         """In a forked child: settling is an error, since nothing here would flush it."""
         forked: Any = _Forked()
-        self.tracker, self.clock = forked, forked
+        self.tracker = self._acks = self.clock = forked
         self.ack = lambda index: bool(forked.ack(index))
 
     def _lost(self) -> PartitionLostError:

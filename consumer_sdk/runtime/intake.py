@@ -10,7 +10,7 @@ from typing import Protocol
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.records import Assignment, Message, Redelivery, Run, Tracked
-from consumer_sdk.runtime.holding import Bury, Holding, Totals
+from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.options import Options
 
 __all__ = ["Intake", "Sink"]
@@ -51,7 +51,6 @@ class Intake:
 
     Args:
         sink: where tracked records go.
-        bury: takes records that were at their retry limit before a restart.
         start_anew: ends a holding whose position is no longer stored.
     """
 
@@ -63,7 +62,6 @@ class Intake:
         totals: Totals,
         *,
         sink: Callable[[], Sink],
-        bury: Bury,
         start_anew: Callable[[Holding], None],
     ) -> None:
         self._start_anew = start_anew
@@ -72,7 +70,6 @@ class Intake:
         self._holdings = holdings
         self._totals = totals
         self._sink = sink
-        self._bury = bury
         self._room = asyncio.Event()
         self.is_full = False
         self.max_in_flight = options.max_in_flight or DEFAULT_IN_FLIGHT
@@ -210,7 +207,7 @@ class Intake:
                 continue
             if index in exhausted:
                 error = "the retry limit was reached before a restart; the error was not kept"
-                self._bury(holding, index, message, error)
+                holding.give_up(index, message, error)
             elif index in held:
                 self._sink().hold(holding, message)
                 holding.reschedule()

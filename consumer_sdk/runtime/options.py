@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from consumer_sdk.abc import Clock
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.runtime.hooks import Hooks, check_hooks
 from consumer_sdk.trackers import RetryPolicy
 
 __all__ = ["LoopClock", "Options", "parse_start"]
@@ -60,6 +61,7 @@ class Options:
     fetch_records: int = 500
     fetch_bytes: int = 8 * 1024 * 1024
     fetch_wait: float = 0.5
+    hooks: Hooks | None = None
     clock: Clock = field(default_factory=LoopClock)
 
     def __post_init__(self) -> None:
@@ -84,6 +86,9 @@ class Options:
             raise ConfigurationError(
                 f"out_of_range={self.out_of_range!r}: give one of {', '.join(OUT_OF_RANGE)}"
             )
+
+        if self.hooks is not None:
+            check_hooks(self.hooks)
 
     @staticmethod
     def _is_positive(value: object) -> bool:

@@ -66,7 +66,7 @@ class Timers:
             return
         due = holding.tracker.due(self._clock.monotonic())
         for index, verdict, message in due.expired:
-            holding.carry_out(verdict, index, message, "the ack timeout passed")
+            holding.expire(verdict, index, message)
         for index, attempt, message in reversed(due.ready):  # each goes to the front
             again = Redelivery.of(message, attempt)
             again.holder, again.index = holding, index

@@ -1,0 +1,136 @@
+"""`Hooks`: how an application is told what became of each message."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Message
+
+__all__ = ["NO_HOOKS", "Hooks", "SafeHooks", "check_hooks"]
+
+log = logging.getLogger(__name__)
+
+
+class Hooks(Protocol):
+    """Told what became of a message, with the message itself; subclass it to be told of some.
+
+    These are Storm's ack and fail callbacks with values (``IAckValueSpout``,
+    ``IFailValueSpout``). They are called at once, in the event loop, where it happens: be short,
+    and do not block. One that raises is logged, and changes nothing.
+
+    Every record ends with exactly one call of `settled` or `dead_lettered`, whoever settles it and
+    however often that is tried; with neither when its partition is lost, or the consumer closed,
+    before: then it is delivered again, perhaps elsewhere. What is told is what has happened here,
+    not what is durable: after a crash a record may come again although it was told as settled.
+    Await `Message.durable` or `Consumer.flush` for that.
+
+    The message is the latest delivery that was handed out, so that ``message.attempt`` counts.
+    """
+
+    def settled(self, message: Message) -> None:  # noqa: ARG002 - for overriders
+        """The record was acked: alone, in a batch, by a cumulative ack, or by its tree."""
+        return
+
+    def retried(
+        self,
+        message: Message,  # noqa: ARG002 - for overriders
+        error: BaseException | str,  # noqa: ARG002 - for overriders
+        delay: float,  # noqa: ARG002 - for overriders
+    ) -> None:
+        """This delivery failed, and the next one comes in ``delay`` seconds.
+
+        Args:
+            message: the delivery that failed.
+            error: what the handler raised, or the reason of a nack.
+            delay: seconds.
+        """
+        return
+
+    def expired(self, message: Message) -> None:  # noqa: ARG002 - for overriders
+        """The ack timeout passed; `retried` or, in the end, `dead_lettered` follows."""
+        return
+
+    def dead_lettered(
+        self,
+        message: Message,  # noqa: ARG002 - for overriders
+        error: BaseException | str,  # noqa: ARG002 - for overriders
+    ) -> None:
+        """The record was given up, and its dead letter is durable: that settles it.
+
+        Args:
+            message: its last delivery.
+            error: what the handler raised, or why it was rejected.
+        """
+        return
+
+    def tree_failed(
+        self,
+        message: Message,  # noqa: ARG002 - for overriders
+        reason: str,  # noqa: ARG002 - for overriders
+    ) -> None:
+        """The message's tree failed; `retried` or, in the end, `dead_lettered` follows."""
+        return
+
+
+NAMES = ("settled", "retried", "expired", "dead_lettered", "tree_failed")
+
+
+def check_hooks(hooks: object) -> None:
+    """Looks for what would fail at the first message.
+
+    Raises:
+        ConfigurationError: a hook is missing, or is a coroutine function that nobody awaits.
+    """
+    for name in NAMES:
+        hook = getattr(hooks, name, None)
+        if not callable(hook):
+            raise ConfigurationError(
+                f"hooks={hooks!r} has no method {name}(): let its class inherit from "
+                f"consumer_sdk.Hooks, where those that it does not want do nothing"
+            )
+        if inspect.iscoroutinefunction(hook):
+            raise ConfigurationError(
+                f"hooks={hooks!r}: {name}() is 'async def', and hooks are called, not awaited: "
+                f"make it a plain method (which may put the message into a queue)"
+            )
+
+
+class SafeHooks(Hooks):
+    """The user's hooks; one that raises is logged, and nothing else."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    def settled(self, message: Message) -> None:
+        _call(self._hooks.settled, message)
+
+    def retried(self, message: Message, error: BaseException | str, delay: float) -> None:
+        _call(self._hooks.retried, message, error, delay)
+
+    def expired(self, message: Message) -> None:
+        _call(self._hooks.expired, message)
+
+    def dead_lettered(self, message: Message, error: BaseException | str) -> None:
+        _call(self._hooks.dead_lettered, message, error)
+
+    def tree_failed(self, message: Message, reason: str) -> None:
+        _call(self._hooks.tree_failed, message, reason)
+
+
+def _call(hook: Callable[..., None], *args: object) -> None:
+    try:
+        hook(*args)
+    except (Exception, asyncio.CancelledError):
+        log.exception("a hook failed: %s%r", getattr(hook, "__qualname__", hook), args)
+
+
+class _NoHooks(Hooks):
+    """Nobody wants to be told."""
+
+
+NO_HOOKS: Hooks = _NoHooks()
