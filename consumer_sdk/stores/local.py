@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import final
 
-from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
+from consumer_sdk.stores.leases import TableLeases, new_member
+from consumer_sdk.stores.leases_local import LocalLeasePlace
 from consumer_sdk.stores.sqlite_file import Database
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 
@@ -146,6 +148,25 @@ class LocalStore(CheckpointStore):
             StoreError: nothing was stored.
         """
         return await self._thread.run(partial(_pin, group, stream, start))
+
+    def leases(
+        self,
+        group: str,
+        stream: str,
+        *,
+        duration: float = 10.0,
+        handover: float = 30.0,
+        clock: Clock | None = None,
+    ) -> Leases:
+        """A new member of the group, for processes on this host; see `CheckpointStore.leases`."""
+        return TableLeases(
+            LocalLeasePlace(self._thread, group, stream),
+            f"{self._thread.path}: the leases of {stream!r} in group {group!r}",
+            new_member(),
+            duration=duration,
+            handover=handover,
+            clock=clock,
+        )
 
     async def aclose(self) -> None:
         """Finishes what is under way and closes the file. Idempotent and bounded."""

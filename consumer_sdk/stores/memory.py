@@ -7,10 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, final
 
-from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import ConsumerSdkError, StoreError, TransientStoreError
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
+from consumer_sdk.stores.leases import TableLeases
+from consumer_sdk.stores.leases_memory import MemoryLeasePlace, StoredLeases
 
 __all__ = ["MemoryStore", "StoreSeam"]
 
@@ -37,6 +39,7 @@ class _State:
 
     rows: dict[tuple[str, Partition], _Row] = field(default_factory=dict)
     pins: dict[tuple[str, str], str] = field(default_factory=dict)
+    leases: dict[tuple[str, str], StoredLeases] = field(default_factory=dict)
     writers: Callable[[], int] = field(default_factory=lambda: itertools.count(1).__next__)
 
 
@@ -51,7 +54,8 @@ class MemoryStore(CheckpointStore):
     Args:
         faults: fails, delays and cancels calls at the seams ``"claim"``, ``"save"``,
             ``"read_back"`` (after a save whose reply was lost), ``"peek"``, ``"list"``,
-            ``"delete"`` and ``"pin"``, before or after their effect.
+            ``"delete"``, ``"pin"``, ``"lease_read"``, ``"lease_write"`` and ``"lease_renew"``,
+            before or after their effect.
 
     Concurrency: each effect is one step that nothing can interrupt.
     """
@@ -171,6 +175,26 @@ class MemoryStore(CheckpointStore):
         """Creates the group's resolved start if absent; returns the one that is stored."""
         return await self._around(
             "pin", lambda: self._state.pins.setdefault((group, stream), start)
+        )
+
+    def leases(
+        self,
+        group: str,
+        stream: str,
+        *,
+        duration: float = 10.0,
+        handover: float = 30.0,
+        clock: Clock | None = None,
+    ) -> Leases:
+        """A new member of the group; see `CheckpointStore.leases`."""
+        stored = self._state.leases.setdefault((group, stream), StoredLeases())
+        return TableLeases(
+            MemoryLeasePlace(stored, self._around),
+            f"memory: the leases of {stream!r} in group {group!r}",
+            f"member {self._state.writers()}",
+            duration=duration,
+            handover=handover,
+            clock=clock,
         )
 
     async def aclose(self) -> None:

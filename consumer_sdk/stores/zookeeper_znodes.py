@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 VERSION = 1
+STAMP = frozenset(("version", "writer", "fence", "serial"))
+PIN = frozenset(("version", "start"))
 
 CHECKPOINT = b',"checkpoint":'
 """Found once in our data: quotes inside JSON strings are escaped, and the text comes after it."""
@@ -100,7 +102,7 @@ def decode_znode(data: bytes, path: str) -> tuple[Stamp, str | None]:
     """
     head, found, rest = data.partition(CHECKPOINT)
     try:
-        body = _decode(head + b"}" if found else head)
+        body = _decode(head + b"}" if found else head, STAMP)
         stamp = Stamp(_text(body, "writer"), _fence(body), _serial(body))
         return stamp, _whole(rest) if found else None
     except (ValueError, RecursionError) as error:
@@ -119,7 +121,7 @@ def decode_pin(data: bytes, path: str) -> str | None:
         CheckpointFormatError: somebody else has written it, or a newer version of this program.
     """
     try:
-        return _text(_decode(data), "start") if data else None
+        return _text(_decode(data, PIN), "start") if data else None
     except (ValueError, RecursionError) as error:
         raise _foreign(path, error) from error
 
@@ -128,33 +130,36 @@ def _encode(body: dict[str, Any]) -> bytes:
     return json.dumps(body, separators=(",", ":")).encode()
 
 
-def _decode(data: bytes) -> dict[str, Any]:
+def _decode(data: bytes, names: frozenset[str]) -> dict[str, Any]:
     if len(data) > MAX_HEAD:
         raise ValueError(f"{len(data)} bytes without a checkpoint")
     body = json.loads(data.decode())
     if not isinstance(body, dict) or type(version := body.get("version")) is not int:
-        raise ValueError("not ours")
+        raise ValueError("it is not ours")
     if version != VERSION:
         raise ValueError(f"version {version}, and this consumer_sdk knows version {VERSION}")
+    # Exactly: a checkpoint under a damaged name must not pass for no checkpoint.
+    if body.keys() != names:
+        raise ValueError(f"its fields are {', '.join(body):.200}")
     return body
 
 
 def _text(body: dict[str, Any], name: str) -> str:
-    value = body.get(name)
+    value = body[name]
     if not isinstance(value, str):
         raise ValueError(f"{name} is {value!r:.80}")  # noqa: TRY004 - one type for all bad content
     return value
 
 
 def _fence(body: dict[str, Any]) -> int | None:
-    fence = body.get("fence", "missing")
+    fence = body["fence"]
     if fence is not None and type(fence) is not int:
         raise ValueError(f"fence is {fence!r:.80}")
     return fence
 
 
 def _serial(body: dict[str, Any]) -> int:
-    serial = body.get("serial")
+    serial = body["serial"]
     if type(serial) is not int or serial < 0:
         raise ValueError(f"serial is {serial!r:.80}")
     return serial

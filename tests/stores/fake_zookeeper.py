@@ -57,7 +57,7 @@ class FakeZooKeeper:
 
 
 def _refusal(znodes: dict[str, Znode], put: Put) -> Any:
-    """kazoo's exception, or None."""
+    """An exception of kazoo's, or None."""
     znode = znodes.get(put.path)
     if put.version is None:
         if put.path.rpartition("/")[0] not in znodes:

@@ -1,7 +1,8 @@
-"""A process that owns a partition in ZooKeeper, for tests that stop it in its tracks.
+"""A process that owns a partition, for tests that stop it in its tracks.
 
-``python -m tests.stores.zookeeper_child HOSTS ROOT``: for each line that it is given, it claims
-the partition and counts its checkpoint up until it is refused; it says what is durable.
+``python -m tests.stores.owner_child zookeeper HOSTS ROOT`` or ``… local PATH``: for each line that
+it is given, it claims the partition and counts its checkpoint up until it is refused; it says how
+each save ended.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from consumer_sdk.abc import StoreItem
+from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
-from consumer_sdk.stores import ZooKeeperStore
+from consumer_sdk.stores import LocalStore, ZooKeeperStore
 
 FIRST = Partition("orders", "0")
 SESSION_TIMEOUT = 1.0
@@ -23,7 +24,14 @@ def say(text: object) -> None:
     sys.stdout.flush()
 
 
-async def claim(store: ZooKeeperStore, epoch: int) -> tuple[Assignment, int]:
+def store_of(kind: str, place: str, root: str = "") -> CheckpointStore:
+    """The store that parent and child share."""
+    if kind == "local":
+        return LocalStore(place, busy_timeout=0.2)
+    return ZooKeeperStore(place, root=root, session_timeout=SESSION_TIMEOUT)
+
+
+async def claim(store: CheckpointStore, epoch: int) -> tuple[Assignment, int]:
     """Takes the partition over; its checkpoint is a number."""
     assignment = Assignment(FIRST, epoch)
     text = (await store.claim("g", [assignment]))[assignment]
@@ -31,7 +39,7 @@ async def claim(store: ZooKeeperStore, epoch: int) -> tuple[Assignment, int]:
     return assignment, int(text or 0)
 
 
-async def count_up(store: ZooKeeperStore, epoch: int) -> None:
+async def count_up(store: CheckpointStore, epoch: int) -> None:
     """Owns the partition until somebody else does."""
     assignment, number = await claim(store, epoch)
     while True:
@@ -42,9 +50,9 @@ async def count_up(store: ZooKeeperStore, epoch: int) -> None:
             return
 
 
-async def main(hosts: str, root: str) -> None:
+async def main(*place: str) -> None:
     """Owns the partition as often as it is told to."""
-    store = ZooKeeperStore(hosts, root=root, session_timeout=SESSION_TIMEOUT)
+    store = store_of(*place)
     await store.open()
     try:
         epoch = 0

@@ -1,0 +1,168 @@
+"""The leases of one group and stream as one text: what may be changed, and how. No I/O.
+
+The text is JSON that a person can read::
+
+    {"version":1,"identity":"arn:…","fence":17,"leases":{
+      "shardId-000000000000":{"ended":true,"fence":3},
+      "shardId-000000000001":{"owner":"9f…c2/host/4711","fence":17,"parents":["shardId-000000000000"]}}}
+
+What a lease does not say is nobody, nothing, or false. Fences are counted for the whole stream, so
+that one which is taken after its lease was removed and came back is above all earlier ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.records.leases import Lease, is_readable
+
+__all__ = ["LeaseTable"]
+
+VERSION = 1
+
+
+@dataclass(slots=True)
+class LeaseTable:
+    """All leases of a stream in a group.
+
+    Attributes:
+        identity: that of the stream; None: not known.
+        fence: the largest one so far.
+        leases: by partition.
+    """
+
+    identity: str | None = None
+    fence: int = 0
+    leases: dict[str, Lease] = field(default_factory=dict)
+
+    def sync(self, parents: Mapping[str, Sequence[str]], identity: str | None) -> None:
+        """See `consumer_sdk.abc.Leases.sync`."""
+        if identity not in (None, self.identity):
+            if self.identity is not None:
+                self.leases.clear()
+            self.identity = identity
+        for partition, its_parents in parents.items():
+            lease = self.leases.get(partition, Lease())
+            self.leases[partition] = replace(lease, parents=tuple(its_parents))
+        for partition in [p for p in self.leases if p not in parents and self._is_done(p)]:
+            del self.leases[partition]
+
+    def _is_done(self, partition: str) -> bool:
+        children = (lease for lease in self.leases.values() if partition in lease.parents)
+        return self.leases[partition].ended and all(child.fence for child in children)
+
+    def take(self, member: str, seen: Mapping[str, int]) -> dict[str, int]:
+        """Takes what nobody else has taken since it was seen; returns the new fences."""
+        return {
+            p: self._take(p, member) for p, fence in seen.items() if self._may(member, p, fence)
+        }
+
+    def _may(self, member: str, partition: str, seen: int) -> bool:
+        lease = self.leases.get(partition)
+        if lease is None or not is_readable(partition, self.leases):
+            return False
+        # Its own: a take of which it never heard.
+        return lease.fence == seen or lease.owner == member
+
+    def _take(self, partition: str, member: str) -> int:
+        self.fence += 1
+        lease = self.leases[partition]
+        self.leases[partition] = replace(lease, owner=member, fence=self.fence, wanted_by=None)
+        return self.fence
+
+    def want(self, member: str, partitions: Sequence[str]) -> None:
+        """Leaves a mark on leases that somebody else owns."""
+        for partition in partitions:
+            lease = self.leases.get(partition)
+            if lease is not None and lease.owner not in (None, member):
+                self.leases[partition] = replace(lease, wanted_by=member)
+
+    def release(self, member: str, held: Mapping[str, int], *, ended: bool) -> None:
+        """Gives up what the member still owns under these fences."""
+        for partition, fence in held.items():
+            if self.is_held(member, partition, fence):
+                lease = self.leases[partition]
+                self.leases[partition] = replace(lease, owner=None, ended=ended)
+
+    def is_held(self, member: str, partition: str, fence: int) -> bool:
+        """The member owns the partition since it took it under this fence."""
+        lease = self.leases.get(partition)
+        return lease is not None and (lease.owner, lease.fence) == (member, fence)
+
+    def copy(self) -> LeaseTable:
+        """Another table with the same leases."""
+        return replace(self, leases=dict(self.leases))
+
+    def encode(self) -> str:
+        """The text to be stored."""
+        leases = {partition: _row(lease) for partition, lease in self.leases.items()}
+        body = {"version": VERSION, "identity": self.identity, "fence": self.fence}
+        return json.dumps({**body, "leases": leases}, separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, text: str, where: str) -> LeaseTable:
+        """Reads `encode` back.
+
+        Raises:
+            CheckpointFormatError: somebody else has written it, or a newer version of this program.
+        """
+        try:
+            return _table(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise CheckpointFormatError(
+                f"{where} holds no leases that can be read ({error}): nothing was changed. Upgrade "
+                f"this program, put a copy back, or use another group"
+            ) from error
+
+
+def _row(lease: Lease) -> dict[str, Any]:
+    row = {
+        "owner": lease.owner,
+        "fence": lease.fence,
+        "wanted_by": lease.wanted_by,
+        "ended": lease.ended,
+        "parents": lease.parents,
+    }
+    return {name: value for name, value in row.items() if value}
+
+
+def _table(body: Any) -> LeaseTable:
+    body = _checked(body, dict, "the text")
+    if (version := body.get("version")) != VERSION:
+        raise ValueError(f"version {version!r:.80}, and this consumer_sdk knows version {VERSION}")
+    rows = _checked(body.get("leases"), dict, "leases")
+    table = LeaseTable(
+        _optional(body, "identity"),
+        _checked(body.get("fence"), int, "fence"),
+        {partition: _lease(_checked(row, dict, partition)) for partition, row in rows.items()},
+    )
+    if any(not 0 <= lease.fence <= table.fence for lease in table.leases.values()):
+        raise ValueError("a fence is out of bounds")
+    return table
+
+
+def _lease(row: dict[str, Any]) -> Lease:
+    return Lease(
+        tuple(
+            _checked(p, str, "a parent") for p in _checked(row.get("parents", []), list, "parents")
+        ),
+        _optional(row, "owner"),
+        _checked(row.get("fence", 0), int, "fence"),
+        _optional(row, "wanted_by"),
+        _checked(row.get("ended", False), bool, "ended"),
+    )
+
+
+def _optional(row: dict[str, Any], name: str) -> str | None:
+    value = row.get(name)
+    return None if value is None else _checked(value, str, name)
+
+
+def _checked(value: Any, kind: type, what: str) -> Any:
+    if type(value) is not kind:  # a bool is no number here
+        raise ValueError(f"{what} is {value!r:.80}")
+    return value
