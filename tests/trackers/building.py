@@ -1,21 +1,23 @@
-"""Runs, checkpoints and trackers for the tests of the log tracker."""
+"""Runs, checkpoints and trackers for the tests of both kinds of tracker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.records import (
+    AckFlush,
     Assignment,
     Checkpoint,
     Message,
     Outcome,
+    OutcomeKind,
     Partition,
     Position,
     Run,
     Tracked,
 )
-from consumer_sdk.trackers import RetryPolicy, WatermarkTracker
+from consumer_sdk.trackers import QueueTracker, RetryPolicy, WatermarkTracker
 
 ASSIGNMENT = Assignment(Partition("orders", "0"), epoch=1)
 POLICY = RetryPolicy(max_attempts=3, initial=1.0, multiplier=2.0, maximum=8.0, jitter=0.0)
@@ -69,7 +71,7 @@ def restored(
     return tracker
 
 
-def look(tracker: WatermarkTracker) -> Checkpoint:
+def look(tracker: QueueTracker | WatermarkTracker) -> Checkpoint:
     """The checkpoint now."""
     return tracker.checkpoint(NOW, WALL)
 
@@ -80,9 +82,57 @@ def settled(tracker: WatermarkTracker) -> tuple[Position | None, list[tuple[Posi
     return checkpoint.watermark, list(checkpoint.ranges)
 
 
-def flush_durably(tracker: WatermarkTracker, now: float = NOW) -> Checkpoint:
+def flush_durably(tracker: QueueTracker | WatermarkTracker, now: float = NOW) -> Checkpoint:
     """Flushes, confirms it and returns what became durable."""
     flush = tracker.flush(now, WALL, force=True)
     assert flush is not None
     tracker.flushed(flush, Outcome.durable())
     return flush.checkpoint
+
+
+# -- with the adapter's own handles -----------------------------------------------------------
+
+
+class Native(Message):
+    """A message with the adapter's own handle."""
+
+    __slots__ = ("native",)
+
+
+def make_queue(*, policy: RetryPolicy = POLICY, **options: Any) -> QueueTracker:
+    """A queue's tracker that flushes at once, in chunks of 4 records unless told otherwise."""
+    defaults: dict[str, Any] = {"flush_interval": 0.0, "chunk_bits": 2, "random": lambda: 0.0}
+    return QueueTracker(ASSIGNMENT, policy=policy, **(defaults | options))
+
+
+def make_delivery(positions: Iterable[Position], connection: str = "first") -> Run:
+    """A run whose handles name the connection and the position."""
+    messages = [Native.make(ASSIGNMENT, position, b"8 bytes.") for position in positions]
+    for message in messages:
+        message.native = f"{connection} {message.position}"
+    return Run(ASSIGNMENT, messages, size=8 * len(messages))
+
+
+def deliver(
+    tracker: QueueTracker | WatermarkTracker,
+    positions: Iterable[Position],
+    connection: str = "first",
+) -> Tracked:
+    """Tracks a run of ``positions``, whose handles name the connection."""
+    return tracker.track(make_delivery(positions, connection), NOW)
+
+
+def take(tracker: QueueTracker | WatermarkTracker, now: float = NOW) -> AckFlush:
+    """A flush on its way."""
+    flush = tracker.flush(now, WALL + now - NOW, force=True)
+    assert flush is not None
+    return flush
+
+
+def send(
+    tracker: QueueTracker | WatermarkTracker, now: float = NOW
+) -> Sequence[tuple[Position, Any]]:
+    """Flushes, confirms it, and returns what it named."""
+    flush = take(tracker, now)
+    tracker.flushed(flush, Outcome(OutcomeKind.SENT))
+    return sorted(flush.settled)

@@ -23,7 +23,7 @@ from consumer_sdk.records import (
     VerdictKind,
 )
 from consumer_sdk.trackers import QueueTracker, RetryPolicy, WatermarkTracker
-from tests.trackers.building import ASSIGNMENT
+from tests.trackers.building import ASSIGNMENT, Native
 
 STATES = {"open": "open", "retrying": "retrying", "dead": "dead-lettering"}
 NO_INDEX = ("dropped", "known")
@@ -297,12 +297,6 @@ def messages_at(positions: Sequence[Any]) -> Run:
     """A run of records of 8 bytes each, which can carry a native handle."""
     made = [Native.make(ASSIGNMENT, position, b"8 bytes.") for position in positions]
     return Run(ASSIGNMENT, made, size=8 * len(made))
-
-
-class Native(Message):
-    """A message with the adapter's own handle."""
-
-    __slots__ = ("native",)
 
 
 Step = tuple[int, Callable[[], Any]]
