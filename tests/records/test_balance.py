@@ -1,0 +1,216 @@
+"""Shares of partitions: even, the same for everybody, and with no move that need not be."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer_sdk.records.balance import balance, moves
+from consumer_sdk.records.leases import Lease, LeaseView, is_readable
+
+MEMBERS = st.sets(st.sampled_from("abcde"), max_size=5).map(frozenset)
+NAMES = st.none() | st.sampled_from("abcdefg")  # two of them are never alive
+LEASES = st.lists(
+    st.builds(
+        Lease,
+        parents=st.lists(st.integers(0, 30).map(str), max_size=2).map(tuple),
+        owner=NAMES,
+        fence=st.integers(0, 9),
+        wanted_by=NAMES,
+        ended=st.booleans(),
+    ),
+    max_size=20,
+).map(lambda leases: {str(number): lease for number, lease in enumerate(leases)})
+
+
+def free(count: int) -> dict[str, Lease]:
+    """Partitions that nobody has."""
+    return {str(number): Lease() for number in range(count)}
+
+
+def owned(**counts: int) -> dict[str, Lease]:
+    """Partitions of these owners, as many as they say."""
+    owners = [owner for owner, count in counts.items() for _ in range(count)]
+    return {f"{number:02}": Lease(owner=owner, fence=1) for number, owner in enumerate(owners)}
+
+
+def settled(leases: Mapping[str, Lease], targets: Mapping[str, str]) -> dict[str, Lease]:
+    """All as the balance wants it."""
+    return {p: replace(lease, owner=targets.get(p, lease.owner)) for p, lease in leases.items()}
+
+
+def fewest_moves(members: frozenset[str], leases: Mapping[str, Lease]) -> int:
+    """By trying who gets the larger shares: how many have to leave an owner who is alive."""
+    readable = [lease for p, lease in leases.items() if is_readable(p, leases)]
+    counts = Counter(lease.owner for lease in readable if lease.owner in members)
+    low, extra = divmod(len(readable), len(members))
+    return min(
+        sum(max(0, counts[m] - low - (m in larger)) for m in members)
+        for larger in combinations(sorted(members), extra)
+    )
+
+
+def work_through(members: str, leases: dict[str, Lease], seed: int) -> Counter[str]:
+    """Lets members act in a random order until nothing moves; counts each partition's owners."""
+    chance, tenures, fence = random.Random(seed), Counter[str](), 9
+    for _ in range(200):
+        me = chance.choice(members)
+        todo = moves(LeaseView(me, frozenset(members), leases, _held(me, leases)))
+        for partition in todo.take:
+            fence += 1
+            leases[partition] = Lease(owner=me, fence=fence)
+            tenures[partition] += 1
+        for partition in todo.want:
+            leases[partition] = replace(leases[partition], wanted_by=me)
+        for partition in todo.hand_over:
+            leases[partition] = replace(leases[partition], owner=None)
+    return tenures
+
+
+def _held(me: str, leases: Mapping[str, Lease]) -> dict[str, int]:
+    return {p: lease.fence for p, lease in leases.items() if lease.owner == me}
+
+
+@given(MEMBERS, LEASES)
+def test_shares_differ_by_one_at_most(members: frozenset[str], leases: dict[str, Lease]) -> None:
+    """Every partition that can be read has a member who lives, and nobody has two more."""
+    targets = balance(members, leases)
+    if not members:
+        assert targets == {}
+        return
+    assert targets.keys() == {p for p in leases if is_readable(p, leases)}
+    counts = [Counter(targets.values())[member] for member in members]
+    assert targets.keys() == set() or set(targets.values()) <= members
+    assert max(counts) - min(counts) <= 1
+
+
+@given(MEMBERS, LEASES)
+def test_nothing_moves_that_need_not(members: frozenset[str], leases: dict[str, Lease]) -> None:
+    """As few leave a living owner as any even distribution asks for."""
+    if members:
+        targets = balance(members, leases)
+        moved = [p for p, m in targets.items() if leases[p].owner in members - {m}]
+        assert len(moved) == fewest_moves(members, leases)
+
+
+@given(MEMBERS, LEASES)
+def test_what_is_settled_stays(members: frozenset[str], leases: dict[str, Lease]) -> None:
+    """Run again on its own result it says the same, whatever marks are still there."""
+    targets = balance(members, leases)
+    assert balance(members, settled(leases, targets)) == targets
+
+
+@given(MEMBERS, LEASES, st.randoms())
+def test_everybody_comes_to_the_same(
+    members: frozenset[str], leases: dict[str, Lease], chance: random.Random
+) -> None:
+    """The order in which leases are listed means nothing."""
+    shuffled = list(leases.items())
+    chance.shuffle(shuffled)
+    assert balance(members, dict(shuffled)) == balance(members, leases)
+
+
+@given(MEMBERS, LEASES)
+def test_children_wait_for_all_their_parents(
+    members: frozenset[str], leases: dict[str, Lease]
+) -> None:
+    """Nobody gets a partition with a parent that has not ended, or one that has ended itself."""
+    for partition in balance(members, leases):
+        assert not leases[partition].ended
+        assert all(leases[p].ended for p in leases[partition].parents if p in leases)
+
+
+def test_child_whose_parent_is_unknown_can_be_read() -> None:
+    """The broker stores that parent no longer: nothing is left to wait for."""
+    leases = {"child": Lease(parents=("gone",))}
+    assert balance(set("a"), leases) == {"child": "a"}
+
+
+def test_child_of_a_merge_waits_for_both() -> None:
+    """One parent's end is not enough."""
+    leases = {"x": Lease(ended=True), "y": Lease(), "child": Lease(parents=("x", "y"))}
+    assert balance(set("a"), leases) == {"y": "a"}
+    leases["y"] = Lease(ended=True)
+    assert balance(set("a"), leases) == {"child": "a"}
+
+
+def test_few_partitions_and_many_members_do_not_move() -> None:
+    """Those who have one keep it, however many come and envy them."""
+    leases = owned(d=1, e=1)
+    for members in ("de", "abcde", "deabcfgh"):
+        assert balance(set(members), leases) == {"00": "d", "01": "e"}
+
+
+def test_newcomer_gets_its_share_and_no_more_moves() -> None:
+    """Three of nine go to the third member; the other six stay where they are."""
+    targets = balance(set("abc"), owned(a=5, b=4))
+    assert Counter(targets.values()) == {"a": 3, "b": 3, "c": 3}
+    assert sum(owned(a=5, b=4)[p].owner != m for p, m in targets.items()) == 3
+
+
+def test_wanted_partition_goes_first_and_to_who_waits() -> None:
+    """A handover under way is not turned round by another newcomer."""
+    leases = owned(a=4)
+    leases["00"] = replace(leases["00"], wanted_by="c")
+    targets = balance(set("abc"), leases)
+    assert targets["00"] == "c"
+    released = {**leases, "00": replace(leases["00"], owner=None)}
+    assert balance(set("abc"), released)["00"] == "c"
+
+
+@given(st.integers(0, 12), st.sampled_from(["a", "ab", "abcde"]), st.integers(0, 10**6))
+def test_free_partitions_are_taken_once(count: int, members: str, seed: int) -> None:
+    """Members that act one after the other, in any order, never take anything from each other."""
+    leases = free(count)
+    tenures = work_through(members, leases, seed)
+    assert all(tenures[p] == 1 for p in leases)
+    counts = Counter(lease.owner for lease in leases.values())
+    assert max(counts[m] for m in members) - min(counts[m] for m in members) <= 1
+
+
+@given(LEASES, st.integers(0, 10**6))
+def test_handovers_end_in_balance_and_move_each_partition_once(
+    leases: dict[str, Lease], seed: int
+) -> None:
+    """From any mess, old marks included: nothing changes hands twice, and then all is quiet."""
+    members = "abc"
+    readable = {p: lease for p, lease in leases.items() if is_readable(p, leases)}
+    tenures = work_through(members, readable, seed)
+    assert max(tenures.values(), default=0) <= 1
+    assert {p: lease.owner for p, lease in readable.items()} == balance(set(members), readable)
+
+
+def test_moves_of_a_member_that_has_not_joined_are_none() -> None:
+    """Who is not alive for the others takes nothing."""
+    todo = moves(LeaseView("z", frozenset("a"), owned(z=1, a=1)))
+    assert (todo.take, todo.want, todo.hand_over) == ({}, [], [])
+
+
+def test_owner_in_name_only_takes_its_partition_again() -> None:
+    """A grant of which it never heard, or one that it gave up, is taken under a new fence."""
+    leases = owned(a=1)
+    assert moves(LeaseView("a", frozenset("a"), leases)).take == {"00": 1}
+    assert moves(LeaseView("a", frozenset("a"), leases, {"00": 1})).take == {}
+
+
+def test_overdue_partition_is_taken_from_its_owner() -> None:
+    """It is wanted first, and taken when the owner did not let go."""
+    leases = owned(a=2)
+    view = LeaseView("b", frozenset("ab"), leases)
+    assert (moves(view).take, moves(view).want) == ({}, ["01"])
+    leases["01"] = replace(leases["01"], wanted_by="b")
+    assert (moves(view).take, moves(view).want) == ({}, [])
+    assert moves(LeaseView("a", frozenset("ab"), leases)).hand_over == ["01"]
+    assert moves(replace(view, overdue=frozenset({"01"}))).take == {"01": 1}
+
+
+def test_mark_of_a_dead_member_moves_nothing() -> None:
+    """Who wanted it has died: the owner keeps it."""
+    leases = {"0": Lease(owner="a", fence=1, wanted_by="dead"), "1": Lease(owner="b", fence=2)}
+    assert moves(LeaseView("a", frozenset("ab"), leases, {"0": 1})).hand_over == []
