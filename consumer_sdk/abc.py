@@ -28,6 +28,7 @@ from consumer_sdk.records import (
     Tracked,
     Verdict,
 )
+from consumer_sdk.records.leases import LeaseView
 
 __all__ = [
     "AckTracker",
@@ -361,10 +362,117 @@ class StoreItem:
     text: str
 
 
-class Leases(ABC):  # noqa: B024 - its methods come with the first store that has leases
-    """Who owns which partition, for brokers that do not say."""
+class Leases(ABC):
+    """Who reads which partition of one stream, in one group, where the broker does not say.
+
+    An object is one member of the group, under a name that nobody has had before. Nothing happens
+    in the background; an adapter's own loop calls, at least every third of ``duration``::
+
+        lost(await leases.renew())
+        todo = moves(await leases.view())
+        granted = await leases.take(todo.take)      # its fences go into the assignments
+        await leases.want(todo.want)
+        ...                                         # hand todo.hand_over over, in another task
+        await leases.changed(leases.duration / 3)
+
+    **Ownership.** A lease is its owner's until another member takes it. Each take has a fence
+    above all earlier ones: the checkpoint store refuses an owner of before from the moment at
+    which the new one has claimed, however late it learns of its loss.
+
+    **Death.** A member is dead for another one that has looked for ``duration`` seconds and seen
+    no renewal, by its own monotonic clock and counting no time in which the store could not be
+    read. Clocks of different hosts are never compared. The member itself gives up ``duration``
+    seconds after its last renewal began.
+
+    **Handover.** The owner of a wanted partition has ``handover`` seconds to drain, flush and
+    release it; after ``handover + duration`` it is taken from it.
+
+    Every method but `aclose` raises:
+
+    Raises:
+        TransientStoreError: the store did not answer; a change may have been made or not. Calling
+            again later is all that is needed: a lease that was granted without a word shows up
+            in `view` as owned and not held, and can be taken again.
+        StoreError: what is stored cannot be used; nothing was changed.
+        ConsumerClosedError: after `aclose`.
+
+    Cancellation: leaves what an error leaves. Concurrency: calls may overlap.
+
+    Attributes:
+        member: this member's name.
+        duration: seconds.
+        handover: seconds.
+    """
 
     __slots__ = ()
+
+    member: str
+    duration: float
+    handover: float
+
+    @abstractmethod
+    async def sync(
+        self, parents: Mapping[str, Sequence[str]], *, identity: str | None = None
+    ) -> None:
+        """Adds the partitions that the broker lists, each with its parents.
+
+        One that is no longer listed stays until it has ended and its children have been taken.
+
+        Args:
+            parents: all that the broker lists; a part of them would let children start early.
+            identity: changes when the stream is deleted and made again. Then all leases start
+                anew, and nobody owns any; None: not known.
+        """
+
+    @abstractmethod
+    async def view(self) -> LeaseView:
+        """What is stored, who is alive, and what is overdue."""
+
+    @abstractmethod
+    async def take(self, seen: Mapping[str, int]) -> Mapping[str, int]:
+        """Takes partitions, whoever owns them, if nobody has taken them since they were seen.
+
+        Args:
+            seen: the fence that the view showed, by partition.
+
+        Returns:
+            the new fence of each that was taken. Those that cannot be read now are left out.
+        """
+
+    @abstractmethod
+    async def want(self, partitions: Sequence[str]) -> None:
+        """Asks the owners of these to hand them over."""
+
+    @abstractmethod
+    async def renew(self) -> Sequence[str]:
+        """Joins, or says that this member lives; returns the partitions that it lost.
+
+        After ``duration`` seconds without an answer it raises no more: then all are lost.
+        """
+
+    @abstractmethod
+    async def release(self, held: Mapping[str, int], *, ended: bool = False) -> None:
+        """Gives partitions up, where they are still held under that fence.
+
+        From the call on they are not held, whatever becomes of it.
+
+        Args:
+            held: the fence of each.
+            ended: they were read to their end and every record is settled: nobody takes them
+                again, and their children can be read.
+        """
+
+    @abstractmethod
+    async def changed(self, timeout: float) -> bool:
+        """Waits until there is something new to `view`; False after ``timeout`` seconds.
+
+        New: an owner, a wish, an end, a partition, a member that has come or gone. Death is not:
+        nobody tells of it.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Releases all and leaves. Idempotent and bounded; an error is left to the others."""
 
 
 class CheckpointStore(ABC):
@@ -435,8 +543,25 @@ class CheckpointStore(ABC):
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored."""
 
-    def leases(self, group: str, stream: str) -> Leases | None:  # noqa: ARG002 - for overriders
-        """Leases kept in this store; None when it has none."""
+    def leases(
+        self,
+        group: str,  # noqa: ARG002 - for overriders
+        stream: str,  # noqa: ARG002 - likewise
+        *,
+        duration: float = 10.0,  # noqa: ARG002 - likewise
+        handover: float = 30.0,  # noqa: ARG002 - likewise
+        clock: Clock | None = None,  # noqa: ARG002 - likewise
+    ) -> Leases | None:
+        """A new member of the group, with leases kept in this store; None when it has none.
+
+        Args:
+            duration: see `Leases`.
+            handover: see `Leases`.
+            clock: the event loop's time by default.
+
+        Raises:
+            ConfigurationError: a time that cannot work.
+        """
         return None
 
     @abstractmethod

@@ -12,10 +12,9 @@ import math
 import os
 import secrets
 import socket
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeVar, final
+from typing import TypeVar, final
 
 from consumer_sdk.abc import Clock, Leases
 from consumer_sdk.errors import (
@@ -25,68 +24,16 @@ from consumer_sdk.errors import (
     TransientStoreError,
 )
 from consumer_sdk.records.leases import LeaseView
+from consumer_sdk.stores.lease_place import LeasePlace, Reading
 from consumer_sdk.stores.lease_table import LeaseTable
 from consumer_sdk.stores.liveness import Liveness
 
-__all__ = ["LeasePlace", "Reading", "TableLeases", "new_member"]
+__all__ = ["TableLeases", "new_member"]
 
 T = TypeVar("T")
 
 ROUNDS = 50
 """How often others may come in between reading and writing; each time one of them got on."""
-
-
-class Reading(NamedTuple):
-    """What is stored at one moment.
-
-    Attributes:
-        version: of the text; another one whenever it was written. 0: nothing was written yet.
-        text: the leases; None: nothing was written yet.
-        members: how often each has renewed.
-    """
-
-    version: int
-    text: str | None
-    members: Mapping[str, int]
-
-
-class LeasePlace(ABC):
-    """Where the leases of one group and stream are kept.
-
-    Every method raises:
-
-    Raises:
-        StoreError: the place cannot be read or written; transient where that may pass. A write may
-            have been made, or be made later.
-    """
-
-    __slots__ = ()
-
-    poll = 0.25
-    """Seconds between two looks for changes."""
-
-    @abstractmethod
-    async def read(self) -> Reading:
-        """What is stored; the members as they are after the text.
-
-        The other way round, an owner that has joined in between would look dead.
-        """
-
-    @abstractmethod
-    async def replace(self, version: int, text: str) -> bool:
-        """Writes the text over that version; False: another one is stored."""
-
-    @abstractmethod
-    async def renew(self, member: str, count: int, dead: Mapping[str, int]) -> None:
-        """Writes how often a member has renewed, and removes those that have not gone on."""
-
-    @abstractmethod
-    async def leave(self, member: str) -> None:
-        """Removes a member."""
-
-    async def wait(self, seconds: float) -> None:
-        """Waits until a look is worth its cost."""
-        await asyncio.sleep(min(self.poll, seconds))
 
 
 def new_member() -> str:

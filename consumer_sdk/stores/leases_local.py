@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from consumer_sdk.stores.leases import LeasePlace, Reading
+from consumer_sdk.stores.lease_place import LeasePlace, Reading
 from consumer_sdk.stores.sqlite_file import Database
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from consumer_sdk.stores.leases import LeasePlace, Reading
+from consumer_sdk.stores.lease_place import LeasePlace, Reading
 
 __all__ = ["Around", "MemoryLeasePlace", "StoredLeases"]
 
