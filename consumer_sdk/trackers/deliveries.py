@@ -224,9 +224,8 @@ class Deliveries(Grouping):
         if self._unseen:
             return self._ack_seen(index)
         settled = sum(
-            self._settle_up_to(chunk, min(index + 1 - first, self._window.capacity))
-            for chunk in self._window.live()
-            if (first := chunk.number << self._shift) <= index
+            self._settle_up_to(chunk, index + 1 - (chunk.number << self._shift))
+            for chunk in self._window.live_up_to(index)
         )
         self.ignored += not settled
         if settled:
@@ -236,9 +235,9 @@ class Deliveries(Grouping):
     def _ack_seen(self, last: int) -> int:
         """One by one: whoever acks up to ``last`` has not seen the restored retries below it."""
         seen = []
-        for chunk in self._window.live():
+        for chunk in self._window.live_up_to(last):
             first = chunk.number << self._shift
-            states = enumerate(chunk.states[: max(last + 1 - first, 0)], first)
+            states = enumerate(chunk.states[: last + 1 - first], first)
             seen += [i for i, state in states if state in SETTLEABLE and i not in self._unseen]
         self.ignored += not seen
         return sum(map(self.ack, seen))
@@ -249,7 +248,7 @@ class Deliveries(Grouping):
             first = chunk.number << self._shift
             for match in SIDE_ENTRY.finditer(states):
                 self._forget_delivery(first + match.start(), chunk, match.start())
-        settled = end - states.count(DONE) - states.count(DEAD)
+        settled = len(states) - states.count(DONE) - states.count(DEAD)
         if settled:
             chunk.states[:end] = states.translate(SETTLE)
             chunk.left -= settled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 
 from consumer_sdk.records import Position
@@ -145,6 +146,11 @@ class Window:
     def live(self) -> Iterator[Chunk]:
         """The live chunks, oldest first."""
         return live_from(self.head)
+
+    def live_up_to(self, index: int) -> Iterator[Chunk]:
+        """The live chunks with records up to ``index``, oldest first."""
+        last = index >> self.bits
+        return takewhile(lambda chunk: chunk.number <= last, self.live())
 
     @property
     def unsettled(self) -> int:

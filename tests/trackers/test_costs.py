@@ -1,0 +1,103 @@
+"""What operations cost, counted in calls: nothing grows with what it does not concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from consumer_sdk.records import Checkpoint, Outcome, OutcomeKind
+from consumer_sdk.trackers import WatermarkTracker
+from tests.trackers.building import (
+    NOW,
+    WALL,
+    deliver,
+    make_queue,
+    make_tracker,
+    take,
+    track,
+    tracking,
+)
+from tests.trackers.counting import operations
+
+
+def in_flight(count: int) -> WatermarkTracker:
+    """A log with so many records in flight, in chunks of 16."""
+    return tracking(range(count), chunk_bits=4)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda tracker: tracker.ack(100),
+        lambda tracker: tracker.ack_all(range(100, 120)),
+        lambda tracker: tracker.ack_cumulative(100),
+        lambda tracker: tracker.nack(100, 1, NOW),
+        lambda tracker: tracker.reject(100, 1),
+        lambda tracker: tracker.flush_due,
+        lambda tracker: tracker.next_due(),
+    ],
+    ids=["ack", "ack_all", "ack_cumulative", "nack", "reject", "flush_due", "next_due"],
+)
+def test_operation_costs_the_same_whatever_is_in_flight_behind(
+    act: Callable[[WatermarkTracker], Any],
+) -> None:
+    """A cumulative ack pops its prefix: Pulsar's trackers walked over all that was unacked."""
+    few, many = in_flight(200), in_flight(20_000)
+
+    assert operations(lambda: act(many)) <= operations(lambda: act(few))
+
+
+def test_cumulative_acks_of_a_whole_window_cost_its_length_in_all() -> None:
+    """Storm and Pulsar scanned the window at each: quadratic."""
+
+    def cost(count: int) -> int:
+        tracker = in_flight(count)
+        return operations(lambda: [tracker.ack_cumulative(i) for i in range(0, count, 10)])
+
+    assert cost(20_000) <= 11 * cost(2_000)
+
+
+def test_cumulative_ack_with_restored_retries_costs_its_prefix() -> None:
+    """One by one, but only up to where it was asked."""
+
+    def cost(count: int) -> int:
+        tracker = make_tracker()
+        attempts = {50: (1, WALL + 9.0)}
+        tracker.restore(Checkpoint(None, 0, (), attempts), NOW, WALL, durable=True)
+        track(tracker, range(count))
+        return operations(lambda: tracker.ack_cumulative(60))
+
+    assert cost(20_000) <= cost(200)
+
+
+def test_short_delay_among_many_long_ones_is_found_at_once() -> None:
+    """O(log n) to schedule and to take out, whatever else waits."""
+
+    def cost(count: int) -> int:
+        tracker = tracking(range(count + 1), chunk_bits=10)
+        for index in range(count):
+            tracker.nack(index, 1, NOW, 600.0 + index)
+
+        def fail_and_come_due() -> None:
+            tracker.nack(count, 1, NOW, 1.0)
+            assert len(tracker.due(NOW + 1).ready) == 1
+
+        return operations(fail_and_come_due)
+
+    assert cost(20_000) <= 2 * cost(200)
+
+
+def test_flush_of_a_queue_costs_what_was_settled_since_the_last() -> None:
+    """Neither what is in flight nor what is remembered is looked at."""
+
+    def cost(count: int) -> int:
+        queue = make_queue(chunk_bits=10)
+        deliver(queue, range(count))
+        queue.ack_all(range(count // 2))
+        queue.flushed(take(queue), Outcome(OutcomeKind.SENT))
+        queue.ack_all(range(count // 2, count // 2 + 5))
+        return operations(lambda: queue.flushed(take(queue), Outcome(OutcomeKind.SENT)))
+
+    assert cost(20_000) <= cost(200)
