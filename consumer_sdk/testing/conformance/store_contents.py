@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
@@ -12,6 +14,9 @@ from consumer_sdk.testing.conformance.store_case import DURABLE, RETRY, StoreCas
 __all__ = ["ContentCases"]
 
 STREAMS = (
+    "",
+    "%",
+    "zookeeper",
     "orders",
     "a/b",
     "a%2Fb",
@@ -90,7 +95,7 @@ class ContentCases(StoreCase):
 
     async def test_groups_are_apart(self, mine: CheckpointStore) -> None:
         """The same partition in two groups has two checkpoints, whatever the groups' names."""
-        groups = ("a", "a/b", "a%2Fb", "größe", "..")
+        groups = ("", "a", "a/b", "a%2Fb", "größe", "..")
         for group in groups:
             assignment = self.grant()
             await mine.claim(group, [assignment])
@@ -116,6 +121,18 @@ class ContentCases(StoreCase):
         texts = [f'{{"n":{n},"pad":"{"x" * 300}"}}' for n in range(1000)]
         outcomes = await self.save(mine, *zip(grants, texts, strict=True))
         assert outcomes == [DURABLE] * 1000
+        found = await mine.peek(self.group, [a.partition for a in grants])
+        assert list(found.values()) == texts
+
+    async def test_save_larger_than_one_request_is_written_whole(
+        self, mine: CheckpointStore
+    ) -> None:
+        """Several checkpoints of nearly max_size in one save: however they are sent, all stay."""
+        grants = [self.grant(str(number)) for number in range(5)]
+        await mine.claim(self.group, grants)
+        texts = [f"{number}{'x' * (mine.max_size * 9 // 10)}" for number in range(5)]
+        outcomes = await self.save(mine, *zip(grants, texts, strict=True))
+        assert outcomes == [DURABLE] * 5
         found = await mine.peek(self.group, [a.partition for a in grants])
         assert list(found.values()) == texts
 
@@ -168,6 +185,14 @@ class ContentCases(StoreCase):
         assert await theirs.pin("other", stream, "time:9") == "time:9"
         assert await theirs.pin(self.group, f"{stream}2", "time:7") == "time:7"
         assert list(await mine.list(self.group)) == []
+
+    async def test_pins_at_the_same_time_agree(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """Of consumers that start together, all start where the first one does."""
+        stores = [mine, theirs] * 5
+        starts = (s.pin(self.group, "orders", f"time:{n}") for n, s in enumerate(stores))
+        assert len(set(await asyncio.gather(*starts))) == 1
 
     async def test_outcome_kinds_are_of_the_store(self, mine: CheckpointStore) -> None:
         """A store never says SENT or GONE: those are brokers' words."""

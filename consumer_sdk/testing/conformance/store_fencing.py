@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import FencedError
+from consumer_sdk.records import Outcome
 from consumer_sdk.testing.conformance.store_case import DURABLE, FENCED, StoreCase
 
 __all__ = ["FencingCases"]
@@ -60,6 +63,56 @@ class FencingCases(StoreCase):
         outcomes = await self.save(mine, *((a, f"text {a.partition.id}") for a in grants))
         assert outcomes == [DURABLE, FENCED, DURABLE]
         assert [await self.stored(mine, n) for n in "012"] == ["text 0", None, "text 2"]
+
+    async def test_stale_owners_in_a_large_save_are_fenced_alone(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """Several lost partitions among a thousand: each is found, all the others are written."""
+        grants = [self.grant(str(number)) for number in range(1000)]
+        await mine.claim(self.group, grants)
+        lost = {0, 333, 334, 999}
+        await theirs.claim(self.group, [self.grant(str(number)) for number in lost])
+        outcomes = await self.save(mine, *((a, f"text {a.partition.id}") for a in grants))
+        assert {n for n, kind in enumerate(outcomes) if kind is FENCED} == lost
+        assert outcomes.count(DURABLE) == len(grants) - len(lost)
+        found = await mine.peek(self.group, [a.partition for a in grants])
+        texts = [None if number in lost else f"text {number}" for number in range(1000)]
+        assert list(found.values()) == texts
+
+    async def test_claims_at_the_same_time_leave_one_owner(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """Two that start together both read the checkpoint, and one of them can write."""
+        for turn in range(10):
+            owners = [(store, self.grant()) for store in (mine, theirs)]
+            await asyncio.gather(*(store.claim(self.group, [a]) for store, a in owners))
+            saves = (self.save(store, (a, f"{turn} of {store}")) for store, a in owners)
+            kinds = [kind for (kind,) in await asyncio.gather(*saves)]
+            assert {DURABLE, FENCED} == set(kinds)
+            winner, _ = owners[kinds.index(DURABLE)]
+            assert await self.stored(mine) == f"{turn} of {winner}"
+
+    async def test_claim_in_the_middle_of_saves_reads_the_last_one(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """What was DURABLE before a takeover is what the successor starts from."""
+        assignment, durable = await self.claimed(mine), -1
+        takeover = asyncio.create_task(self.take_over_later(theirs))
+        for number in range(1000):
+            (kind,) = await self.save(mine, (assignment, str(number)))
+            if kind is FENCED:
+                break
+            durable = number
+        assert await takeover == str(durable)
+
+    async def take_over_later(self, store: CheckpointStore) -> str | None:
+        """What a claim reads that is made a few turns of the event loop later."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assignment = self.grant()
+        text = (await store.claim(self.group, [assignment]))[assignment]
+        assert not isinstance(text, Outcome)
+        return text
 
     async def test_older_fence_is_refused_and_changes_nothing(
         self, mine: CheckpointStore, theirs: CheckpointStore
