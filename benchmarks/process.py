@@ -11,7 +11,15 @@ from pathlib import Path
 
 from benchmarks.contestant import Job
 
-__all__ = ["ROOT", "ContestantError", "Result", "measure", "python_contestant", "tail"]
+__all__ = [
+    "ROOT",
+    "ContestantError",
+    "Result",
+    "last_line",
+    "measure",
+    "python_contestant",
+    "tail",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 _TAIL = 15
@@ -67,7 +75,20 @@ async def measure(command: Sequence[str], *, timeout: float = _TIMEOUT) -> Resul
     """Run a contestant to its end.
 
     Raises:
-        ContestantError: it failed, printed no result or took longer than ``timeout`` seconds.
+        ContestantError: as `last_line`, or what it printed is no result.
+    """
+    line = await last_line(command, timeout=timeout)
+    try:
+        return Result(**json.loads(line))
+    except (ValueError, TypeError) as error:
+        raise ContestantError(f"printed no result: {line}") from error
+
+
+async def last_line(command: Sequence[str], *, timeout: float = _TIMEOUT) -> str:
+    """Run a program to its end; the last line that it printed.
+
+    Raises:
+        ContestantError: it failed, printed nothing or took longer than ``timeout`` seconds.
     """
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=ROOT)
@@ -79,16 +100,10 @@ async def measure(command: Sequence[str], *, timeout: float = _TIMEOUT) -> Resul
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode:
-        raise ContestantError(tail(errors.decode(errors="replace")))
-    return _parse(output.decode(), errors.decode(errors="replace"))
-
-
-def _parse(output: str, errors: str) -> Result:
-    try:
-        return Result(**json.loads(output.splitlines()[-1]))
-    except (IndexError, ValueError, TypeError) as error:
-        raise ContestantError(f"printed no result: {tail(output + errors)}") from error
+    lines = output.decode().splitlines()
+    if process.returncode or not lines:
+        raise ContestantError(tail(errors.decode(errors="replace")) or "printed nothing")
+    return lines[-1]
 
 
 def tail(text: str) -> str:
