@@ -19,6 +19,7 @@ from benchmarks import report
 BENCHMARKS = {
     "kafka": ("kafka", "a real Kafka: aiokafka, FastStream, Parallel Consumer and ours"),
     "message": ("message_cost", "what making a Message and acking it costs"),
+    "trackers": ("trackers.suite", "the trackers beside the structures that others use"),
 }
 
 

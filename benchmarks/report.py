@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from typing import Any
 
+from benchmarks import markdown
 from benchmarks.kafka_contests import AIMS
+from benchmarks.markdown import figure
 from benchmarks.message_cost import LIMIT_US
 from benchmarks.process import ROOT
+from benchmarks.trackers.tables import tables
 
 __all__ = ["table", "write"]
 
@@ -20,11 +23,14 @@ _CLIENTS = ("aiokafka", "faststream", "uvloop")
 
 def table(name: str, result: Mapping[str, Any]) -> str:
     """One benchmark's results in Markdown."""
-    return {"kafka": _kafka, "message": _message}[name](result)
+    return {"kafka": _kafka, "message": _message, "trackers": tables}[name](result)
 
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Replace the tables of these benchmarks in the page; the text around them stays."""
+    """Replace the tables of these benchmarks in the page and the pictures beside it.
+
+    The text around the tables stays.
+    """
     page = _PAGE.read_text(encoding="utf-8")
     for name, result in results.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
@@ -33,15 +39,23 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
         if not (found and closed):
             raise LookupError(f"{_PAGE.name} has no place for {name!r}: {begin} … {end}")
         page = f"{before}{begin}\n{_machine()}\n\n{table(name, result)}\n{end}{after}"
+        _draw(result.get("curves", {}))
     _PAGE.write_text(page, encoding="utf-8")
+
+
+def _draw(curves: Mapping[str, Any]) -> None:
+    if curves:
+        from benchmarks.trackers.plots import draw  # matplotlib is not needed to measure
+
+        draw(curves, _PAGE.parent)
 
 
 def _kafka(result: Mapping[str, Any]) -> str:
     aims = [
         (
             f"`{key}`",
-            _figure(result[key], 2),
-            _figure(result["after_warm_up"][key], 2),
+            figure(result[key], 2),
+            figure(result["after_warm_up"][key], 2),
             f"≥ {aim:g}" if aim else "-",
         )
         for key, aim in AIMS.items()
@@ -50,16 +64,16 @@ def _kafka(result: Mapping[str, Any]) -> str:
         (
             f"`{name}`",
             result["variants"][name],
-            _figure(rate, 0),
-            _figure(result["cpu_us"][name], 1),
-            _figure(result["rss_mb"][name], 0),
+            figure(rate, 0),
+            figure(result["cpu_us"][name], 1),
+            figure(result["rss_mb"][name], 0),
         )
         for name, rate in result["rates"].items()
     ]
     return "\n\n".join(
         [
-            _markdown(("ratio", "from the first record", "after a warm-up", "aim"), aims),
-            _markdown(
+            markdown.table(("ratio", "from the first record", "after a warm-up", "aim"), aims),
+            markdown.table(
                 ("contestant", "at its best with", "records/s", "CPU µs a record", "peak RSS, MB"),
                 contestants,
             ),
@@ -71,21 +85,12 @@ def _message(result: Mapping[str, Any]) -> str:
     rows = [
         (
             "a message, attribute by attribute (adapters)",
-            _figure(result["message_us"], 3),
+            figure(result["message_us"], 3),
             f"≤ {LIMIT_US}",
         ),
-        ("`Message.make`", _figure(result["make_us"], 3), "-"),
+        ("`Message.make`", figure(result["make_us"], 3), "-"),
     ]
-    return _markdown(("what", "µs", "aim"), rows)
-
-
-def _figure(value: float | None, digits: int) -> str:
-    return "failed" if value is None else f"{value:,.{digits}f}"
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return markdown.table(("what", "µs", "aim"), rows)
 
 
 def _machine() -> str:

@@ -1,0 +1,1 @@
+"""The trackers beside the structures that others use: no broker, no event loop."""
