@@ -1,0 +1,98 @@
+"""What the broker is to be told of, and what it was told of lately."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from consumer_sdk.trackers.settled import Settled
+
+
+def tell(settled: Settled, position: int, now: float = 0.0) -> None:
+    """Flushes one position."""
+    settled.add(position, None)
+    settled.take()
+    settled.confirm(now)
+
+
+def test_position_is_known_from_its_settling_to_the_end_of_the_window() -> None:
+    """Pending, in the air, told, and in the older generation."""
+    settled = Settled(2, 1e9)
+    assert 5 not in settled
+    settled.add(5, "handle")
+    assert 5 in settled
+    assert settled.take() == [(5, "handle")]
+    assert 5 in settled
+    settled.confirm(0.0)
+    assert 5 in settled
+
+    for other in (1, 2):
+        tell(settled, other)
+        assert 5 in settled
+    assert settled.knows(frozenset([5, 99]))
+    for other in (3, 4):
+        tell(settled, other)
+    assert 5 not in settled
+    assert not settled.knows(frozenset([5, 99]))
+
+
+@pytest.mark.parametrize("stage", ["pending", "in the air", "told", "older"])
+def test_one_known_position_in_a_run_is_noticed(stage: str) -> None:
+    """Wherever it is."""
+    settled = Settled(1, 1e9)
+    settled.add(5, None)
+    if stage != "pending":
+        settled.take()
+    if stage in {"told", "older"}:
+        settled.confirm(0.0)
+    if stage == "older":
+        tell(settled, 6)
+
+    assert settled.knows(frozenset(range(4, 9)))
+    assert not settled.knows(frozenset(range(10, 90)))
+
+
+def test_newest_handle_is_the_one_that_is_sent() -> None:
+    """Settled, redelivered, and put back behind a newer delivery."""
+    settled = Settled(9, 9.0)
+    settled.add(5, "first")
+    settled.add(5, "second")
+    settled.add(6, "first")
+    assert settled.take() == [(5, "second"), (6, "first")]
+
+    settled.add(5, "third")
+    settled.put_back()
+    assert dict(settled.take()) == {5: "third", 6: "first"}
+
+
+def test_flush_that_named_nothing_can_be_put_back_and_confirmed() -> None:
+    """Attempts alone are flushed too."""
+    settled = Settled(9, 9.0)
+    assert settled.take() == []
+    settled.put_back()
+    settled.confirm(0.0)
+
+    assert settled.take() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_window_keeps_at_least_what_it_says_and_at_most_twice_that(seed: int) -> None:
+    """By count and by age, whichever comes first; one flush more, since only flushes turn it."""
+    rng = random.Random(seed)
+    count, age, most = rng.randint(1, 20), rng.choice([5.0, 50.0]), rng.randint(1, 4)
+    settled, told, now = Settled(count, age), [(-1, -1e9)], 0.0
+    for _ in range(200):
+        now += rng.choice([0.0, 1.0, 3.0])
+        fresh = range(told[-1][0] + 1, told[-1][0] + 1 + rng.randint(0, most))
+        for position in fresh:
+            settled.add(position, None)
+        settled.take()
+        settled.confirm(now)
+        told += [(position, now) for position in fresh]
+        for position, at in told[1:]:
+            further = told[-1][0] - position
+            if further < count and now - at < age:
+                assert position in settled
+            if further > 2 * (count + most):
+                assert position not in settled
