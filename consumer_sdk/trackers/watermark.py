@@ -124,7 +124,7 @@ class WatermarkTracker(Deliveries):
                 found.dropped.append(offset)
         self._restored.passed(self._last_seen)
         if self._settled is not None:
-            self._name_again([run.messages[offset] for offset in found.dropped])
+            self._name_again(self._settled, [run.messages[offset] for offset in found.dropped])
         if found.dropped or found.settled:
             self._dirty()  # the position may have moved with nothing left to ack
         return found.tracked(first, self._window.minted)
@@ -145,14 +145,14 @@ class WatermarkTracker(Deliveries):
             self._window.set_natives(index, [message.native])
         self._resume_delivery(index, message, now, found)
 
-    def _name_again(self, messages: Sequence[Message]) -> None:
+    def _name_again(self, settled: Settled, messages: Sequence[Message]) -> None:
         """The broker has redelivered these: it knows them by new native handles."""
         indices = self._window.find([message.position for message in messages])
         for index, message in zip(indices, messages, strict=True):
             if index >= 0:
                 self._window.set_natives(index, [message.native])
-            elif self._settled is not None:
-                self._settled.add(message.position, message.native)
+            else:
+                settled.add(message.position, message.native)
 
     # -- flushing -------------------------------------------------------------------------
 

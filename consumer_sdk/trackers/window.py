@@ -121,8 +121,8 @@ class Window:
         for chunk, start, stop in self.parts(first, first + len(natives)):
             part = natives[done : done + stop - start]
             done += stop - start
-            if chunk is not None:  # always: its records are unsettled
-                chunk.natives.update(zip(range(start, stop), part, strict=True))
+            assert chunk is not None  # noqa: S101 - its records are unsettled
+            chunk.natives.update(zip(range(start, stop), part, strict=True))
 
     def mark_all(self, indices: Sequence[int], state: int) -> None:
         """Like `mark`, for many records."""
@@ -131,8 +131,8 @@ class Window:
                 self.mark(index, state)
             return
         for chunk, start, stop in self.parts(indices[0], indices[-1] + 1):
-            if chunk is not None:  # always: its records are unsettled
-                chunk.states[start:stop] = bytes((state,)) * (stop - start)
+            assert chunk is not None  # noqa: S101 - its records are unsettled
+            chunk.states[start:stop] = bytes((state,)) * (stop - start)
 
     def count(self, states: Sequence[int], first: int, end: int) -> int:
         """How many of the records from ``first`` up to ``end`` are in one of ``states``."""
