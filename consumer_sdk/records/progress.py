@@ -170,7 +170,7 @@ class Checkpoint:
             return Checkpoint(resume=end, identity=self.identity), lost
         resume = first if below else self.resume
         if above is not None and resume is not None and resume > end:
-            resume = end if self.watermark is None else self.watermark
+            resume = end if self.watermark is None else _highest(self.watermark, first)
         ranges = tuple(each for each in self.ranges if _is_stored(each[1], first, end))
         attempts = {p: tried for p, tried in self.attempts.items() if _is_stored(p, first, end)}
         return replace(self, resume=resume, ranges=ranges, attempts=attempts), lost

@@ -18,7 +18,8 @@ EVERYWHERE = range(-1, 41)
 def checkpoints(draw: st.DrawFn) -> Checkpoint:
     """Any that a tracker might make, and some with a resume that makes little sense."""
     ends = sorted(draw(st.sets(st.sampled_from(PLACES), max_size=9)))
-    watermark = ends.pop(0) if ends and draw(st.booleans()) else None
+    has_watermark = draw(st.booleans())
+    watermark = ends.pop(0) if ends and has_watermark else None
     ranges = tuple(zip(ends[::2], ends[1::2], strict=False))
     resume = draw(st.none() | st.sampled_from(EVERYWHERE))
     tried = draw(st.dictionaries(st.sampled_from(EVERYWHERE), st.integers(1, 9), max_size=3))
@@ -235,11 +236,14 @@ def test_log_that_ends_at_or_below_the_watermark_leaves_only_its_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "checkpoint, resume", [(Checkpoint(5, 20), 5), (Checkpoint(None, 20), 10)], ids=repr
+    "checkpoint, first, resume",
+    [(Checkpoint(5, 20), 0, 5), (Checkpoint(5, 20), 7, 7), (Checkpoint(None, 20), 0, 10)],
 )
-def test_resume_beyond_the_log_goes_back(checkpoint: Checkpoint, resume: Position) -> None:
-    """To the watermark, if there is one: what was written since may begin right above it."""
-    clipped, lost = checkpoint.clip(0, 10)
+def test_resume_beyond_the_log_goes_back(
+    checkpoint: Checkpoint, first: Position, resume: Position
+) -> None:
+    """To the watermark, if that is stored: what was written since may begin right above it."""
+    clipped, lost = checkpoint.clip(first, 10)
 
     assert (clipped.watermark, clipped.resume) == (checkpoint.watermark, resume)
     assert lost == Lost(above=(10, 20))
