@@ -1,5 +1,5 @@
 """Suites that say what the contracts of `consumer_sdk.abc` mean; subclass one and run pytest.
 
 They are the same for every implementation, ours and yours: `adapters.AdapterSuite`,
-`trackers.TrackerSuite` and `stores.StoreSuite`.
+`trackers.LogTrackerSuite`, `trackers.QueueTrackerSuite` and `stores.StoreSuite`.
 """
