@@ -17,10 +17,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import FencedError, StoreError
+from consumer_sdk.errors import CheckpointFormatError, FencedError, StoreError
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 
-__all__ = ["NOBODY", "Claims", "Stamp", "Write", "judge", "refused", "take"]
+__all__ = ["NOBODY", "Claims", "Stamp", "Write", "judge", "overwritten", "refused", "take"]
 
 NOBODY = ""
 """The writer of a deleted checkpoint; no claim has it."""
@@ -73,6 +73,15 @@ def refused(stored: Stamp | None) -> Outcome:
     fence = None if stored is None else stored.fence
     error = FencedError(f"another claim has replaced this one; owner: {owner}, fence: {fence}")
     return Outcome(OutcomeKind.FENCED, error=error)
+
+
+def overwritten(error: CheckpointFormatError) -> Outcome:
+    """A FENCED outcome: somebody has written over the claim what no store writes.
+
+    The next claim raises the error, so that the consumer does not start there.
+    """
+    fenced = FencedError(f"another program has taken over: {error}")
+    return Outcome(OutcomeKind.FENCED, error=fenced)
 
 
 class Claims:

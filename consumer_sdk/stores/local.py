@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import final
@@ -13,32 +12,13 @@ from typing import final
 from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, Outcome, Partition
-from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
+from consumer_sdk.stores import sqlite_checkpoints
+from consumer_sdk.stores.fencing import Claims
 from consumer_sdk.stores.leases import TableLeases, new_member
 from consumer_sdk.stores.leases_local import LocalLeasePlace
-from consumer_sdk.stores.sqlite_file import Database
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 
 __all__ = ["LocalStore"]
-
-READ_STAMP = """SELECT writer, fence, serial FROM checkpoints
-    WHERE "group" = ? AND partition = ?"""
-READ_ROW = """SELECT writer, fence, serial, text FROM checkpoints
-    WHERE "group" = ? AND partition = ?"""
-READ_TEXT = """SELECT text FROM checkpoints WHERE "group" = ? AND partition = ?"""
-LIST = """SELECT partition FROM checkpoints WHERE "group" = ? AND text IS NOT NULL
-    ORDER BY partition"""
-CLAIM = """INSERT INTO checkpoints ("group", partition, writer, fence, serial)
-    VALUES (?, ?, ?, ?, ?) ON CONFLICT ("group", partition) DO UPDATE
-    SET writer = excluded.writer, fence = excluded.fence, serial = excluded.serial"""
-SAVE = """UPDATE checkpoints
-    SET text = ?, serial = ?, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
-    WHERE "group" = ? AND partition = ? AND writer = ? AND serial < ?"""
-DELETE = f"""UPDATE checkpoints
-    SET text = NULL, writer = '{NOBODY}', updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
-    WHERE "group" = ? AND partition = ?"""  # noqa: S608 - a constant of ours
-PIN = """INSERT INTO pins ("group", stream, start) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"""
-READ_PIN = """SELECT start FROM pins WHERE "group" = ? AND stream = ?"""
 
 
 @final
@@ -82,14 +62,16 @@ class LocalStore(CheckpointStore):
                 newer version of this one. The message says what to do; nothing was changed.
             ConsumerClosedError: it is open in another event loop.
         """
-        await self._thread.open(_check)
+        await self._thread.open(sqlite_checkpoints.check)
 
     async def claim(
         self, group: str, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, str | Outcome | None]:
         """Reads the checkpoints and takes the fence; see `CheckpointStore.claim`."""
         writer = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
-        taken = await self._thread.run(partial(_claim, group, list(assignments), writer))
+        taken = await self._thread.run(
+            partial(sqlite_checkpoints.claim, group, list(assignments), writer)
+        )
         answer: dict[Assignment, str | Outcome | None] = {}
         for assignment, result in taken.items():
             if isinstance(result, Outcome):
@@ -107,7 +89,7 @@ class LocalStore(CheckpointStore):
         """
         plan = self._claims.plan(items, self.max_size)
         try:
-            return await self._thread.run(partial(_save, group, plan))
+            return await self._thread.run(partial(sqlite_checkpoints.save, group, plan))
         except StoreError as error:
             return [s if isinstance(s, Outcome) else Outcome.retry(error) for s in plan]
 
@@ -123,7 +105,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: the file cannot be read.
         """
-        return await self._thread.run(partial(_peek, group, list(partitions)))
+        return await self._thread.run(partial(sqlite_checkpoints.peek, group, list(partitions)))
 
     async def list(self, group: str) -> Sequence[Partition]:
         """The partitions that have a checkpoint in the group, in order.
@@ -131,7 +113,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: the file cannot be read.
         """
-        return await self._thread.run(partial(_list, group))
+        return await self._thread.run(partial(sqlite_checkpoints.names, group))
 
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
         """Deletes checkpoints, keeping their fences.
@@ -139,7 +121,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: nothing was deleted.
         """
-        await self._thread.run(partial(_delete, group, tuple(partitions)))
+        await self._thread.run(partial(sqlite_checkpoints.delete, group, tuple(partitions)))
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored.
@@ -147,7 +129,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: nothing was stored.
         """
-        return await self._thread.run(partial(_pin, group, stream, start))
+        return await self._thread.run(partial(sqlite_checkpoints.pin, group, stream, start))
 
     def leases(
         self,
@@ -171,71 +153,3 @@ class LocalStore(CheckpointStore):
     async def aclose(self) -> None:
         """Finishes what is under way and closes the file. Idempotent and bounded."""
         await self._thread.aclose()
-
-
-def _check(database: Database) -> None:
-    database.check("checkpoints")
-
-
-def _claim(
-    group: str, assignments: Sequence[Assignment], writer: str, database: Database
-) -> dict[Assignment, tuple[Stamp, str | None] | Outcome]:
-    with database.transaction() as connection:
-        return {a: _claim_one(connection, group, a, writer) for a in assignments}
-
-
-def _claim_one(
-    connection: sqlite3.Connection, group: str, assignment: Assignment, writer: str
-) -> tuple[Stamp, str | None] | Outcome:
-    key = (group, str(assignment.partition))
-    row = connection.execute(READ_ROW, key).fetchone()
-    stored, text = (Stamp(*row[:3]), row[3]) if row else (None, None)
-    # Two claims of one partition in one call must not share a writer.
-    stamp = take(stored, assignment.fence, f"{writer}.{assignment.epoch}")
-    if stamp is None:
-        return refused(stored)
-    connection.execute(CLAIM, (*key, *stamp))
-    return stamp, text
-
-
-def _save(group: str, plan: Sequence[Write | Outcome], database: Database) -> list[Outcome]:
-    with database.transaction() as connection:
-        return [s if isinstance(s, Outcome) else _write(connection, group, s) for s in plan]
-
-
-def _write(connection: sqlite3.Connection, group: str, write: Write) -> Outcome:
-    key = (group, str(write.partition))
-    writer, _, serial = write.stamp
-    if connection.execute(SAVE, (write.text, serial, *key, writer, serial)).rowcount:
-        return Outcome.durable()
-    row = connection.execute(READ_STAMP, key).fetchone()
-    stored = Stamp(*row) if row else None
-    return judge(stored, write.stamp) or refused(stored)
-
-
-def _peek(
-    group: str, partitions: Sequence[Partition], database: Database
-) -> dict[Partition, str | None]:
-    texts: dict[Partition, str | None] = {}
-    with database.reading() as connection:
-        for partition in partitions:
-            row = connection.execute(READ_TEXT, (group, str(partition))).fetchone()
-            texts[partition] = row[0] if row else None
-    return texts
-
-
-def _list(group: str, database: Database) -> Sequence[Partition]:
-    with database.reading() as connection:
-        return [Partition.parse(text) for (text,) in connection.execute(LIST, (group,))]
-
-
-def _delete(group: str, partitions: Sequence[Partition], database: Database) -> None:
-    with database.transaction() as connection:
-        connection.executemany(DELETE, [(group, str(p)) for p in partitions])
-
-
-def _pin(group: str, stream: str, start: str, database: Database) -> str:
-    with database.transaction() as connection:
-        connection.execute(PIN, (group, stream, start))
-        (stored,) = connection.execute(READ_PIN, (group, stream)).fetchone()
-        return str(stored)

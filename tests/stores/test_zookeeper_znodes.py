@@ -132,7 +132,6 @@ HOSTILE = {
     "no serial": b'{"version":1,"writer":"w","fence":null}',
     "a negative serial": b'{"version":1,"writer":"w","fence":null,"serial":-1}',
     "a fractional serial": b'{"version":1,"writer":"w","fence":null,"serial":1.5}',
-    "an endless serial": b'{"version":1,"writer":"w","fence":null,"serial":%b}' % (b"9" * 4000),
     "deep nesting": b"[" * MAX_HEAD,
     "bytes": bytes(range(256)),
     "two megabytes": b"x" * 2_000_000,
@@ -145,9 +144,6 @@ HOSTILE = {
 @pytest.mark.parametrize("content", HOSTILE)
 def test_hostile_content_is_a_typed_error(content: str) -> None:
     """Whatever it is, it is refused with its path and a way out, and at once."""
-    if content == "an endless serial":  # is a number all the same
-        assert decode_znode(HOSTILE[content], PATH)[1] is None
-        return
     with pytest.raises(CheckpointFormatError, match=f"{PATH} holds no checkpoint that can be"):
         decode_znode(HOSTILE[content], PATH)
 

@@ -1,0 +1,243 @@
+"""Content that no store of ours wrote: a typed error, nothing overwritten, and a way out."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumer_sdk import Consumer, Message
+from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError, StoreError
+from consumer_sdk.records import Assignment, Checkpoint, Outcome, OutcomeKind, Partition
+from consumer_sdk.stores import LocalStore
+from consumer_sdk.stores.zookeeper_tree import Znode
+from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+from consumer_sdk.trackers import encode_checkpoint
+from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
+from tests.stores.test_zookeeper_znodes import HOSTILE
+
+BAD, GOOD = Partition("orders", "0"), Partition("orders", "1")
+PATH = "/sdk/g/orders/0"
+
+
+async def owned(store: CheckpointStore, *partitions: Partition) -> list[Assignment]:
+    """Claims and saves."""
+    grants = [Assignment(partition, 1) for partition in partitions]
+    await store.claim("g", grants)
+    await store.save("g", [StoreItem(a, "text") for a in grants])
+    return grants
+
+
+@asynccontextmanager
+async def opened(store: CheckpointStore) -> AsyncIterator[CheckpointStore]:
+    """Opens and closes it."""
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+# -- ZooKeeper -------------------------------------------------------------------------------
+
+
+def plant(server: FakeZooKeeper, content: bytes) -> Znode:
+    """Somebody writes over a checkpoint."""
+    server.znodes[PATH] = Znode(content, server.znodes[PATH].version + 1)
+    return server.znodes[PATH]
+
+
+@pytest.mark.parametrize("content", HOSTILE)
+async def test_hostile_znode_is_refused_and_untouched(content: str) -> None:
+    """Claim, peek and list raise what names it; save is FENCED; delete makes it good."""
+    server = FakeZooKeeper()
+    store = store_on(server)
+    bad, good = await owned(store, BAD, GOOD)
+    planted = plant(server, HOSTILE[content])
+    for call in (
+        store.claim("g", [Assignment(BAD, 2), Assignment(GOOD, 2)]),
+        store.peek("g", [BAD]),
+        store.list("g"),
+    ):
+        with pytest.raises(CheckpointFormatError, match=f"{PATH} holds no checkpoint"):
+            await call
+    outcomes = await store.save("g", [StoreItem(bad, "over"), StoreItem(good, "on")])
+    assert [outcome.kind for outcome in outcomes] == [OutcomeKind.FENCED, OutcomeKind.DURABLE]
+    assert server.znodes[PATH] == planted
+    await store.delete("g", [BAD])
+    again = Assignment(BAD, 3)
+    assert await store.claim("g", [again]) == {again: None}
+    await store.aclose()
+
+
+async def test_hostile_pin_is_refused_and_untouched() -> None:
+    """A start that cannot be read is never pinned anew."""
+    server = FakeZooKeeper()
+    store = store_on(server)
+    await store.pin("g", "orders", "time:1")
+    server.znodes["/sdk/g/orders"] = planted = Znode(b'{"start":7}', 5)
+    with pytest.raises(CheckpointFormatError):
+        await store.pin("g", "orders", "time:2")
+    assert server.znodes["/sdk/g/orders"] == planted
+    await store.aclose()
+
+
+async def test_foreign_znodes_are_no_partitions() -> None:
+    """What somebody else keeps beside ours is not listed, and not read."""
+    server = FakeZooKeeper()
+    store = store_on(server)
+    await owned(store, BAD)
+    server.znodes |= {"/sdk/g/orders/a b": Znode(b"?", 0), "/sdk/g/%leases": Znode(b"?", 0)}
+    assert await store.list("g") == [BAD]
+    await store.aclose()
+
+
+# -- SQLite ----------------------------------------------------------------------------------
+
+
+def update(path: Path, column: str, value: object) -> tuple[Any, ...]:
+    """Somebody writes into a checkpoint's row; returns the row."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+        shell.execute(f"UPDATE checkpoints SET {column} = ? WHERE partition = 'orders/0'", (value,))  # noqa: S608 - a column of ours
+        return row(path)
+
+
+def row(path: Path) -> tuple[Any, ...]:
+    """The row as it is."""
+    with closing(sqlite3.connect(path)) as shell:
+        shell.text_factory = bytes
+        query = "SELECT writer, fence, serial, text FROM checkpoints WHERE partition = 'orders/0'"
+        found: tuple[Any, ...] = shell.execute(query).fetchone()
+        return found
+
+
+COLUMNS = ("text", "writer", "fence", "serial")
+ROWS = [
+    ("text", b"\xff\x00", False),
+    ("text", b"{}", False),
+    ("writer", b"\xff", True),
+    ("fence", "seven", False),
+    ("fence", 7.5, False),
+    ("serial", "many", True),
+    ("serial", b"\x01", True),
+    ("serial", 1.5, False),
+]
+
+
+@pytest.mark.parametrize("column, value, is_fenced", ROWS)
+async def test_hostile_row_is_refused_and_untouched(
+    tmp_path: Path, column: str, value: object, *, is_fenced: bool
+) -> None:
+    """A value of another type: claim raises what names it; delete mends it.
+
+    Where it hides whose row it is, a save is FENCED.
+    """
+    path = tmp_path / "state.db"
+    store = LocalStore(path)
+    await store.open()
+    bad, good = await owned(store, BAD, GOOD)
+    planted = update(path, column, value)
+    with pytest.raises(CheckpointFormatError, match=r"partition orders/0 holds no checkpoint"):
+        await store.claim("g", [Assignment(GOOD, 2), Assignment(BAD, 2)])
+    if is_fenced:
+        outcomes = await store.save("g", [StoreItem(bad, "over"), StoreItem(good, "on")])
+        assert [outcome.kind for outcome in outcomes] == [OutcomeKind.FENCED, OutcomeKind.DURABLE]
+    assert row(path) == planted
+    await store.delete("g", [BAD])
+    again = Assignment(BAD, 3)
+    assert await store.claim("g", [again]) == {again: None}
+    await store.aclose()
+
+
+async def test_hostile_name_of_a_partition_is_refused(tmp_path: Path) -> None:
+    """A row that is no partition's is said, not skipped."""
+    path = tmp_path / "state.db"
+    store = LocalStore(path)
+    await store.open()
+    await owned(store, BAD)
+    update(path, "partition", "no partition")
+    with pytest.raises(CheckpointFormatError, match="no name of a partition"):
+        await store.list("g")
+    await store.aclose()
+
+
+async def test_random_rows_are_typed_errors_or_text(tmp_path: Path) -> None:
+    """Any value in any column: the row is as it was, or the claim was granted with its text."""
+    path, chaos = tmp_path / "state.db", random.Random(5)
+    store = LocalStore(path)
+    await store.open()
+    await owned(store, BAD)
+    values: list[Any] = [None, 0, -1, 2**62, 1.5, "", "text", b"", b"\xff\xfe", "9" * 5000]
+    for epoch in range(300):
+        try:
+            planted = update(path, chaos.choice(COLUMNS), chaos.choice(values))
+        except sqlite3.IntegrityError:
+            continue  # NULL, where the table does not take it
+        assignment = Assignment(BAD, epoch, 2**63 - 1)
+        try:
+            answer = (await store.claim("g", [assignment]))[assignment]
+        except StoreError:
+            assert row(path) == planted
+        else:
+            assert answer is None or isinstance(answer, str | Outcome)
+    await store.aclose()
+
+
+# -- whole consumers -------------------------------------------------------------------------
+
+
+def checkpoint_of(broker: str, partition: Partition) -> str:
+    """A checkpoint's text."""
+    return encode_checkpoint(
+        Checkpoint(watermark=1, resume=2), broker=broker, partition=partition, encode_position=str
+    )[0]
+
+
+TEXTS = {
+    "truncated": (checkpoint_of("memory", BAD)[:-20], CheckpointFormatError),
+    "another topic": (checkpoint_of("memory", Partition("other", "0")), CheckpointMismatchError),
+    "another partition": (checkpoint_of("memory", GOOD), CheckpointMismatchError),
+    "another broker": (checkpoint_of("kafka", BAD), CheckpointMismatchError),
+    "storm-kafka's": ('{"offset":42,"topic":"orders","partition":0}', CheckpointFormatError),
+    "nothing": ("", CheckpointFormatError),
+    "another version": (
+        checkpoint_of("memory", BAD).replace('"version":1', '"version":9'),
+        CheckpointFormatError,
+    ),
+}
+
+
+@pytest.mark.parametrize("content", TEXTS)
+@pytest.mark.parametrize("kind", ["zookeeper", "local"])
+async def test_consumer_does_not_start_on_hostile_text(
+    tmp_path: Path, kind: str, content: str
+) -> None:
+    """It stops with the reason; no record is handed out, and the text stays as it was."""
+    text, error = TEXTS[content]
+    server, broker = FakeZooKeeper(), MemoryBroker()
+    broker.create_stream("orders", 1)
+    broker.append("orders", b"record")
+    seen: list[Message] = []
+
+    def make_store() -> CheckpointStore:
+        return store_on(server) if kind == "zookeeper" else LocalStore(tmp_path / "state.db")
+
+    async def see(message: Message) -> None:
+        seen.append(message)
+
+    async with opened(make_store()) as store:
+        (assignment,) = await owned(store, BAD)
+        await store.save("g", [StoreItem(assignment, text)])
+    consumer = Consumer(MemoryAdapter(broker, "orders", group="g"), store=make_store())
+    with pytest.raises(error):
+        await asyncio.wait_for(consumer.run(see), 10)
+    assert not seen
+    async with opened(make_store()) as store:
+        assert await store.peek("g", [BAD]) == {BAD: text}
