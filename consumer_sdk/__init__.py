@@ -22,21 +22,23 @@ from consumer_sdk.errors import (
     PartitionLostError,
     PositionOutOfRangeError,
     StoreError,
+    TokenFormatError,
     TransientAdapterError,
     TransientStoreError,
 )
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from consumer_sdk.records import AtPosition, AtTime, Batch, Message, Partition
+    from consumer_sdk.records import AtPosition, AtTime, Batch, Branch, Message, Partition
     from consumer_sdk.runtime import Consumer, ConsumerStats, Hooks, Ordering
-    from consumer_sdk.trackers import Reject, Retry, RetryPolicy
+    from consumer_sdk.trackers import Receipts, Reject, Retry, RetryPolicy
 
 __all__ = [
     "AdapterError",
     "AtPosition",
     "AtTime",
     "Batch",
+    "Branch",
     "CheckpointFormatError",
     "CheckpointMismatchError",
     "ConfigurationError",
@@ -53,10 +55,12 @@ __all__ = [
     "Partition",
     "PartitionLostError",
     "PositionOutOfRangeError",
+    "Receipts",
     "Reject",
     "Retry",
     "RetryPolicy",
     "StoreError",
+    "TokenFormatError",
     "TransientAdapterError",
     "TransientStoreError",
 ]
@@ -67,12 +71,14 @@ __getattr__ = lazy_names(
         "AtPosition": "consumer_sdk.records",
         "AtTime": "consumer_sdk.records",
         "Batch": "consumer_sdk.records",
+        "Branch": "consumer_sdk.records",
         "Message": "consumer_sdk.records",
         "Partition": "consumer_sdk.records",
         "Consumer": "consumer_sdk.runtime",
         "ConsumerStats": "consumer_sdk.runtime",
         "Hooks": "consumer_sdk.runtime",
         "Ordering": "consumer_sdk.runtime",
+        "Receipts": "consumer_sdk.trackers",
         "Reject": "consumer_sdk.trackers",
         "Retry": "consumer_sdk.trackers",
         "RetryPolicy": "consumer_sdk.trackers",

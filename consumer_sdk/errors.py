@@ -14,6 +14,7 @@
     │   ├── FencedError                        another owner has taken over
     │   ├── CheckpointMismatchError            the checkpoint belongs to another stream or broker
     │   └── CheckpointFormatError              the stored bytes are not a checkpoint
+    ├── TokenFormatError (also ValueError)     these bytes are no branch's token, or no receipts
     ├── FeedError (spark_bridge)               the directory that feeds Spark; has a tree of its own
     ├── ServerError (testing.servers)          a server for tests could not be started
     ├── HandlerError                           user code, or a record that could not be settled
@@ -35,6 +36,7 @@ __all__ = [
     "PartitionLostError",
     "PositionOutOfRangeError",
     "StoreError",
+    "TokenFormatError",
     "TransientAdapterError",
     "TransientStoreError",
 ]
@@ -99,6 +101,10 @@ class CheckpointMismatchError(StoreError):
 
 class CheckpointFormatError(StoreError):
     """The stored bytes are not a checkpoint that this version can read."""
+
+
+class TokenFormatError(ConsumerSdkError, ValueError):
+    """These bytes are no token of a branch, or no receipts; nothing of them was applied."""
 
 
 class HandlerError(ConsumerSdkError):

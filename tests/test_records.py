@@ -13,6 +13,7 @@ from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError
 from consumer_sdk.records import (
     Assignment,
     Batch,
+    Branch,
     Message,
     Outcome,
     OutcomeKind,
@@ -73,6 +74,11 @@ class FakeHolder:
     async def durable(self) -> None:
         """At once."""
         self.calls.append(("durable",))
+
+    def tree(self, message: Message) -> Branch:
+        """One that nobody waits for."""
+        self.calls.append(("tree", message.index))
+        return Branch.unanchored()
 
 
 def make_message(holder: FakeHolder, index: int) -> Message:
@@ -140,6 +146,7 @@ async def test_settling_goes_to_the_holder_with_the_index() -> None:
     message.reject("bad")
     message.extend(30.0)
     await message.durable()
+    assert message.tree() is Branch.unanchored()
     assert holder.calls == [
         ("ack", 4),
         ("ack", 4),
@@ -150,6 +157,7 @@ async def test_settling_goes_to_the_holder_with_the_index() -> None:
         ("reject", 4, "bad"),
         ("extend", 4, 30.0),
         ("durable",),
+        ("tree", 4),
     ]
 
 
@@ -160,12 +168,23 @@ async def test_settling_goes_to_the_holder_with_the_index() -> None:
         Message.ack_cumulative,
         Message.nack,
         Message.reject,
+        Message.tree,
         lambda message: message.extend(1.0),
         lambda message: Batch([message]).ack(),
         lambda message: Batch([message]).nack(),
         lambda message: Redelivery.of(message, 2).ack(),
     ],
-    ids=["ack", "ack_cumulative", "nack", "reject", "extend", "batch", "batch nack", "redelivery"],
+    ids=[
+        "ack",
+        "ack_cumulative",
+        "nack",
+        "reject",
+        "tree",
+        "extend",
+        "batch",
+        "batch nack",
+        "redelivery",
+    ],
 )
 def test_settling_an_untracked_message_is_a_clear_error(
     settle: Callable[[Message], object],

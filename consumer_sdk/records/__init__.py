@@ -9,6 +9,7 @@ ordered (Kafka: int; Kinesis: ``(sequence, sub_sequence)``; Pulsar: ``(ledger, e
 There need not be a "next" one. Stores see its text form only, which the adapter makes.
 """
 
+from consumer_sdk.records.branches import Branch, BranchHolder, Tree
 from consumer_sdk.records.capabilities import Capabilities, Kind
 from consumer_sdk.records.checkpoints import AckFlush, Explanation, Outcome, OutcomeKind
 from consumer_sdk.records.dead_letter import DeadLetter
@@ -31,6 +32,8 @@ __all__ = [
     "AtPosition",
     "AtTime",
     "Batch",
+    "Branch",
+    "BranchHolder",
     "Capabilities",
     "Checkpoint",
     "Comparison",
@@ -51,6 +54,7 @@ __all__ = [
     "Start",
     "StartPoint",
     "Tracked",
+    "Tree",
     "Verdict",
     "VerdictKind",
 ]

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeAlias, cast
 
 from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.records.branches import Branch
 from consumer_sdk.records.partitions import Assignment, Partition, Position
 
 __all__ = ["Batch", "Headers", "Holder", "Message", "Redelivery"]
@@ -46,6 +47,10 @@ class Holder(Protocol):
     async def durable(self) -> None:
         """Waits until what was settled is durable."""
 
+    def tree(self, message: Message) -> Branch:
+        """Opens the tree of a delivery."""
+        ...
+
 
 class Message:
     """One delivery of a record, with the handle that settles it.
@@ -72,6 +77,7 @@ class Message:
         "index",
         "key",
         "position",
+        "root",
         "timestamp",
         "value",
     )
@@ -84,6 +90,8 @@ class Message:
     timestamp: int | None
     holder: Holder
     index: int
+    root: int
+    """The number of its open tree; set while a tree is open, which then is in ``holder``."""
 
     attempt: int = 1
     native: Any = None
@@ -155,6 +163,26 @@ class Message:
     def extend(self, seconds: float) -> bool:
         """Moves the ack timeout to ``seconds`` from now."""
         return self.holder.extend(self, seconds)
+
+    def tree(self) -> Branch:
+        """Opens a tree: this record is settled when all branches are acked (Storm's tuple tree).
+
+        ::
+
+            with message.tree() as tree:  # leaving the block acks the tree's first branch
+                for line in message.value.splitlines():
+                    queue.put_nowait((line, tree.branch()))  # later: branch.ack() or .fail()
+
+        In `Consumer.run` the handler's return does not ack a message with an open tree. A failed
+        branch fails the delivery at once, and so does the ack timeout; whatever else settles the
+        message ends its tree. Each delivery has a tree of its own; a second call adds another
+        first branch to the one that is open.
+
+        Returns:
+            the first branch: ``branch``, ``ack``, ``fail``, ``join``, ``token``; it can fail the
+            tree also after it was acked.
+        """
+        return self.holder.tree(self)
 
     async def durable(self) -> None:
         """Waits until everything settled so far in this partition is durable.

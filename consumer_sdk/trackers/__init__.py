@@ -1,15 +1,21 @@
 """Ack tracking: pure and synchronous; time, randomness and wake-ups come in by argument."""
 
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers.naming_trees import NamingTrees
 from consumer_sdk.trackers.queue_tracker import QueueTracker
+from consumer_sdk.trackers.receipts import Receipts
 from consumer_sdk.trackers.retry import Reject, Retry, RetryPolicy
+from consumer_sdk.trackers.trees import TreeTracker
 from consumer_sdk.trackers.watermark import WatermarkTracker
 
 __all__ = [
+    "NamingTrees",
     "QueueTracker",
+    "Receipts",
     "Reject",
     "Retry",
     "RetryPolicy",
+    "TreeTracker",
     "WatermarkTracker",
     "decode_checkpoint",
     "encode_checkpoint",
