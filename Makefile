@@ -8,7 +8,7 @@ SEEDS  ?= 2000
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java servers fmt lint types layers docs check test test-slow sim brokers bench demo lock clean
+.PHONY: help setup java servers fmt lint types layers docs coverage check test test-slow sim brokers bench demo lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,11 +60,15 @@ layers: $(STAMP)  ## the layer rule, the root links, exports, import cost
 docs: $(STAMP)  ## check that the documents' links lead somewhere
 	$(BIN)/python scripts/check_docs.py
 
-check: lint types layers docs  ## all static checks
+coverage: $(STAMP)  ## the trackers' tests take every branch of the trackers
+	$(BIN)/coverage run -m pytest -q -m "not slow and not spark" tests/trackers
+	$(BIN)/coverage report
+
+check: lint types layers docs coverage  ## all checks that need no server
 
 lock: $(STAMP)  ## write requirements.lock from what .venv holds
 	$(BIN)/python scripts/lock.py > requirements.lock.new
 	@mv requirements.lock.new requirements.lock
 
 clean:  ## remove caches and build products (keeps .venv)
-	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

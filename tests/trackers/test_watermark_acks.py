@@ -56,7 +56,7 @@ def test_nothing_to_ack_changes_nothing() -> None:
 
 
 def test_every_late_or_unknown_call_is_a_counted_no_op() -> None:
-    """T11: double ack, ack of an unknown index, settling twice in any way: no-op and counted."""
+    """T11, Kinesis trap 8: double ack, ack of an unknown index, settling twice: no-op, counted."""
     tracker = tracking(range(4))
     assert tracker.ack(1)
     before = look(tracker)
@@ -71,7 +71,7 @@ def test_every_late_or_unknown_call_is_a_counted_no_op() -> None:
 
 
 def test_cumulative_ack_settles_retrying_records_and_drops_their_items() -> None:
-    """A retry below a cumulative ack never comes due again."""
+    """Kinesis trap 7: a retry below a cumulative ack never comes due again."""
     tracker = tracking(range(6))
     tracker.nack(1, 1, NOW, 1.0, "item")
 
