@@ -8,15 +8,14 @@ them, and mixed topics up in silence).
 from __future__ import annotations
 
 import json
-import math
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
+from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Checkpoint, Partition, Position
-from consumer_sdk.trackers.chunks import Span
+from consumer_sdk.trackers.checkpoint_forms import check, covered, match
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ def encode_checkpoint(
     while len(text) > max_size and (kept.ranges or kept.attempts):
         kept = _smaller(kept, max_size / len(text))
         text = _encode(kept, broker, partition, encode_position)
-    return text, None if kept.ranges == checkpoint.ranges else _top(kept)
+    return text, covered(checkpoint, len(kept.ranges))
 
 
 def _smaller(checkpoint: Checkpoint, share: float) -> Checkpoint:
@@ -68,13 +67,6 @@ def _smaller(checkpoint: Checkpoint, share: float) -> Checkpoint:
     else:
         attempts = attempts[: int(len(attempts) * share)]
     return replace(checkpoint, ranges=ranges, attempts=dict(attempts))
-
-
-def _top(checkpoint: Checkpoint) -> Position:
-    """The last position that is covered; never None, which would say that all is."""
-    if checkpoint.ranges:
-        return checkpoint.ranges[-1][1]
-    return checkpoint.resume if checkpoint.watermark is None else checkpoint.watermark
 
 
 def _encode(
@@ -132,11 +124,13 @@ def decode_checkpoint(
             incarnation of the stream.
     """
     body = _parse(text)
-    _match(body, {"broker": broker, "stream": partition.stream, "partition": partition.id})
+    match("broker", body.get("broker"), broker)
+    match("stream", body.get("stream"), partition.stream)
+    match("partition", body.get("partition"), partition.id)
     if identity is not None and body.get("identity") is not None:
-        _match(body, {"identity": identity})
+        match("identity", body["identity"], identity)
     try:
-        return _build(body, decode_position)
+        return check(_build(body, decode_position))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise CheckpointFormatError(f"a checkpoint with a malformed field: {error!r}") from error
 
@@ -145,11 +139,11 @@ def _parse(text: str) -> dict[str, Any]:
     if len(text) > MAX_TEXT:
         raise CheckpointFormatError(f"a checkpoint of {len(text)} characters; at most {MAX_TEXT}")
     try:
-        body = json.loads(text)
+        body = json.loads(text, object_pairs_hook=_without_duplicates)
         checksum = body.pop("crc32", None) if isinstance(body, dict) else None
         is_intact = checksum == _checksum(body)
     except (ValueError, RecursionError) as error:
-        raise CheckpointFormatError(f"not JSON, so not a checkpoint: {text[:80]!r}") from error
+        raise CheckpointFormatError(f"not a checkpoint's JSON: {text[:80]!r}: {error}") from error
     if not isinstance(body, dict) or body.get("version") != VERSION:
         raise CheckpointFormatError(f"not a checkpoint of version {VERSION}: {text[:80]!r}")
     if not is_intact:
@@ -157,13 +151,11 @@ def _parse(text: str) -> dict[str, Any]:
     return body
 
 
-def _match(body: dict[str, Any], wanted: dict[str, str]) -> None:
-    for name, value in wanted.items():
-        if body.get(name) != value:
-            raise CheckpointMismatchError(
-                f"the checkpoint was made for {name} {body.get(name)!r}, not {value!r}; delete it, "
-                f"or use another group or store root"
-            )
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name that is there twice")
+    return found
 
 
 def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> Checkpoint:
@@ -173,29 +165,21 @@ def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> 
     def optional(value: object) -> Position | None:
         return None if value is None else position(value)
 
-    watermark = optional(body["watermark"])
     pairs = (_typed(pair, list) for pair in _typed(body["ranges"], list))
-    ranges = tuple((position(first), position(last)) for first, last in pairs)
-    _check_order(watermark, ranges)
+    tried = _typed(body["attempts"], dict)
+    attempts = {
+        position(p): (_typed(failures, int), _time(due)) for p, (failures, due) in tried.items()
+    }
+    if len(attempts) != len(tried):
+        raise ValueError("attempts of one position that is there twice")
     return Checkpoint(
-        watermark=watermark,
+        watermark=optional(body["watermark"]),
         resume=optional(body["resume"]),
-        ranges=ranges,
-        attempts={
-            position(p): (_count(failures), _time(due))
-            for p, (failures, due) in _typed(body["attempts"], dict).items()
-        },
+        ranges=tuple((position(first), position(last)) for first, last in pairs),
+        attempts=attempts,
         ended=_typed(body["ended"], bool),
         identity=None if body["identity"] is None else _typed(body["identity"], str),
     )
-
-
-def _check_order(watermark: Position | None, ranges: Sequence[Span]) -> None:
-    last = watermark
-    for first, end in ranges:
-        if end < first or (last is not None and first <= last):
-            raise ValueError(f"ranges out of order at {first!r}")
-        last = end
 
 
 def _typed(value: object, kind: type[T]) -> T:
@@ -205,15 +189,5 @@ def _typed(value: object, kind: type[T]) -> T:
     return value
 
 
-def _count(value: object) -> int:
-    count = _typed(value, int)
-    if count < 0:
-        raise ValueError(f"{value!r} is not a count")
-    return count
-
-
 def _time(value: object) -> float:
-    due = float(value if isinstance(value, int) else _typed(value, float))
-    if isinstance(value, bool) or not math.isfinite(due):
-        raise ValueError(f"{value!r} is not a time")
-    return due
+    return float(value if type(value) is int else _typed(value, float))
