@@ -1,5 +1,9 @@
 """Ack tracking: pure and synchronous; time, randomness and wake-ups come in by argument."""
 
+from consumer_sdk.trackers.checkpoint_binary import (
+    decode_checkpoint_bytes,
+    encode_checkpoint_bytes,
+)
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 from consumer_sdk.trackers.naming_trees import NamingTrees
 from consumer_sdk.trackers.queue_tracker import QueueTracker
@@ -18,5 +22,7 @@ __all__ = [
     "TreeTracker",
     "WatermarkTracker",
     "decode_checkpoint",
+    "decode_checkpoint_bytes",
     "encode_checkpoint",
+    "encode_checkpoint_bytes",
 ]

@@ -1,4 +1,4 @@
-"""The JSON codec with the arguments that do not matter filled in, and forged checkpoints."""
+"""Both codecs with the arguments that do not matter filled in, and checkpoints for them."""
 
 from __future__ import annotations
 
@@ -7,23 +7,79 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
+from hypothesis import strategies as st
+
 from consumer_sdk.records import Checkpoint, Partition, Position
-from consumer_sdk.trackers import decode_checkpoint, encode_checkpoint
+from consumer_sdk.records.ranges import join
+from consumer_sdk.trackers import (
+    decode_checkpoint,
+    decode_checkpoint_bytes,
+    encode_checkpoint,
+    encode_checkpoint_bytes,
+)
 
 PARTITION = Partition("orders", "0")
+TIMES = st.floats(-1e12, 1e12)
+SEQUENCE = 49590338271490256608559692538361571095921575989136588898
+"""A sequence number of Kinesis: 186 bits."""
+SOME = (
+    Checkpoint(5, 6, ((8, 9), (11, 12), (14, 14)), {6: (2, 1.5), 10: (1, 2e9)}, identity="abc"),
+    Checkpoint(None, 10**12, ((10**12 + 300, 10**12 + 40_000),), identity="abc"),
+    Checkpoint(
+        (SEQUENCE, 0),
+        (SEQUENCE + 7, 3),
+        (((SEQUENCE + 7, 5), (SEQUENCE + 9, 0)),),
+        {(SEQUENCE + 7, 4): (3, 1.7e9)},
+    ),
+    Checkpoint((7, 1, 2**31 - 1), (7, 2, 0), (((7, 2, 1), (9, 0, 4)),), ended=True),
+    Checkpoint(),
+)
+"""Of whole numbers, of Kinesis and of Pulsar; with and without each field."""
 
 
-def text_of(value: Any) -> str:
-    """A position's text; of a checkpoint, that of its first position, or nothing."""
-    if isinstance(value, Checkpoint):
-        some = [value.watermark, value.resume, *value.attempts]
-        return next((text_of(position) for position in some if position is not None), "")
-    return ".".join(map(str, value)) if isinstance(value, tuple) else str(value)
+@st.composite
+def checkpoints(draw: st.DrawFn) -> Checkpoint:
+    """Any checkpoint that a log tracker might make."""
+    numbers = draw(st.lists(st.integers(0, 10**30), unique=True, max_size=30).map(sorted))
+    makers: list[Callable[[int], Position]] = [
+        int,
+        lambda number: (number,),
+        lambda number: divmod(number, 10),
+        lambda number: (number // 100, number % 100 // 10, -number % 10),
+    ]
+    positions = sorted(map(draw(st.sampled_from(makers)), numbers))
+    has_watermark = draw(st.booleans())
+    watermark = positions.pop(0) if positions and has_watermark else None
+    return Checkpoint(
+        watermark=watermark,
+        resume=positions[0] if positions else watermark,
+        ranges=tuple(zip(positions[::2], positions[1::2], strict=False)),
+        attempts={p: (draw(st.integers(0, 10**6)), draw(TIMES)) for p in positions[1::3]},
+        ended=draw(st.booleans()),
+        identity=draw(st.none() | st.text()),
+    )
 
 
-def pair_of(text: str) -> tuple[int, ...]:
-    """Reads a tuple's text."""
-    return tuple(map(int, text.split(".")))
+def assert_sound(checkpoint: Checkpoint) -> None:
+    """A tracker can be restored from it: whatever was read, it is a checkpoint."""
+    settled = (checkpoint.watermark, checkpoint.ranges)
+    assert join(*settled) == settled
+    assert checkpoint.start is not None or not checkpoint.ranges
+    for failures, due in checkpoint.attempts.values():
+        assert 0 <= failures < 2**31
+        assert abs(due) < float("inf")
+
+
+def text_of(position: Position) -> str:
+    """A position's text: a tuple's has a dot."""
+    if isinstance(position, tuple):
+        return ".".join(map(str, position)) + "." * (len(position) == 1)
+    return str(position)
+
+
+def position_of(text: str) -> Position:
+    """Reads `text_of` back."""
+    return tuple(map(int, text.rstrip(".").split("."))) if "." in text else int(text)
 
 
 def encode(checkpoint: Checkpoint, max_size: int = 1_000_000) -> tuple[str, Position | None]:
@@ -46,6 +102,20 @@ def decode(
     )
 
 
+def encode_bytes(
+    checkpoint: Checkpoint, max_size: int = 1_000_000
+) -> tuple[bytes, Position | None]:
+    """`encode_checkpoint_bytes` for Kafka's orders/0."""
+    return encode_checkpoint_bytes(
+        checkpoint, broker="kafka", partition=PARTITION, max_size=max_size
+    )
+
+
+def decode_bytes(data: bytes, identity: str | None = None) -> Checkpoint:
+    """`decode_checkpoint_bytes` for Kafka's orders/0."""
+    return decode_checkpoint_bytes(data, broker="kafka", partition=PARTITION, identity=identity)
+
+
 def forge(**changes: Any) -> str:
     """A checkpoint with other values in some fields, and a checksum that is right all the same."""
     text, _ = encode(Checkpoint(5, 6, ((8, 9), (11, 12)), {6: (2, 1.5)}, identity="abc"))
@@ -58,3 +128,8 @@ def sign(body: dict[str, Any]) -> str:
     """The text of a body, with its checksum."""
     signed = json.dumps(body, separators=(",", ":"), sort_keys=True)
     return json.dumps(body | {"crc32": zlib.crc32(signed.encode())})
+
+
+def sign_bytes(signed: bytes) -> bytes:
+    """The bytes of anything, with its checksum."""
+    return signed + zlib.crc32(signed).to_bytes(4)

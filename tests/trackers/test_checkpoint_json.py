@@ -12,29 +12,7 @@ from hypothesis import strategies as st
 from consumer_sdk.errors import CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.trackers import checkpoint_json, decode_checkpoint, encode_checkpoint
-from tests.trackers.codec import PARTITION, decode, encode, pair_of, text_of
-
-POSITIONS = st.lists(st.integers(0, 10**30), unique=True, max_size=30).map(sorted)
-TIMES = st.floats(-1e12, 1e12)
-
-
-@st.composite
-def checkpoints(draw: st.DrawFn) -> Checkpoint:
-    """Any checkpoint that a log tracker might make."""
-    positions: list[Any] = list(draw(POSITIONS))
-    if draw(st.booleans()):
-        positions = [divmod(position, 10) for position in positions]
-    has_watermark = draw(st.booleans()) and bool(positions)
-    watermark = positions.pop(0) if has_watermark else None
-    ranges = tuple(zip(positions[::2], positions[1::2], strict=False))
-    return Checkpoint(
-        watermark=watermark,
-        resume=positions[0] if positions else watermark,
-        ranges=ranges,
-        attempts={p: (draw(st.integers(0, 10**6)), draw(TIMES)) for p in positions[1::3]},
-        ended=draw(st.booleans()),
-        identity=draw(st.none() | st.text()),
-    )
+from tests.trackers.codec import PARTITION, checkpoints, decode, encode, position_of
 
 
 @given(checkpoints())
@@ -44,14 +22,14 @@ def test_checkpoint_is_read_back_as_it_was(checkpoint: Checkpoint) -> None:
 
     assert covered is None
     assert text.isascii()
-    assert decode(text, read=pair_of if "." in text_of(checkpoint) else int) == checkpoint
+    assert decode(text, read=position_of) == checkpoint
 
 
 @given(checkpoints(), st.integers(0, 3000))
 def test_checkpoint_cut_to_a_budget_covers_what_it_says(checkpoint: Checkpoint, size: int) -> None:
     """The lowest ranges stay; what stays is a checkpoint, and covers nothing new."""
     text, covered = encode(checkpoint, max_size=size)
-    kept = decode(text, read=pair_of if "." in text_of(checkpoint) else int)
+    kept = decode(text, read=position_of)
 
     assert len(text) <= size or not (kept.ranges or kept.attempts)
     assert kept.ranges == checkpoint.ranges[: len(kept.ranges)]
