@@ -75,7 +75,9 @@ class RetryPolicy:
     def delay(self, failures: int, random: Callable[[], float]) -> float:
         """Seconds to wait after ``failures`` (1 or more) failed deliveries."""
         try:
-            wait = min(self.maximum, self.initial * self.multiplier ** (failures - 1))
+            # As a float: 3 ** 2_000_000_000 takes hours, 3.0 ** 2_000_000_000 overflows at once.
+            factor = float(self.multiplier) ** (failures - 1)
+            wait = min(self.maximum, self.initial * factor)
         except OverflowError:  # 2.0 ** 10_000
             wait = self.maximum if self.initial else 0.0
         return wait * (1 - self.jitter * random())

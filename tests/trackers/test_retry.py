@@ -31,6 +31,14 @@ def test_ten_thousand_attempts_wait_the_longest_time() -> None:
     assert NO_JITTER.delay(10**400, lambda: 0.0) == 60.0
 
 
+def test_whole_multiplier_and_any_stored_count_take_no_time() -> None:
+    """A checkpoint may hold any count: its power must not be worked out digit by digit."""
+    policy = RetryPolicy(multiplier=3, max_attempts=None, jitter=0)
+
+    assert policy.delay(2**31 - 1, lambda: 0.0) == 60.0
+    assert policy.delay(3, lambda: 0.0) == 4.5
+
+
 @given(
     initial=st.floats(0, 1e6),
     factor=st.floats(1, 1e6),
