@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint
-from tests.trackers.codec import decode, encode, forge, sign
+from tests.trackers.codec import assert_sound, decode, encode, forge, sign
 
 WHOLE = Checkpoint(5, 6, ((8, 9), (11, 12), (14, 14)), {6: (2, 1.5), 10: (1, 2e9)}, identity="abc")
 
@@ -192,3 +193,74 @@ def test_mutated_checkpoints_are_refused_or_harmless() -> None:
 def test_many_mutated_checkpoints_are_refused_or_harmless() -> None:
     """Three hundred thousand more."""
     read_mutations(300_000, seed=2)
+
+
+VALUES: list[Any] = [
+    *(None, True, False, 0, 1, -1, 2, 10**30, 1.5, -0.0, 1e308, math.nan, math.inf, -math.inf),
+    *("", "5", "06", "-3", "six", "8", "\ud800", [], {}, [[]], ["8"], ["8", "9"], [["8", "9"]]),
+    *([2, 1.5], {"6": [2, 1.5]}, {"06": [1, 1.0], "6": [2, 1.0]}, [["20", "21"], ["8", "9"]]),
+]
+
+
+def change(value: Any, rng: random.Random) -> Any:
+    """Somewhere in a JSON value another one, one more, one less, or two that are swapped."""
+    if not isinstance(value, dict | list) or not value or rng.random() < 0.2:
+        return rng.choice(VALUES)
+    keys = list(value) if isinstance(value, dict) else list(range(len(value)))
+    key, other = rng.choice(keys), rng.choice(keys)
+    changed = value.copy()
+    kind = rng.choice(["inside", "inside", "inside", "less", "more", "swap"])
+    if kind == "inside":
+        changed[key] = change(value[key], rng)
+    elif kind == "less":
+        del changed[key]
+    elif kind == "swap":
+        changed[key], changed[other] = value[other], value[key]
+    elif isinstance(value, dict):
+        changed[str(rng.randrange(20))] = value[key]
+    else:
+        changed.insert(key, value[other])
+    return changed
+
+
+def read_forgeries(count: int, seed: int) -> None:
+    """With a checksum that is right each is refused, or is a checkpoint that is sound."""
+    rng = random.Random(seed)
+    whole = json.loads(encode(WHOLE)[0])
+    del whole["crc32"]
+    for _ in range(count):
+        body = whole
+        for _ in range(rng.randint(1, 3)):
+            body = change(body, rng)
+        try:
+            found = decode(sign(body) if isinstance(body, dict) else json.dumps(body))
+        except (CheckpointFormatError, CheckpointMismatchError):
+            continue
+        assert_sound(found)
+        assert decode(encode(found)[0]) == found
+
+
+def test_forged_checkpoints_are_refused_or_sound() -> None:
+    """Five thousand seeded changes of fields, under a checksum that is right."""
+    read_forgeries(5_000, seed=3)
+
+
+@pytest.mark.slow
+def test_many_forged_checkpoints_are_refused_or_sound() -> None:
+    """A hundred thousand more."""
+    read_forgeries(100_000, seed=4)
+
+
+def test_name_that_is_there_twice_is_refused() -> None:
+    """Which of the two was meant, nobody can say; the parser would take the last in silence."""
+    text = forge()
+    for name in ('"watermark": "5"', '"resume": "6"', '"6": [2, 1.5]'):
+        assert text.count(name) == 1
+        with pytest.raises(CheckpointFormatError, match="a name that is there twice"):
+            decode(text.replace(name, f"{name}, {name}"))
+
+
+def test_position_that_is_there_twice_is_refused() -> None:
+    """Also where its text differs."""
+    with pytest.raises(CheckpointFormatError, match="one position that is there twice"):
+        decode(forge(attempts={"6": [1, 1.0], "06": [2, 1.0]}))
