@@ -101,3 +101,12 @@ class Explanation:
     age: float
     flush_number: int
     durable_number: int
+
+    def __str__(self) -> str:
+        if self.pinned_by is None:
+            return f"settled up to {self.watermark!r}; nothing is unsettled"
+        return (
+            f"pinned by {self.pinned_by!r} ({self.state}, age {self.age:.1f} s, failed attempts "
+            f"{self.attempts}); holes {self.holes}, unsettled {self.unsettled}, bytes "
+            f"{self.unsettled_bytes}"
+        )

@@ -57,6 +57,13 @@ class Consumer:
         max_in_flight_bytes: the same in bytes, estimated from the mean size of a partition's
             records.
         max_retrying: records waiting for or behind a retry that do not count as in flight.
+        max_holes: unsettled stretches below settled records that a partition may have; None for
+            no limit.
+        max_hole_age: seconds for which an unsettled record may pin its partition's position
+            while others behind it are settled; None for no limit.
+        hole_policy: what to do with a partition over either limit: ``"pause"`` its fetch until it
+            is back under half of both, ``"warn"`` only, or ``"dead_letter"`` its oldest
+            unsettled record, one after another. Each is logged and counted in `stats`.
         fetch_records, fetch_bytes, fetch_wait: limits of one fetch; seconds for the wait.
         hooks: told what becomes of each message; see `Hooks`.
         clock: where time comes from; for tests.
@@ -81,6 +88,9 @@ class Consumer:
         max_in_flight_per_partition: int | None = None,
         max_in_flight_bytes: int = 64 * 1024 * 1024,
         max_retrying: int = 10_000,
+        max_holes: int | None = 10_000,
+        max_hole_age: float | None = None,
+        hole_policy: str = "pause",
         fetch_records: int = 500,
         fetch_bytes: int = 8 * 1024 * 1024,
         fetch_wait: float = 0.5,
@@ -98,6 +108,9 @@ class Consumer:
             max_in_flight_per_partition=max_in_flight_per_partition,
             max_in_flight_bytes=max_in_flight_bytes,
             max_retrying=max_retrying,
+            max_holes=max_holes,
+            max_hole_age=max_hole_age,
+            hole_policy=hole_policy,
             fetch_records=fetch_records,
             fetch_bytes=fetch_bytes,
             fetch_wait=fetch_wait,

@@ -13,6 +13,7 @@ from consumer_sdk.records import Assignment, Kind, Message, Partition
 from consumer_sdk.runtime.burial import Burial
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.holding import Holding, Totals
+from consumer_sdk.runtime.holes import HoleBudget
 from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
 from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT, Intake
 from consumer_sdk.runtime.lanes import Lanes, Ordering
@@ -44,6 +45,11 @@ class Engine:
         self._store = store
         self._options = options
         self._dead_letters = dead_letters or adapter.dead_letters()
+        if options.gives_up_holes and self._dead_letters is None:
+            raise ConfigurationError(
+                "hole_policy='dead_letter' needs a place to keep what is given up: give the "
+                "consumer dead_letters=…"
+            )
         self._hooks = NO_HOOKS if options.hooks is None else SafeHooks(options.hooks)
         self._sink: Any = Lanes(Ordering.NONE, lambda: None)
         self._allows_cumulative = True
@@ -86,6 +92,7 @@ class Engine:
             queues=lambda: self._sink,
         )
         self._timers = Timers(options, self.holdings, lambda: self._sink)
+        self._holes = HoleBudget(options, self.holdings, self.totals, lambda: self._sink)
         self._intake = Intake(
             adapter,
             options,
@@ -134,7 +141,8 @@ class Engine:
             self._burial.add,
             self._timers.reschedule,
             self.totals,
-            lambda holding, retries: self._sink.free(holding, retries),
+            lambda holding, message: self._sink.free_up_to(holding, message),
+            lambda holding, message: self._sink.free(holding, message),
             hooks=self._hooks,
             unsettled=self._unsettled(tracker),
             allows_cumulative=self._allows_cumulative,
@@ -142,7 +150,8 @@ class Engine:
 
     def _unsettled(self, tracker: AckTracker) -> Unsettled | None:
         """Only where somebody is to be told of messages: without it an ack costs less."""
-        return Unsettled(tracker, self._hooks.settled) if self._options.hooks is not None else None
+        is_wanted = self._options.hooks is not None or self._options.gives_up_holes
+        return Unsettled(tracker, self._hooks.settled) if is_wanted else None
 
     def _settled(self) -> None:
         """A tracker has turned dirty: there is something to flush, and perhaps room."""
@@ -180,6 +189,7 @@ class Engine:
                     self._flusher.run_commits,
                     self._timers.run,
                     self._burial.run,
+                    self._holes.run,
                 ):
                     tasks.create_task(_until_cancelled(work))
                 self._fetching = tasks.create_task(_until_cancelled(self._fetch))
@@ -304,6 +314,7 @@ class Engine:
         return ConsumerStats(
             partitions=tuple(h.assignment.partition for h in held),
             paused=tuple(h.assignment.partition for h in held if h.is_paused),
+            over_hole_budget=tuple(h.assignment.partition for h in held if h.is_over_budget),
             fetched=totals.fetched,
             suppressed=totals.suppressed,
             settled=totals.settled + sum(h.fetched - h.tracker.unsettled for h in held),
@@ -315,6 +326,7 @@ class Engine:
             dead_lettered=totals.dead_lettered,
             ignored=totals.ignored,
             lost=totals.lost,
+            hole_alarms=totals.hole_alarms,
             flushes=totals.flushes,
             fetch_errors=totals.fetch_errors,
         )

@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 NACKED = -1
 """The index of a message that was nacked: this delivery is over, and another will come."""
 SETTLED = -2
-"""The index of a message that went to the dead letters: this delivery is over, for good."""
+"""The index of a message with which it is over for good: it goes to the dead letters, or its
+retry is back, or will not come, while the handler that nacked it goes on."""
 
 
 _Waiter: TypeAlias = tuple[int, Callable[[], int], asyncio.Future[None]]
@@ -60,6 +61,7 @@ class Totals:
     lost: int = 0
     flushes: int = 0
     fetch_errors: int = 0
+    hole_alarms: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -69,9 +71,12 @@ class Holding:
     Attributes:
         ack: the tracker's bound method, because ``message.ack()`` is the hot path; with hooks,
             one that tells them; while draining, one that also wakes the drain.
+        is_paused: it is not fetched.
+        is_over_budget: see `HoleBudget`.
         hooks: told what becomes of messages.
         unsettled: the messages of unsettled records, where somebody has to be told of them.
-        retries_settled: told how many retries were settled before they were due.
+        retries_settled: told of a message up to which retries were settled before their time.
+        retry_given_up: told of a message whose retry was given up before its time.
         lanes: what `Lanes` keeps for this holding.
         retries: index → is due. Restored retries that are not due yet keep their place in
             the queues; due ones (in `Lanes`) may be settled while they wait.
@@ -86,11 +91,13 @@ class Holding:
     bury: Bury
     reschedule: Callable[[], None]
     totals: Totals
-    retries_settled: Callable[[Holding, int], None] = lambda _holding, _retries: None
+    retries_settled: Callable[[Holding, Message], None] = lambda _holding, _message: None
+    retry_given_up: Callable[[Holding, Message], None] = lambda _holding, _message: None
     hooks: Hooks = NO_HOOKS
     unsettled: Unsettled | None = None
     allows_cumulative: bool = True
     is_paused: bool = False
+    is_over_budget: bool = False
     is_draining: bool = False
     is_closed: bool = False
     blocked: int = 0
@@ -126,8 +133,8 @@ class Holding:
             )
         before = self.tracker.retrying
         settled = self._acks.ack_cumulative(message.index)
-        if freed := before - self.tracker.retrying:
-            self.retries_settled(self, freed)
+        if self.tracker.retrying < before:
+            self.retries_settled(self, message)
         self._progress.set()
         return settled > 0
 
@@ -245,6 +252,20 @@ class Holding:
         if not self.tracker.reject(index, message.attempt):
             return False
         message.index = SETTLED
+        self.give_up(index, message, error)
+        return True
+
+    def take_out(self, index: int, message: Message, error: str) -> bool:
+        """Gives a record up, whether it is in delivery or waits for a retry.
+
+        Args:
+            message: its last delivery, which may be in a handler: what that says is too late.
+        """
+        retrying = self.tracker.retrying
+        if not self.tracker.reject(index, None):
+            return False
+        if self.tracker.retrying < retrying:
+            self.retry_given_up(self, message)
         self.give_up(index, message, error)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from copy import copy
 from itertools import chain, islice
 from operator import length_hint
 from typing import Self
@@ -74,8 +75,17 @@ class Inbox:
         """A restored retry that is not due yet comes through `put_back`."""
         holding.retries[message.index] = False
 
-    def free(self, holding: Holding, retries: int) -> None:
-        """Retries that were settled before they were due hold nothing up here."""
+    def free(self, holding: Holding, message: Message) -> None:
+        """A retry that will not come holds nothing up here; so with many."""
+
+    free_up_to = free
+
+    def is_waiting(self, holding: Holding, message: Message) -> bool:
+        """The record waits for the user to pull it."""
+        mine = [messages for owner, messages in self._runs if owner is holding]
+        if self._current_holding is holding:
+            mine.append(list(copy(self._current)))
+        return any(queued.position == message.position for queued in chain.from_iterable(mine))
 
     def purge(self, holding: Holding) -> list[Message]:
         """Takes the holding's records out; returns those that were waiting."""
@@ -83,7 +93,6 @@ class Inbox:
         purged = list(chain.from_iterable(mine))
         self._runs = deque(entry for entry in self._runs if entry[0] is not holding)
         self.count -= len(purged)
-        holding.retries.clear()
         if self._current_holding is holding:
             purged += self._current
             self._current, self._current_holding = iter(()), None

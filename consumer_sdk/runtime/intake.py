@@ -69,6 +69,7 @@ class Intake:
         self._options = options
         self._holdings = holdings
         self._totals = totals
+        self._pauses_holes = options.hole_policy == "pause"
         self._sink = sink
         self._room = asyncio.Event()
         self.is_full = False
@@ -157,10 +158,12 @@ class Intake:
         return given or max(self.max_in_flight * 2 // (len(self._holdings) + 1), 1)
 
     def _pause_or_resume(self, holding: Holding, records: int, share: int) -> None:
-        if not holding.is_paused and records >= share:
+        """Either its records or its holes pause a partition; it takes both to resume it."""
+        is_pinned = holding.is_over_budget and self._pauses_holes
+        if not holding.is_paused and (is_pinned or records >= share):
             holding.is_paused = True
             self._adapter.pause(holding.assignment)
-        elif holding.is_paused and records <= share // 2:
+        elif holding.is_paused and not is_pinned and records <= share // 2:
             holding.is_paused = False
             self._adapter.resume(holding.assignment)
 

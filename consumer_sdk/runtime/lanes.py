@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from itertools import islice
 
-from consumer_sdk.records import Message
-from consumer_sdk.runtime.holding import NACKED, Holding
+from consumer_sdk.records import Message, Position
+from consumer_sdk.runtime.holding import NACKED, SETTLED, Holding
 
 __all__ = ["Lane", "Lanes", "Ordering"]
 
@@ -30,6 +30,9 @@ class Ordering(enum.Enum):
     """Those of the same partition."""
 
 
+NOTHING: frozenset[Position] = frozenset()
+
+
 class Lane:
     """Records to be processed one after another.
 
@@ -38,20 +41,19 @@ class Lane:
         key: what the lane is found by; None for a lane of a single record, and once purged.
         queue: the records, head first; those being processed stay in it until they are done.
         running: how many of them are being processed.
-        retrying: how many were nacked and are not due yet; the lane waits for them. Below 0
-            while one came back before the handler that nacked it has ended.
+        awaited: positions of those that were nacked and are not due yet; the lane waits for them.
         is_parked: its head is a restored retry that is not due yet; the lane waits for it.
         blocked: how many records were counted as waiting behind a retry; a held one is a retry.
     """
 
-    __slots__ = ("blocked", "holding", "is_parked", "key", "queue", "retrying", "running")
+    __slots__ = ("awaited", "blocked", "holding", "is_parked", "key", "queue", "running")
 
     def __init__(self, holding: Holding, key: Hashable | None, message: Message) -> None:
         self.holding = holding
         self.key = key
         self.queue: deque[Message] = deque((message,))
         self.running = 0
-        self.retrying = 0
+        self.awaited: frozenset[Position] = NOTHING
         self.is_parked = False
         self.blocked = 0
 
@@ -97,7 +99,7 @@ class Lanes:
                     lanes[key] = lane
             else:
                 lane.queue.append(message)
-                if lane.retrying > 0 or lane.is_parked:
+                if lane.awaited or lane.is_parked:
                     self._block(lane, not self._is_held(message, holding))
                 elif not lane.running:
                     self.available += 1
@@ -123,11 +125,7 @@ class Lanes:
         """A held retry is in the queue already; only its attempt number is new."""
         at = next(i for i, queued in enumerate(lane.queue) if queued.index == message.index)
         lane.queue[at] = message
-        if lane.is_parked and at == 0:
-            lane.is_parked = False
-            self._make_ready(lane)
-        elif lane.retrying > 0 or lane.is_parked:
-            self._block(lane, 1)
+        self._is_back(lane, at)
 
     def _insert(self, lane: Lane | None, holding: Holding, message: Message) -> None:
         if lane is None:
@@ -139,24 +137,52 @@ class Lanes:
         waiting = islice(lane.queue, lane.running, None)
         at = lane.running + sum(1 for queued in waiting if queued.index < message.index)
         lane.queue.insert(at, message)
-        lane.retrying -= 1
-        if not lane.retrying and not lane.running:
-            self._make_ready(lane)
+        if not (lane.awaited or lane.is_parked or lane.running):
+            self.available += 1
+        self._is_back(lane, at)
+        self._stop_waiting(lane, {message.position})
 
-    def free(self, holding: Holding, retries: int) -> None:
-        """Retries were settled before they were due: their lane waits for them no more.
+    def _is_back(self, lane: Lane, at: int) -> None:
+        if lane.is_parked and at == 0:
+            lane.is_parked = False
+            self._make_ready(lane)
+        elif lane.awaited or lane.is_parked:
+            self._block(lane, 1)
+
+    def free(self, holding: Holding, message: Message) -> None:
+        """The retry of ``message`` will not come: its lane waits for it no more."""
+        lane = holding.lanes.get(self._key_of(message))
+        if lane is not None:
+            self._stop_waiting(lane, {message.position})
+            self._is_ready()
+
+    def free_up_to(self, holding: Holding, message: Message) -> None:
+        """The same for all up to ``message``.
 
         Only a cumulative ack does that, and only where a partition has one lane.
         """
         for lane in list(holding.lanes.values()):
-            lane.retrying -= retries
-            if lane.retrying or lane.running:
-                continue
-            if lane.queue:
-                self._make_ready(lane)
-            else:
-                del holding.lanes[lane.key]
+            known = lane.awaited.union(m.position for m in islice(lane.queue, lane.running))
+            self._stop_waiting(lane, {at for at in known if at <= message.position})
         self._is_ready()
+
+    def _stop_waiting(self, lane: Lane, positions: set[Position]) -> None:
+        for message in islice(lane.queue, lane.running):
+            # Its handler goes on: when that ends, there is nothing to wait for any more.
+            if message.index == NACKED and message.position in positions:
+                message.index = SETTLED
+        if lane.awaited and lane.awaited <= positions:
+            lane.awaited = NOTHING
+            if not lane.running:
+                self._go_on(lane)
+        else:
+            lane.awaited -= positions
+
+    def _go_on(self, lane: Lane) -> None:
+        if lane.queue:
+            self._make_ready(lane)
+        else:
+            self._end(lane)
 
     def _make_ready(self, lane: Lane) -> None:
         self._block(lane, -lane.blocked)
@@ -236,9 +262,10 @@ class Lanes:
         queue = lane.queue
         while lane.running:
             lane.running -= 1
-            if queue.popleft().index == NACKED:
-                lane.retrying += 1
-        if lane.retrying > 0:
+            message = queue.popleft()
+            if message.index == NACKED:
+                lane.awaited |= {message.position}
+        if lane.awaited:
             self._block_all(lane)
         elif queue:
             self.available += len(queue)
@@ -249,6 +276,16 @@ class Lanes:
     @staticmethod
     def _end(lane: Lane) -> None:
         lane.holding.lanes.pop(lane.key, None)
+
+    def is_waiting(self, holding: Holding, message: Message) -> bool:
+        """The record waits for a worker."""
+        lane = holding.lanes.get(self._key_of(message))
+        lanes = [lane] if lane else [each for each in self.ready if each.holding is holding]
+        return any(
+            queued.position == message.position
+            for each in lanes
+            for queued in islice(each.queue, each.running, None)
+        )
 
     def purge(self, holding: Holding) -> list[Message]:
         """Takes out, and returns, what waits for the holding; what is being processed stays."""
@@ -262,7 +299,6 @@ class Lanes:
         self.ready = deque(lane for lane in self.ready if lane.holding is not holding)
         self.available = sum(len(lane.queue) for lane in self.ready)
         holding.lanes.clear()
-        holding.retries.clear()
         return purged
 
     def abandon(self) -> None:

@@ -15,6 +15,7 @@ from consumer_sdk.trackers import RetryPolicy
 __all__ = ["LoopClock", "Options", "parse_start"]
 
 OUT_OF_RANGE = ("fail", "earliest", "latest")
+HOLE_POLICIES = ("pause", "warn", "dead_letter")
 
 
 class LoopClock:
@@ -58,6 +59,9 @@ class Options:
     max_in_flight_per_partition: int | None = None
     max_in_flight_bytes: int = 64 * 1024 * 1024
     max_retrying: int = 10_000
+    max_holes: int | None = 10_000
+    max_hole_age: float | None = None
+    hole_policy: str = "pause"
     fetch_records: int = 500
     fetch_bytes: int = 8 * 1024 * 1024
     fetch_wait: float = 0.5
@@ -73,7 +77,13 @@ class Options:
             "max_in_flight_bytes",
             "max_retrying",
         )
-        optional = ("ack_timeout", "max_in_flight", "max_in_flight_per_partition")
+        optional = (
+            "ack_timeout",
+            "max_in_flight",
+            "max_in_flight_per_partition",
+            "max_holes",
+            "max_hole_age",
+        )
         for name in positive + optional:
             value = getattr(self, name)
             if not (value is None and name in optional) and not self._is_positive(value):
@@ -82,13 +92,19 @@ class Options:
             raise ConfigurationError(
                 f"flush_interval={self.flush_interval!r}: give seconds, 0 for at once"
             )
-        if self.out_of_range not in OUT_OF_RANGE:
-            raise ConfigurationError(
-                f"out_of_range={self.out_of_range!r}: give one of {', '.join(OUT_OF_RANGE)}"
-            )
+        for name, choices in (("out_of_range", OUT_OF_RANGE), ("hole_policy", HOLE_POLICIES)):
+            if getattr(self, name) not in choices:
+                raise ConfigurationError(
+                    f"{name}={getattr(self, name)!r}: give one of {', '.join(choices)}"
+                )
 
         if self.hooks is not None:
             check_hooks(self.hooks)
+
+    @property
+    def gives_up_holes(self) -> bool:
+        """The oldest unsettled record may have to be dead-lettered."""
+        return self.hole_policy == "dead_letter"
 
     @staticmethod
     def _is_positive(value: object) -> bool:

@@ -15,7 +15,8 @@ class ConsumerStats:
 
     Attributes:
         partitions: held now.
-        paused: those whose fetch is paused by back-pressure.
+        paused: those whose fetch is paused, by back-pressure or for their holes.
+        over_hole_budget: those that have more holes, or older ones, than they may.
         fetched: records tracked, without re-fetches.
         suppressed: records fetched again although they were settled or known; not delivered.
         settled: records settled.
@@ -26,12 +27,14 @@ class ConsumerStats:
         dead_lettered: records whose dead letter is durable.
         ignored: settles that came too late, twice, or for a lost partition.
         lost: positions skipped because the broker no longer stored them.
+        hole_alarms: times that a partition went over its hole budget.
         flushes: round trips that made acks durable.
         fetch_errors: fetches that failed and were tried again.
     """
 
     partitions: tuple[Partition, ...]
     paused: tuple[Partition, ...]
+    over_hole_budget: tuple[Partition, ...]
     fetched: int
     suppressed: int
     settled: int
@@ -43,5 +46,6 @@ class ConsumerStats:
     dead_lettered: int
     ignored: int
     lost: int
+    hole_alarms: int
     flushes: int
     fetch_errors: int

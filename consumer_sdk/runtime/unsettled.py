@@ -33,7 +33,7 @@ class Unsettled:
 
     def track(self, messages: Iterable[Message], tracked: Tracked) -> None:
         """Takes in what was tracked."""
-        absent = {*tracked.settled, *tracked.held, *tracked.exhausted}
+        absent = {*tracked.settled, *tracked.held}
         self._messages.update((m.index, m) for m in messages if m.index not in absent)
 
     def hand_out(self, messages: Iterable[Message]) -> None:

@@ -21,6 +21,7 @@ from consumer_sdk import (
     RetryPolicy,
 )
 from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.runtime.ownership import Ownership
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench
@@ -532,5 +533,22 @@ def test_redelivery_settled_as_it_waits_does_not_end_the_drain_early(*, is_late:
             assert second.ack()
             await closing
         assert b.committed() == {"0": 2}
+
+    bench(test)
+
+
+def test_drain_that_fails_skips_no_step_of_the_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group is left and the store closed, and the error is raised."""
+
+    async def fail(*_: object, **__: object) -> None:
+        raise OSError("no drain")
+
+    async def test(b: Bench) -> None:
+        store = _CountsCloses()
+        consumer = b.consumer(store=store)
+        with pytest.raises(OSError, match="no drain"):
+            async with consumer:
+                monkeypatch.setattr(Ownership, "drain", fail)
+        assert store.closed == 1
 
     bench(test)

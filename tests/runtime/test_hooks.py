@@ -24,7 +24,7 @@ from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, Letters, bench
 
 
-class _Told(Hooks):
+class Told(Hooks):
     """Keeps what it is told, as (what, value, attempt), and further words."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def test_each_way_to_ack_tells_every_message_once() -> None:
     """Alone, in a batch, cumulatively: never a duplicate, and never what was not settled."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append(*"012345")
         async with b.consumer(hooks=told) as consumer:
             messages = [await anext(consumer) for _ in range(6)]
@@ -89,7 +89,7 @@ def test_handler_that_returns_fails_and_rejects_is_told_with_the_delivery() -> N
     """A redelivery is told with its own attempt; a dead letter when it is durable."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append("good", "bad", "worse")
         error = ValueError("no")
 
@@ -115,7 +115,7 @@ def test_record_at_its_limit_is_told_when_its_dead_letter_is_durable() -> None:
     """Not before: while the dead letters are down nothing has become of it."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append("x")
         b.letters = Letters(failures=5)
         async with b.consumer(hooks=told, retry=RetryPolicy(max_attempts=1)) as consumer:
@@ -132,7 +132,7 @@ def test_delivery_that_times_out_is_told_before_what_becomes_of_it() -> None:
     """A late ack tells the delivery that was handed out last."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append("x")
         async with b.consumer(hooks=told, ack_timeout=5) as consumer:
             first = await anext(consumer)
@@ -153,7 +153,7 @@ def test_settled_is_told_at_once_and_not_when_it_is_durable() -> None:
     """Durability has its own awaitables."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append("x")
         async with b.consumer(hooks=told, flush_interval=100) as consumer:
             (await anext(consumer)).ack()
@@ -167,7 +167,7 @@ def test_restored_retries_are_told_like_any_other() -> None:
     """Held, due at once, at the limit, or settled before the restart: the last is not told."""
 
     async def test(b: Bench) -> None:
-        told, store = _Told(), MemoryStore()
+        told, store = Told(), MemoryStore()
         b.append("held", "due", "settled", "spare")
         async with b.consumer(store=store, drain_timeout=0.1) as consumer:
             messages = [await anext(consumer) for _ in range(4)]
@@ -193,7 +193,7 @@ def test_record_at_its_limit_before_a_restart_is_told_once_it_is_buried() -> Non
     """A lower limit after the restart: nobody is handed the record, and yet it has an end."""
 
     async def test(b: Bench) -> None:
-        told, store = _Told(), MemoryStore()
+        told, store = Told(), MemoryStore()
         b.append("x")
         async with b.consumer(store=store, drain_timeout=0.1) as consumer:
             (await anext(consumer)).nack(0.0)
@@ -208,7 +208,7 @@ def test_record_at_its_limit_before_a_restart_is_told_once_it_is_buried() -> Non
 def test_hook_that_raises_is_logged_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """Not even by a cancellation of its own."""
 
-    class _Broken(_Told):
+    class _Broken(Told):
         def settled(self, message: Message) -> None:
             super().settled(message)
             raise asyncio.CancelledError
@@ -238,7 +238,7 @@ def test_hook_that_settles_other_messages_is_told_of_them_too() -> None:
     """A hook may call back: everything is in order before it is called."""
 
     async def test(b: Bench) -> None:
-        class _Acks(_Told):
+        class _Acks(Told):
             def settled(self, message: Message) -> None:
                 super().settled(message)
                 messages[0].ack_cumulative()
@@ -259,7 +259,7 @@ def test_closed_assignment_tells_nothing_and_holds_no_message() -> None:
     """What was not settled is delivered again, perhaps elsewhere."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append(*"01")
         async with b.consumer(hooks=told, drain_timeout=0.1) as consumer:
             messages = [await anext(consumer) for _ in range(2)]
@@ -307,7 +307,7 @@ async def test_without_hooks_an_ack_is_the_trackers_own() -> None:
 
 async def test_forked_child_is_refused_with_hooks_too() -> None:
     """The parent's hooks would be told of what the parent never settled."""
-    broker, told = MemoryBroker(), _Told()
+    broker, told = MemoryBroker(), Told()
     broker.create_stream("s")
     broker.append("s", b"x")
     async with Consumer(MemoryAdapter(broker, "s", group="g"), hooks=told) as consumer:
@@ -328,7 +328,7 @@ async def test_forked_child_is_refused_with_hooks_too() -> None:
 def test_hooks_that_cannot_work_are_refused_when_the_consumer_is_built() -> None:
     """A missing method, or one that nobody awaits, is named."""
 
-    class _Async(_Told):
+    class _Async(Told):
         async def settled(self, message: Message) -> None:  # type: ignore[override]  # on purpose
             """Nobody awaits it."""
 
@@ -346,7 +346,7 @@ def test_every_record_of_a_run_ends_once(ordering: Ordering) -> None:
     """Whatever fails on the way: settled or dead-lettered, and with batches too."""
 
     async def test(b: Bench) -> None:
-        told = _Told()
+        told = Told()
         b.append(*(f"k{n % 7}={n}" for n in range(200)))
 
         async def handle(batch: Batch) -> None:

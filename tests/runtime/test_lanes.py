@@ -34,7 +34,14 @@ class _Field:
         policy = RetryPolicy(max_attempts=9, initial=1.0, jitter=0.0)
         tracker = WatermarkTracker(ASSIGNMENT, policy=policy)
         self.holding = Holding(
-            ASSIGNMENT, tracker, self.clock, lambda *_: None, lambda: None, Totals()
+            ASSIGNMENT,
+            tracker,
+            self.clock,
+            lambda *_: None,
+            lambda: None,
+            Totals(),
+            lambda holding, message: self.lanes.free_up_to(holding, message),
+            lambda holding, message: self.lanes.free(holding, message),
         )
         tracker.restore(Checkpoint(attempts=attempts or {}), 0.0, 0.0, durable=True)
         self.lanes = Lanes(Ordering.PARTITION, lambda: None)
@@ -128,6 +135,90 @@ def test_redelivery_settled_while_it_was_queued_is_not_handed_out() -> None:
     ended.pass_time(1.0)
     ended.holding.ack(0)
     assert ended.take(10) == []
-    assert ended.holding.lanes == {}
+    assert (ended.holding.lanes, ended.holding.retries) == ({}, {})
     ended.put(1)
     assert ended.take(10) == [1]
+
+
+def test_retry_of_a_delivery_that_failed_after_its_handler_returned_holds_no_lane() -> None:
+    """Its tree failed: the lane has gone on, and still waits for what it has to wait for."""
+    field = _Field()
+    messages = field.put(4)
+    assert field.take(1) == [0]
+    field.done()
+    assert field.take(1) == [1]
+    messages[0].nack(1.0)
+    field.pass_time(1.0)
+    messages[1].nack(5.0)
+    field.done()
+    assert field.take(10) == []
+    assert field.holding.blocked == 3
+    field.pass_time(5.0)
+    assert field.take(10) == [0, 1, 2, 3]
+    assert (field.lanes.available, field.holding.blocked) == (0, 0)
+
+
+def test_retry_that_comes_into_a_lane_that_is_ready_or_parked_takes_its_place() -> None:
+    """In index order, whatever the lane is doing; and it is counted."""
+    field = _Field()
+    (first, *_) = field.put(3)
+    assert field.take(1) == [0]
+    field.done()
+    first.nack(1.0)
+    field.pass_time(1.0)
+    assert field.lanes.available == 3
+    assert field.take(10) == [0, 1, 2]
+    assert field.lanes.available == 0
+
+    parked = _Field({1: (1, 50.0)})
+    (first, *_) = parked.put(3)
+    assert parked.take(1) == [0]
+    parked.done()
+    assert parked.take(1) == []
+    first.nack(1.0)
+    parked.pass_time(1.0)
+    assert parked.take(10) == [0]
+    parked.done()
+    assert parked.take(10) == []
+    parked.pass_time(49.0)
+    assert parked.take(10) == [1, 2]
+    assert (parked.lanes.available, parked.holding.blocked) == (0, 0)
+
+
+def test_retry_that_is_given_up_before_its_time_holds_its_lane_no_more() -> None:
+    """Whether its handler has returned or goes on; a lane with nothing else in it ends."""
+    for is_running in (False, True):
+        field = _Field()
+        (first, *_) = field.put(2)
+        assert field.take(1) == [0]
+        first.nack(5.0)
+        if not is_running:
+            field.done()
+        assert field.holding.take_out(0, first, "too old")
+        assert not field.holding.take_out(0, first, "too old")
+        if is_running:
+            assert field.take(1) == []
+            field.done()
+        assert field.take(1) == [1]
+        field.done()
+        assert field.holding.lanes == {}
+
+    two = _Field()
+    (first, second, _) = two.put(3)
+    assert two.take(2) == [0, 1]
+    first.nack(5.0)
+    second.nack(5.0)
+    two.done()
+    assert two.holding.take_out(0, first, "too old")
+    assert two.take(1) == []
+    two.pass_time(5.0)
+    assert two.take(2) == [1, 2]
+
+    alone = _Field()
+    (only,) = alone.put(1)
+    assert alone.take(1) == [0]
+    only.nack(5.0)
+    alone.done()
+    assert alone.holding.take_out(0, only, "too old")
+    assert alone.holding.lanes == {}
+    assert alone.holding.tracker.next_due() is None

@@ -532,3 +532,22 @@ def test_nack_with_a_reason_is_told_by_the_dead_letter() -> None:
         assert {letter.error_type for letter in b.letters.kept} == {"rejected"}
 
     bench(test)
+
+
+def test_handler_is_not_timed_while_it_is_at_work_on_a_retry() -> None:
+    """The ack timeout is for deliveries that somebody may have forgotten."""
+
+    async def test(b: Bench) -> None:
+        b.append("x")
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            if message.attempt == 1:
+                raise ValueError
+            await asyncio.sleep(30)
+
+        await b.run(b.consumer(ack_timeout=5), handle)
+        assert [m.attempt for m in b.seen] == [1, 2]
+        assert b.committed() == {"0": 1}
+
+    bench(test)
