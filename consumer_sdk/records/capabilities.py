@@ -26,6 +26,8 @@ class Capabilities:
         commits: the broker keeps a position for the group, so that no store is needed.
         metadata_size: characters of metadata that a commit can carry; 0 for none.
         wants_settled: flushes must name every newly settled record (its native handle).
+            What is redelivered although it was settled is then named again.
+        keeps_key_order: the records of a key come to one consumer, in order.
         needs_leases: assignments come from leases, so that a store which has them is required.
         pauses_partitions: one partition can be paused alone.
         max_unacked: how many unsettled records the broker allows; None for no limit.
@@ -36,6 +38,7 @@ class Capabilities:
     commits: bool = True
     metadata_size: int = 0
     wants_settled: bool = False
+    keeps_key_order: bool = True
     needs_leases: bool = False
     pauses_partitions: bool = True
     max_unacked: int | None = None

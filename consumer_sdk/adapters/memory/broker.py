@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 import time
-import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from consumer_sdk.adapters.memory.cursor import CursorKind
 from consumer_sdk.adapters.memory.group import Group
 from consumer_sdk.adapters.memory.log import PartitionLog, StoredRecord
+from consumer_sdk.adapters.memory.stream import Stream
+from consumer_sdk.adapters.memory.subscription import Subscription
 from consumer_sdk.dead_letters.memory import MemoryDeadLetters
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Headers, Partition
 
-__all__ = ["MemoryBroker", "Seam"]
-
-T = TypeVar("T")
+__all__ = ["MemoryBroker"]
 
 NewRecord = bytes | None | tuple[bytes | None, bytes | None]
 """What `MemoryBroker.append_all` takes: a value, or a key and a value."""
-
-
-class Seam(Protocol):
-    """Where faults are injected; `consumer_sdk.testing.faults.Faults` is one."""
-
-    async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Awaits ``call()``; may wait or fail before and after it."""
-        ...
-
-    def strike(self, seam: str) -> str | None:
-        """``"before"`` or ``"after"`` its effect, or None: whether a synchronous step fails."""
-        ...
-
-    def error(self, seam: str) -> Exception:
-        """What a step that fails is said to have met."""
-        ...
-
-
-class Stream:
-    """A named set of partitions; ``identity`` tells it from one of the same name made later."""
-
-    def __init__(self, name: str, partitions: int, identity: str) -> None:
-        self.name = name
-        self.identity = identity
-        self.logs = [PartitionLog() for _ in range(partitions)]
-        self.next_unkeyed = 0
-
-    def partitions(self) -> list[Partition]:
-        """What a consumer can hold."""
-        return [Partition(self.name, str(number)) for number in range(len(self.logs))]
 
 
 class MemoryBroker:
@@ -89,6 +58,7 @@ class MemoryBroker:
         self._wall = wall
         self._streams: dict[str, Stream] = {}
         self._groups: dict[str, Group] = {}
+        self._subscriptions: dict[str, Subscription] = {}
         self._identities = count(1)
         self._members = count(1)
         self._epochs = count(1)
@@ -131,6 +101,8 @@ class MemoryBroker:
         del self._streams[self.stream(name).name]
         for group in self._groups.values():
             group.forget_stream(name)
+        for subscription in self._subscriptions.values():
+            subscription.forget_stream(name)
         self._rebalance(name)
 
     def add_partitions(self, name: str, total: int) -> None:
@@ -187,7 +159,7 @@ class MemoryBroker:
             partition: by the key if None; records without a key take turns.
         """
         target = self.stream(stream)
-        number = self._choose(target, key) if partition is None else partition
+        number = target.choose(key) if partition is None else partition
         stamp = int(self._wall() * 1000) if timestamp is None else timestamp
         positions = target.logs[number].append([StoredRecord(key, value, headers, stamp)])
         return Partition(stream, str(number)), positions[0]
@@ -201,10 +173,23 @@ class MemoryBroker:
         batches: dict[int, list[StoredRecord]] = {}
         for record in records:
             key, value = record if isinstance(record, tuple) else (None, record)
-            number = self._choose(target, key) if partition is None else partition
+            number = target.choose(key) if partition is None else partition
             batches.setdefault(number, []).append(StoredRecord(key, value, (), stamp))
         for number, batch in batches.items():
             target.logs[number].append(batch)
+
+    def append_entry(
+        self, stream: str, records: Iterable[NewRecord], *, partition: int = 0
+    ) -> list[int]:
+        """Stores records as one entry, as a Pulsar producer's batch; returns their positions.
+
+        To a group they are records like all others. A subscription sends them together, and
+        again together, with positions ``(entry, 0)``, ``(entry, 1)`` and so on.
+        """
+        stamp = int(self._wall() * 1000)
+        pairs = (each if isinstance(each, tuple) else (None, each) for each in records)
+        stored = [StoredRecord(key, value, (), stamp) for key, value in pairs]
+        return list(self.stream(stream).logs[partition].append(stored, is_entry=True))
 
     def skip(self, stream: str, partition: int, positions: int = 1) -> None:
         """Leaves positions without a record, as transaction markers do."""
@@ -243,6 +228,30 @@ class MemoryBroker:
         committed = self.group(group).committed
         return {p: c.position for p, c in committed.items() if p.stream == stream}
 
+    def subscribe(
+        self, name: str, kind: CursorKind, *, keeps_indexes: bool = False
+    ) -> Subscription:
+        """The subscription of that name; made when it is first asked for.
+
+        Raises:
+            ConfigurationError: it is there, and of another kind.
+        """
+        found = self._subscriptions.setdefault(name, Subscription(kind, keeps_indexes))
+        if (found.kind, found.keeps_indexes) != (kind, keeps_indexes):
+            raise ConfigurationError(
+                f"the subscription {name!r} is of kind {found.kind!r} with "
+                f"batch_index_acks={found.keeps_indexes}; join it as such, or choose another name"
+            )
+        return found
+
+    def backlog(self, subscription: str, stream: str) -> int:
+        """Records of a stream that a subscription has not settled.
+
+        Raises:
+            KeyError: nobody has ever subscribed under that name.
+        """
+        return self._subscriptions[subscription].backlog(stream)
+
     def next_member_id(self) -> str:
         """Grows with every member, so that the order in a group is that of joining."""
         return f"member-{next(self._members):06}"
@@ -255,13 +264,6 @@ class MemoryBroker:
         for group in self._groups.values():
             if any(stream in member.streams for member in group.members.values()):
                 group.rebalance()
-
-    @staticmethod
-    def _choose(stream: Stream, key: bytes | None) -> int:
-        if key is None:
-            stream.next_unkeyed += 1
-            return (stream.next_unkeyed - 1) % len(stream.logs)
-        return zlib.crc32(key) % len(stream.logs)
 
 
 _BROKERS: WeakValueDictionary[str, MemoryBroker] = WeakValueDictionary()

@@ -6,25 +6,10 @@ from dataclasses import replace
 
 from consumer_sdk.adapters.memory.group import Committed, Group
 from consumer_sdk.adapters.memory.membership import Membership
-from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome, Partition
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 
-__all__ = ["Commits", "decode_position"]
-
-MAX_DIGITS = 19
-"""Of a position: longer text comes from elsewhere, and costs quadratic time to read."""
-
-
-def decode_position(text: str) -> int:
-    """Reads a position's text form.
-
-    Raises:
-        CheckpointFormatError: it is not one.
-    """
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise CheckpointFormatError(f"{text[:40]!r} is not a position of the in-memory broker")
-    return int(text)
+__all__ = ["Commits"]
 
 
 class Commits:

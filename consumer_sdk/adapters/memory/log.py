@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from consumer_sdk.records import Headers
 
-__all__ = ["PartitionLog", "Slice", "StoredRecord"]
+__all__ = ["Entry", "PartitionLog", "Slice", "StoredRecord"]
 
 
 class StoredRecord(NamedTuple):
@@ -35,6 +35,17 @@ class Slice(NamedTuple):
     size: int
 
 
+class Entry(NamedTuple):
+    """Records that were stored together, as a Pulsar producer's batch is.
+
+    Subscriptions get, and forget, them as one. ``first`` names the entry.
+    """
+
+    first: int
+    positions: list[int]
+    records: list[StoredRecord]
+
+
 class PartitionLog:
     """Records at growing positions; positions without a record are gaps.
 
@@ -53,9 +64,10 @@ class PartitionLog:
         self._positions: list[int] = []
         self._records: list[StoredRecord] = []
         self._ends: list[int] = []
+        self._entry_of: dict[int, int] = {}  # those that share an entry: position → the first
 
-    def append(self, records: Iterable[StoredRecord]) -> range:
-        """Stores records; returns their positions."""
+    def append(self, records: Iterable[StoredRecord], *, is_entry: bool = False) -> range:
+        """Stores records, each an entry of its own or all in one; returns their positions."""
         first = self.end
         size = self._ends[-1] if self._ends else 0
         for record in records:
@@ -64,6 +76,8 @@ class PartitionLog:
             self._records.append(record)
             self._ends.append(size)
             self.end += 1
+        if is_entry:
+            self._entry_of.update(dict.fromkeys(range(first, self.end), first))
         self._notify()
         return range(first, self.end)
 
@@ -104,6 +118,26 @@ class PartitionLog:
             next_position,
             self._ends[last - 1] - before,
         )
+
+    def place(self, position: int) -> tuple[int, int]:
+        """The entry that a position belongs to, and its index in it."""
+        entry = self._entry_of.get(position, position)
+        return entry, position - entry
+
+    def entry_at(self, position: int) -> Entry | None:
+        """The first entry that has a record at or after a position, with those records."""
+        first = bisect_left(self._positions, position)
+        if first == len(self._positions):
+            return None
+        name = self.place(self._positions[first])[0]
+        last = first + 1
+        while last < len(self._positions) and self.place(self._positions[last])[0] == name:
+            last += 1
+        return Entry(name, self._positions[first:last], self._records[first:last])
+
+    def count_from(self, position: int) -> int:
+        """How many records are stored at or after a position."""
+        return len(self._positions) - bisect_left(self._positions, position)
 
     def at_time(self, milliseconds: float) -> int | None:
         """The first position stored at or after a time, or None."""

@@ -14,9 +14,9 @@ from contextlib import suppress
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.memory.broker import MemoryBroker
 from consumer_sdk.adapters.memory.group import Group, Member
-from consumer_sdk.adapters.memory.holding import Holding, resolve
+from consumer_sdk.adapters.memory.holding import Holding
 from consumer_sdk.errors import TransientAdapterError, TransientStoreError
-from consumer_sdk.records import Assignment, Partition, Start, StartPoint
+from consumer_sdk.records import Assignment, Partition, Start
 
 __all__ = ["Membership"]
 
@@ -32,7 +32,9 @@ class Membership:
     """One member of a group and what it holds.
 
     Args:
+        make_holding: for a partition that was granted; None when it does not exist any more.
         on_news: called when there may be something to fetch, or an error to raise.
+        is_alone: it shares its partitions with nobody: a group of its own gives it all.
 
     Attributes:
         holdings: what is held now, by partition.
@@ -46,14 +48,19 @@ class Membership:
         streams: Sequence[str],
         group: str | None,
         owner: AssignmentOwner,
+        *,
+        make_holding: Callable[[Assignment], Holding | None],
         on_news: Callable[[], None],
+        is_alone: bool,
     ) -> None:
         self.holdings: dict[Partition, Holding] = {}
         self.error: Exception | None = None
         member_id = broker.next_member_id()
         self.member = Member(member_id, tuple(streams), self._on_rebalance)
-        self.group: Group = broker.group(group or f"private to {member_id}")
-        self._is_private = group is None
+        name = f"private to {member_id}" if is_alone or group is None else group
+        self.group: Group = broker.group(name)
+        self._is_private = name != group
+        self._make_holding = make_holding
         self._broker = broker
         self._owner = owner
         self._on_news = on_news
@@ -117,15 +124,15 @@ class Membership:
 
     def _grant(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
-            log, identity = self._broker.log(partition), self._broker.identity(partition)
-            if log is not None and identity is not None:
-                assignment = Assignment(
-                    partition,
-                    epoch=self._broker.next_epoch(),
-                    fence=None if self._is_private else self.member.generation,
-                    discovered=self.group.is_discovered(partition),
-                )
-                self.holdings[partition] = Holding(assignment, log, identity)
+            assignment = Assignment(
+                partition,
+                epoch=self._broker.next_epoch(),
+                fence=None if self._is_private else self.member.generation,
+                discovered=self.group.is_discovered(partition),
+            )
+            holding = self._make_holding(assignment)
+            if holding is not None:
+                self.holdings[partition] = holding
 
     def _grant_again(self, partition: Partition) -> None:
         if partition in self.member.share and partition not in self.holdings:
@@ -193,19 +200,12 @@ class Membership:
         if start is None:
             self._release(holding)
             return
-        if start is StartPoint.BROKER:
-            committed = self.group.committed.get(holding.assignment.partition)
-            holding.position = committed.position if committed else holding.log.start
-        elif start is not StartPoint.ENDED:
-            position = resolve(holding.log, start)
-            holding.position = holding.log.end if position is None else position
+        holding.begin(start)
         holding.is_gated = False
-        holding.log.listeners.append(self._on_news)
 
     def _release(self, holding: Holding) -> None:
         del self.holdings[holding.assignment.partition]
-        if self._on_news in holding.log.listeners:
-            holding.log.listeners.remove(self._on_news)
+        holding.end()
 
     async def _give_up(self) -> None:
         """Has the owner drain and flush, unless the session is over; then forgets all."""
@@ -231,9 +231,16 @@ class Membership:
 
     def _on_rebalance(self) -> None:
         if self._is_crashed:
+            self._bury()
             return
         if self.member.generation < 0 and self._must_give_up:
             # The drain took too long, or the session ended during it.
             self._owner.lost([holding.assignment for holding in self.holdings.values()])
         self._must_give_up = True
         self._note.set()
+
+    def _bury(self) -> None:
+        """The broker has noticed that the process is dead."""
+        if self.member.generation < 0:
+            for holding in self.holdings.values():
+                holding.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from consumer_sdk.adapters.memory.broker import Seam
+from consumer_sdk.adapters.memory.calls import Seam
 from consumer_sdk.adapters.memory.holding import Holding
 from consumer_sdk.records import Run
 
