@@ -216,7 +216,7 @@ def change(value: Any, rng: random.Random) -> Any:
         del changed[key]
     elif kind == "swap":
         changed[key], changed[other] = value[other], value[key]
-    elif isinstance(value, dict):
+    elif isinstance(changed, dict):
         changed[str(rng.randrange(20))] = value[key]
     else:
         changed.insert(key, value[other])
