@@ -39,12 +39,13 @@ class NamingTrees(TreeTracker):
 
     def open(self, owner: Any) -> int:
         root = super().open(owner)
-        self._names[root] = {FIRST_EDGE: _Named("tree")}
+        if not self._is_closed:
+            self._names[root] = {FIRST_EDGE: _Named("tree")}
         return root
 
     def add(self, root: int, edge: int) -> None:
         super().add(root, edge)
-        self._names[root][edge] = _Named("tree")
+        self._names.get(root, {})[edge] = _Named("tree")
 
     def named(self, root: int, parent: int, child: int, name: str | None) -> None:
         names = self._names.get(root, {})

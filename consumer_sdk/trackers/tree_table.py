@@ -52,11 +52,13 @@ class TreeTable:
     Concurrency: one thread. O(1) for each call.
     """
 
-    __slots__ = ("_chunks", "_tail", "opened")
+    __slots__ = ("_chunks", "_is_closed", "_tail", "opened")
 
     def __init__(self) -> None:
         self.opened = 0
-        self.close()
+        self._is_closed = False
+        self._chunks: dict[int, _Chunk] = {}
+        self._tail = _Chunk()
 
     def open(self, owner: Any) -> int:
         """A new tree, open until `FIRST_EDGE` and all others are acked; returns its root."""
@@ -70,7 +72,9 @@ class TreeTable:
         return root
 
     def _grow(self, root: int) -> _Chunk:
-        self._tail = self._chunks[root >> BITS] = _Chunk()
+        self._tail = _Chunk()
+        if not self._is_closed:
+            self._chunks[root >> BITS] = self._tail
         return self._tail
 
     def xor(self, root: int, value: int) -> Any:
@@ -123,6 +127,6 @@ class TreeTable:
                     yield root, owner
 
     def close(self) -> None:
-        """Ends all trees."""
-        self._chunks: dict[int, _Chunk] = {}
-        self._tail = _Chunk()
+        """Ends all trees; those opened from now on are over at once."""
+        self._is_closed = True
+        self._chunks, self._tail = {}, _Chunk()

@@ -23,8 +23,8 @@ from consumer_sdk.trackers.tree_table import FIRST_EDGE, LATE, TreeTable
 
 __all__ = ["TreeOwner", "TreeTracker"]
 
-FIRST_CROWD = 4
-"""Chunks of open trees before the first `TreeTracker.sweep`."""
+FIRST_CROWD = 1024
+"""Open trees before the first `TreeTracker.sweep`."""
 
 
 class TreeOwner(Protocol):
@@ -58,13 +58,13 @@ class TreeTracker(TreeTable):
         id: random; in tokens, so that they are settled by no other tracker.
     """
 
-    __slots__ = ("_crowd", "_owner", "_settled", "id", "is_naming", "new_edge")
+    __slots__ = ("_crowd", "_owner", "_settled", "_sweep_at", "id", "is_naming", "new_edge")
 
     def __init__(self, owner: TreeOwner, new_edge: Callable[[], int] = new_edge) -> None:
         self.new_edge = new_edge
         self.is_naming = False
         self._owner = owner
-        self._crowd = FIRST_CROWD
+        self._crowd = self._sweep_at = FIRST_CROWD
         self.id = new_edge()
         # Root → edges that receipts have settled; for trees of which some branch was a token.
         self._settled: dict[int, set[int]] = {}
@@ -96,16 +96,22 @@ class TreeTracker(TreeTable):
         self._settled.pop(message.root, None)
 
     def _grow(self, root: int) -> Any:
-        if len(self._chunks) >= self._crowd:
-            self.sweep()
-            self._crowd = max(FIRST_CROWD, 2 * len(self._chunks))
+        if root >= self._sweep_at:
+            self._sweep_a_crowd(root)
         return super()._grow(root)
+
+    def _sweep_a_crowd(self, root: int) -> None:
+        if self.live >= self._crowd:
+            self.sweep()
+            self._crowd = max(FIRST_CROWD, 2 * self.live)
+        # There cannot be so many again before that many more were opened.
+        self._sweep_at = root + self._crowd - self.live
 
     def sweep(self) -> None:
         """Ends the trees of messages that were settled by an ack of their own.
 
         That ack knows nothing of trees, as it is the hot path; so this runs whenever there are
-        twice as many chunks of open trees as after the last time.
+        twice as many open trees as after the last time.
         """
         for message in self._owner.settled([owner for _root, owner in self.roots()]):
             self.release(message)
@@ -151,6 +157,8 @@ class TreeTracker(TreeTable):
     def settle(self, anchor: Anchor, receipt: Receipt) -> bool:
         """Applies one receipt for this tracker, unless it was before."""
         root, edge = anchor.root, anchor.edge
+        if receipt.fate is Fate.OPEN:
+            return False
         if receipt.fate is Fate.FAILED:
             return self.failed(root, receipt.reason)
         if receipt.fate is Fate.REJECTED:

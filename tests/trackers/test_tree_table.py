@@ -116,6 +116,9 @@ def test_closed_table_forgets_all() -> None:
     table.close()
 
     assert (table.xor(root, FIRST_EDGE), table.live, chunks(table)) == (LATE, 0, 0)
+    for _ in range(600):
+        assert table.xor(table.open("x"), FIRST_EDGE) is LATE
+    assert chunks(table) == 0
 
 
 def test_open_tree_costs_less_than_twenty_bytes() -> None:
