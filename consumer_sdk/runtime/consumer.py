@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 from consumer_sdk.abc import Adapter, CheckpointStore, Clock, DeadLetters
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Explanation, Message, Partition, Start
+from consumer_sdk.records.tokens import Bytes
 from consumer_sdk.runtime.engine import Engine
 from consumer_sdk.runtime.hooks import Hooks
 from consumer_sdk.runtime.inbox import Batches, Inbox
@@ -22,7 +23,7 @@ from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.runtime.options import LoopClock, Options, parse_start
 from consumer_sdk.runtime.stats import ConsumerStats
 from consumer_sdk.runtime.workers import BatchWorkers, Workers
-from consumer_sdk.trackers import RetryPolicy
+from consumer_sdk.trackers import Receipts, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,9 @@ class Consumer:
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
             ``"fail"``, ``"earliest"`` or ``"latest"`` (logged and counted in `stats`).
         flush_interval: seconds between flushes of acks; 0 for at once.
-        ack_timeout: when pulling, seconds from hand-out after which a delivery has failed.
+        flush_count: so many acks of a queue's partition are flushed before their time.
+        ack_timeout: when pulling, seconds from hand-out after which a delivery has failed; in
+            `run`, of a message with an open tree, from its handler's return.
         drain_timeout: seconds that `aclose` waits for what is in flight.
         max_in_flight: unsettled records before fetching stops; default 10 000, and at least
             ten for each handler of `run`.
@@ -65,6 +68,9 @@ class Consumer:
             is back under half of both, ``"warn"`` only, or ``"dead_letter"`` its oldest
             unsettled record, one after another. Each is logged and counted in `stats`.
         fetch_records, fetch_bytes, fetch_wait: limits of one fetch; seconds for the wait.
+        trees: False turns `Message.tree` off: it acks the message at once, and its branches do
+            nothing (Storm without ackers).
+        name_branches: `Branch.open_branches` works, for debugging; costs a dict for each tree.
         hooks: told what becomes of each message; see `Hooks`.
         clock: where time comes from; for tests.
 
@@ -82,6 +88,7 @@ class Consumer:
         start: Start | str = "earliest",
         out_of_range: str = "fail",
         flush_interval: float = 0.1,
+        flush_count: int = 1000,
         ack_timeout: float | None = None,
         drain_timeout: float = 5.0,
         max_in_flight: int | None = None,
@@ -94,6 +101,8 @@ class Consumer:
         fetch_records: int = 500,
         fetch_bytes: int = 8 * 1024 * 1024,
         fetch_wait: float = 0.5,
+        trees: bool = True,
+        name_branches: bool = False,
         hooks: Hooks | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -102,6 +111,7 @@ class Consumer:
             start=parse_start(start),
             out_of_range=out_of_range,
             flush_interval=flush_interval,
+            flush_count=flush_count,
             ack_timeout=ack_timeout,
             drain_timeout=drain_timeout,
             max_in_flight=max_in_flight,
@@ -114,6 +124,8 @@ class Consumer:
             fetch_records=fetch_records,
             fetch_bytes=fetch_bytes,
             fetch_wait=fetch_wait,
+            trees=trees,
+            name_branches=name_branches,
             hooks=hooks,
             clock=clock or LoopClock(),
         )
@@ -248,8 +260,9 @@ class Consumer:
     ) -> None:
         """Calls ``handler`` for every message until `stop`, a signal, or cancellation.
 
-        The handler's return acks, an exception nacks (`Retry` and `Reject` choose), and what it
-        settles itself stands. Opens the consumer, and closes it in the end, unless that was
+        The handler's return acks, but for a message with an open tree (`Message.tree`), which its
+        tree acks; an exception nacks (`Retry` and `Reject` choose), and what it settles itself
+        stands. Opens the consumer, and closes it in the end, unless that was
         done around it.
 
         Args:
@@ -356,6 +369,24 @@ class Consumer:
         """
         self._check()
         await self._engine.flush()
+
+    def settle(self, receipts: Receipts | Bytes) -> int:
+        """Applies what became of branches in other processes; see `Branch.token`.
+
+        In any order, and any number of times: what was applied before, or belongs to a tree that
+        is over, or not to this consumer, is ignored, and counted in `stats`. From another thread:
+        ``loop.call_soon_threadsafe(consumer.settle, receipts)``.
+
+        Returns:
+            how many branches that changed something.
+
+        Raises:
+            TokenFormatError: these are not the bytes of receipts; nothing was applied.
+        """
+        self._check()
+        if not isinstance(receipts, Receipts):
+            receipts = Receipts.from_bytes(receipts)
+        return self._engine.settle(receipts)
 
     def stats(self) -> ConsumerStats:
         """A snapshot of what the consumer has done and holds; zeros before it is opened."""

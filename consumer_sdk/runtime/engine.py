@@ -20,10 +20,12 @@ from consumer_sdk.runtime.lanes import Lanes, Ordering
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.ownership import Ownership
 from consumer_sdk.runtime.stats import ConsumerStats
+from consumer_sdk.runtime.subscriptions import check, check_ordering, make_tracker
 from consumer_sdk.runtime.timers import Timers
+from consumer_sdk.runtime.trees import TreeHolder
 from consumer_sdk.runtime.unsettled import Unsettled
 from consumer_sdk.runtime.workers import Workers
-from consumer_sdk.trackers import WatermarkTracker
+from consumer_sdk.trackers import Receipts
 
 __all__ = ["Engine"]
 
@@ -40,7 +42,7 @@ class Engine:
         dead_letters: DeadLetters | None,
         options: Options,
     ) -> None:
-        self._check_capabilities(adapter, store)
+        check(adapter, store, options)
         self._adapter = adapter
         self._store = store
         self._options = options
@@ -52,7 +54,7 @@ class Engine:
             )
         self._hooks = NO_HOOKS if options.hooks is None else SafeHooks(options.hooks)
         self._sink: Any = Lanes(Ordering.NONE, lambda: None)
-        self._allows_cumulative = True
+        self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
         self._end_iteration: Callable[[], None] = lambda: None
         self._supervisor: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -62,18 +64,6 @@ class Engine:
         self._stop = asyncio.Event()
         self._is_raised = False
         self.totals = Totals()
-
-    @staticmethod
-    def _check_capabilities(adapter: Adapter, store: CheckpointStore | None) -> None:
-        capabilities = adapter.capabilities
-        if capabilities.kind is not Kind.LOG:
-            raise ConfigurationError(f"{adapter.broker}: queue subscriptions are not supported yet")
-        if store is not None and not adapter.group:
-            raise ConfigurationError(
-                f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
-            )
-        if capabilities.needs_leases:
-            raise ConfigurationError(f"{adapter.broker}: leases are not supported yet")
 
     # -- opening --------------------------------------------------------------------------
 
@@ -125,14 +115,13 @@ class Engine:
 
     def _make_holding(self, assignment: Assignment) -> Holding:
         options = self._options
-        tracker = WatermarkTracker(
+        tracker = make_tracker(
+            self._adapter,
+            options,
             assignment,
-            self._settled,
-            policy=options.retry,
-            flush_interval=options.flush_interval,
-            ack_timeout=options.ack_timeout,
-            identity=self._adapter.identity(assignment),
-            keeps_ranges=self._store is not None or self._adapter.capabilities.metadata_size > 0,
+            has_store=self._store is not None,
+            wake=self._settled,
+            full=self._flusher.hurry,
         )
         return Holding(
             assignment,
@@ -145,6 +134,7 @@ class Engine:
             lambda holding, message: self._sink.free(holding, message),
             hooks=self._hooks,
             unsettled=self._unsettled(tracker),
+            make_trees=self._make_trees if options.trees else None,
             allows_cumulative=self._allows_cumulative,
         )
 
@@ -152,6 +142,27 @@ class Engine:
         """Only where somebody is to be told of messages: without it an ack costs less."""
         is_wanted = self._options.hooks is not None or self._options.gives_up_holes
         return Unsettled(tracker, self._hooks.settled) if is_wanted else None
+
+    def _make_trees(self, holding: Holding) -> TreeHolder:
+        options = self._options
+        return TreeHolder(
+            holding,
+            is_timed=options.ack_timeout is not None,
+            is_naming=options.name_branches,
+        )
+
+    def settle(self, receipts: Receipts) -> int:
+        """Applies what became of branches elsewhere; returns how many changed something."""
+        held = [h.trees.trees for h in self.holdings.values() if h.trees is not None]
+        trackers = {trees.id: trees for trees in held}
+        settled = 0
+        for anchor, receipt in receipts.items():
+            tracker = trackers.get(anchor.table)
+            if tracker is None:
+                self.totals.ignored += 1
+            else:
+                settled += tracker.settle(anchor, receipt)
+        return settled
 
     def _settled(self) -> None:
         """A tracker has turned dirty: there is something to flush, and perhaps room."""
@@ -165,6 +176,7 @@ class Engine:
 
     def allow(self, in_flight: int, ordering: Ordering) -> None:
         """Settings that follow from how the consumer is run."""
+        check_ordering(self._adapter, ordering)
         self._allows_cumulative = ordering is Ordering.PARTITION
         self._wanted_in_flight = max(DEFAULT_IN_FLIGHT, 10 * in_flight)
 

@@ -13,6 +13,7 @@ from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, Partiti
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
+    Branch,
     Message,
     Outcome,
     Position,
@@ -22,7 +23,9 @@ from consumer_sdk.records import (
     VerdictKind,
 )
 from consumer_sdk.runtime.hooks import NO_HOOKS, Hooks
+from consumer_sdk.runtime.trees import TreeHolder
 from consumer_sdk.runtime.unsettled import Unsettled
+from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Totals"]
 
@@ -75,6 +78,9 @@ class Holding:
         is_over_budget: see `HoleBudget`.
         hooks: told what becomes of messages.
         unsettled: the messages of unsettled records, where somebody has to be told of them.
+        tree: opens a message's tree; the bound method of its trees, once there are some.
+        make_trees: makes the holder of messages with trees, for the first one; None: trees are
+            off, and a message is acked instead (Storm without ackers).
         retries_settled: told of a message up to which retries were settled before their time.
         retry_given_up: told of a message whose retry was given up before its time.
         lanes: what `Lanes` keeps for this holding.
@@ -95,6 +101,8 @@ class Holding:
     retry_given_up: Callable[[Holding, Message], None] = lambda _holding, _message: None
     hooks: Hooks = NO_HOOKS
     unsettled: Unsettled | None = None
+    make_trees: Callable[[Holding], TreeHolder] | None = TreeHolder
+    trees: TreeHolder | None = None
     allows_cumulative: bool = True
     is_paused: bool = False
     is_over_budget: bool = False
@@ -107,6 +115,7 @@ class Holding:
     lanes: dict[Any, Any] = field(default_factory=dict)
     retries: dict[int, bool] = field(default_factory=dict)
     ack: Callable[[int], bool] = field(init=False)
+    tree: Callable[[Message], Branch] = field(init=False)
     _acks: AckTracker | Unsettled = field(init=False)
     _progress: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _waiters: list[_Waiter] = field(init=False, default_factory=list)
@@ -115,6 +124,15 @@ class Holding:
     def __post_init__(self) -> None:
         self._acks = self.tracker if self.unsettled is None else self.unsettled
         self.ack = self._acks.ack
+        self.tree = self._first_tree
+
+    def _first_tree(self, message: Message) -> Branch:
+        if self.make_trees is None:
+            message.ack()
+            return Branch.unanchored()
+        self.trees = self.make_trees(self)
+        self.tree = self.trees.tree
+        return self.tree(message)
 
     # -- what a message calls -------------------------------------------------------------
 
@@ -128,8 +146,8 @@ class Holding:
         """Settles what was handed out up to ``message``."""
         if not self.allows_cumulative:
             raise ConfigurationError(
-                "ack_cumulative() would settle records that other workers still process; "
-                "use it when pulling, or in run() with ordering=Ordering.PARTITION"
+                "ack_cumulative() would settle records that others still process; use it on a log "
+                "(a queue has no order), when pulling or in run() with ordering=Ordering.PARTITION"
             )
         before = self.tracker.retrying
         settled = self._acks.ack_cumulative(message.index)
@@ -182,8 +200,8 @@ class Holding:
         """Tracks a run and binds its messages to this holding."""
         tracked = self.tracker.track(run, self.clock.monotonic())
         messages, index = run.messages, tracked.first
-        if tracked.dropped:
-            dropped = set(tracked.dropped)
+        if tracked.dropped or tracked.known:
+            dropped = {*tracked.dropped, *tracked.known}
             messages = [m for at, m in enumerate(messages) if at not in dropped]
             run.messages = messages
         for message in messages:
@@ -192,7 +210,8 @@ class Holding:
             index += 1
         self.fetched += tracked.count
         self.totals.fetched += tracked.count
-        self.totals.suppressed += len(tracked.dropped) + len(tracked.settled)
+        dropped_or_known = len(tracked.dropped) + len(tracked.known)
+        self.totals.suppressed += dropped_or_known + len(tracked.settled)
         if self.unsettled is not None:
             self.unsettled.track(messages, tracked)
         return tracked
@@ -212,6 +231,16 @@ class Holding:
         self.tracker.extend(message.index, message.attempt, self.clock.monotonic(), 0)
         return True
 
+    def returned(self, messages: Sequence[Message]) -> None:
+        """Their handler has returned."""
+        self.ack_all(messages)
+
+    def raised(self, message: Message, error: BaseException | str) -> bool:
+        """Its handler, or its tree, ended with an error: `Reject` and `Retry` choose."""
+        if isinstance(error, Reject):
+            return self.reject_with(message, error)
+        return self.fail(message, error.delay if isinstance(error, Retry) else None, error)
+
     def fail(self, message: Message, delay: float | None, error: BaseException | str) -> bool:
         """A delivery failed: it is retried after a back-off, or dead-lettered at the limit."""
         index, now = message.index, self.clock.monotonic()
@@ -229,6 +258,7 @@ class Holding:
         self._progress.set()
         self.totals.failed += 1
         if verdict.kind is VerdictKind.RETRY:
+            self._end_tree(message)
             self.reschedule()
             delay = max(verdict.due - self.clock.monotonic(), 0.0)
             self.hooks.retried(message, error, delay)
@@ -242,9 +272,14 @@ class Holding:
 
     def give_up(self, index: int, message: Message, error: BaseException | str) -> None:
         """Sends a record that the tracker has taken out of delivery to the dead letters."""
+        self._end_tree(message)
         if self.unsettled is not None:
             self.unsettled.forget(index)
         self.bury(self, index, message, error)
+
+    def _end_tree(self, message: Message) -> None:
+        if self.trees is not None and message.holder is self.trees:
+            self.trees.release(message)
 
     def reject_with(self, message: Message, error: BaseException | str) -> bool:
         """Takes a record out of delivery because it can never be processed."""
@@ -327,6 +362,8 @@ class Holding:
         self.ack, self._acks = self._ack_when_closed, self.tracker
         if self.unsettled is not None:
             self.unsettled.clear()
+        if self.trees is not None:
+            self.trees.close()
         self.lanes, self.retries = {}, {}
         self._progress.set()
         for _, _, future in self._waiters:
@@ -344,6 +381,9 @@ class Holding:
         forked: Any = _Forked()
         self.tracker = self._acks = self.clock = forked
         self.ack = lambda index: bool(forked.ack(index))
+        self.tree = lambda _message: forked.tree
+        if self.trees is not None:
+            self.trees.forbid(forked)
 
     def _lost(self) -> PartitionLostError:
         return PartitionLostError(

@@ -73,7 +73,7 @@ class Hooks(Protocol):
         message: Message,  # noqa: ARG002 - for overriders
         reason: str,  # noqa: ARG002 - for overriders
     ) -> None:
-        """The message's tree failed; `retried` or, in the end, `dead_lettered` follows."""
+        """The message's tree failed; `retried` or, in the end, `dead_lettered` is told too."""
         return
 
 

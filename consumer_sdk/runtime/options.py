@@ -53,6 +53,7 @@ class Options:
     start: Start = StartPoint.EARLIEST
     out_of_range: str = "fail"
     flush_interval: float = 0.1
+    flush_count: int = 1000
     ack_timeout: float | None = None
     drain_timeout: float = 5.0
     max_in_flight: int | None = None
@@ -65,12 +66,15 @@ class Options:
     fetch_records: int = 500
     fetch_bytes: int = 8 * 1024 * 1024
     fetch_wait: float = 0.5
+    trees: bool = True
+    name_branches: bool = False
     hooks: Hooks | None = None
     clock: Clock = field(default_factory=LoopClock)
 
     def __post_init__(self) -> None:
         positive = (
             "drain_timeout",
+            "flush_count",
             "fetch_wait",
             "fetch_records",
             "fetch_bytes",

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from consumer_sdk.records import Batch, Message
@@ -106,7 +108,11 @@ class Workers:
             except BaseException as error:  # noqa: BLE001 - sorted out by _raised
                 self._raised(message, error)
             else:
-                lane.holding.ack(message.index)
+                holder: Any = message.holder
+                if holder is lane.holding:
+                    holder.ack(message.index)
+                else:
+                    holder.returned([message])
             lanes.done(lane)
             turn += 1
             if turn % TURN == 0:
@@ -131,13 +137,10 @@ class Workers:
         """
         if message.index in (NACKED, SETTLED) or self._is_stopped:
             return
-        holding: Any = message.holder
-        if isinstance(error, Reject):
-            holding.reject_with(message, error)
-            return
-        if not isinstance(error, Retry):
+        if not isinstance(error, Reject | Retry):
             log.debug("delivery of %r failed", message, exc_info=error)
-        holding.fail(message, error.delay if isinstance(error, Retry) else None, error)
+        holder: Any = message.holder
+        holder.raised(message, error)
 
     async def cancel(self, grace: float) -> None:
         """Cancels the handlers that still run, and waits up to ``grace`` seconds for their end."""
@@ -222,7 +225,8 @@ class BatchWorkers(Workers):
             for message in batch:
                 self._raised(message, error)
         else:
-            batch.ack()
+            for holder, messages in groupby(batch, attrgetter("holder")):
+                holder.returned(list(messages))
         for lane in lanes:
             self.lanes.done(lane)
         self._add_worker()
