@@ -43,7 +43,8 @@ class Names:
 
     def knows(self, position: Position) -> bool:
         """A redelivery of it is to be suppressed."""
-        return position in [*self.pending, *self.in_air, *self.told, *self.older]
+        known = (self.pending, self.in_air, self.told, self.older)
+        return any(position in some for some in known)
 
     def confirm(self, now: float) -> None:
         """A flush has reached the broker: a generation that is full or old makes room."""

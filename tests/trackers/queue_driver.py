@@ -137,7 +137,8 @@ class QueueDriver(Driver):
         assert self.fulls.count("tracker") == self.fulls.count("model")
         live = {r.position: i for i, r in enumerate(self.model.records) if r.is_live}
         assert self.tracker._index_of == live
-        assert (self.tracker.explain(self.now).watermark, self.tracker.explain(self.now).holes) == (
-            None,
-            0,
-        )
+        names, known = self.model.names, self.tracker._named
+        settled = {record.position for record in self.model.records} - live.keys()
+        assert {at for at in settled if at in known} == {at for at in settled if names.knows(at)}
+        explained = self.tracker.explain(self.now)
+        assert (explained.watermark, explained.holes) == (None, 0)
