@@ -2,7 +2,9 @@
 
 With a store, the store comes first and decides; the broker is told afterwards, for its lag
 tools, through a slot where the latest flush wins. Without one the broker's commit is the
-checkpoint. A crash between the two means redelivery at most.
+checkpoint. A broker that wants to hear of each settled record redelivers the others: there a
+flush is done when the store and the broker have answered, and what either did not take is put
+back. A crash between the two means redelivery at most.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 5.0
+DONE = (OutcomeKind.DURABLE, OutcomeKind.SENT)
 REST = 20
 """How many times as long as a flush took to make the next one waits."""
 
@@ -49,12 +52,14 @@ class Flusher:
         self._options = options
         self._totals = totals
         self._fenced = fenced
+        self._names_settled = adapter.capabilities.wants_settled
         self._lock = asyncio.Lock()
         self._commit_lock = asyncio.Lock()
         self._is_dirty = asyncio.Event()
         self._has_commits = asyncio.Event()
         self._commits: dict[Assignment, AckFlush] = {}
         self._is_forced = False
+        self._has_full = False
         self._backoff = 0.0
         self._rest_until = 0.0
         self.holdings: dict[Assignment, Holding] = {}
@@ -64,6 +69,12 @@ class Flusher:
         """There is a store, or a broker that keeps positions."""
         return self._store is not None or self._adapter.capabilities.commits
 
+    @property
+    def tells_broker(self) -> bool:
+        """The broker hears of what the store has, for its lag tools alone."""
+        has_both = self._store is not None and self._adapter.capabilities.commits
+        return has_both and not self._names_settled
+
     def wake(self) -> None:
         """A tracker has something to flush."""
         self._is_dirty.set()
@@ -72,6 +83,16 @@ class Flusher:
         """Flush now, without waiting for the interval."""
         self._is_forced = True
         self._is_dirty.set()
+
+    def hurry(self) -> None:
+        """A tracker has so much to flush that it is due at once."""
+        self._has_full = True
+        self._is_dirty.set()
+
+    def tell(self, flush: AckFlush) -> None:
+        """The broker is to hear of what the store has; the latest of an assignment wins."""
+        self._commits[flush.assignment] = flush
+        self._has_commits.set()
 
     def forget(self, assignment: Assignment) -> None:
         """Drops the commit that waits for a closed assignment."""
@@ -100,15 +121,16 @@ class Flusher:
         return max(min(dues), self._rest_until) if dues else None
 
     async def _wait_until(self, due: float) -> None:
-        """Waits, but is woken by `force`: dirty holdings only join the flush that is due."""
+        """Waits for it, for `force` or `hurry`: dirty holdings only join the flush that is due."""
         self._is_dirty.clear()
         try:
             async with asyncio.timeout(due - self._options.clock.monotonic()):
-                while not self._is_forced:
+                while not (self._is_forced or self._has_full):
                     await self._is_dirty.wait()
                     self._is_dirty.clear()
         except TimeoutError:
             pass
+        self._has_full = False
 
     async def flush(self, holdings: Iterable[Holding], *, force: bool = False) -> None:
         """Flushes those of ``holdings`` that have something to flush.
@@ -140,7 +162,9 @@ class Flusher:
         """Encodes; what it returns does the waiting."""
         self._totals.flushes += 1
         if self._store is not None:
-            return partial(self._save, self._store, *self._encode(flushes, self._store.max_size))
+            items = self._encode(flushes, self._store.max_size)
+            save = partial(self._save, self._store, *items)
+            return partial(self._save_and_ack, save, flushes) if self._names_settled else save
         if self._adapter.capabilities.commits:
             return partial(self._adapter.commit, flushes)
         return partial(_settled_in_memory, flushes)
@@ -174,6 +198,18 @@ class Flusher:
             for outcome, last in zip(outcomes, covered, strict=True)
         ]
 
+    async def _save_and_ack(
+        self, save: Callable[[], Awaitable[list[Outcome]]], flushes: Sequence[AckFlush]
+    ) -> list[Outcome]:
+        """The broker hears of what the store took; what the broker did not take is put back."""
+        outcomes = await save()
+        taken = [at for at, outcome in enumerate(outcomes) if outcome.kind in DONE]
+        acks = await self._adapter.commit([flushes[at] for at in taken]) if taken else []
+        for at, outcome in zip(taken, acks, strict=True):
+            if outcome.kind not in DONE:
+                outcomes[at] = outcome
+        return outcomes
+
     def _apply(
         self, flushes: Sequence[tuple[Holding, AckFlush]], outcomes: Sequence[Outcome]
     ) -> None:
@@ -181,7 +217,7 @@ class Flusher:
         for (holding, flush), outcome in zip(flushes, outcomes, strict=True):
             if holding.is_closed:
                 continue
-            if outcome.kind in (OutcomeKind.DURABLE, OutcomeKind.SENT):
+            if outcome.kind in DONE:
                 self._succeeded(holding, flush, outcome)
             elif outcome.kind is OutcomeKind.RETRY:
                 has_failed = True
@@ -194,9 +230,8 @@ class Flusher:
 
     def _succeeded(self, holding: Holding, flush: AckFlush, outcome: Outcome) -> None:
         holding.confirm(flush, outcome)
-        if self._store is not None and self._adapter.capabilities.commits:
-            self._commits[flush.assignment] = flush
-            self._has_commits.set()
+        if self.tells_broker:
+            self.tell(flush)
 
     async def run_commits(self) -> None:
         """Tells the broker what the store has, for its lag tools, for ever."""

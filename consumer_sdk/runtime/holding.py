@@ -200,6 +200,7 @@ class Holding:
         """Tracks a run and binds its messages to this holding."""
         tracked = self.tracker.track(run, self.clock.monotonic())
         messages, index = run.messages, tracked.first
+        fetched = len(messages)
         if tracked.dropped or tracked.known:
             dropped = {*tracked.dropped, *tracked.known}
             messages = [m for at, m in enumerate(messages) if at not in dropped]
@@ -210,8 +211,7 @@ class Holding:
             index += 1
         self.fetched += tracked.count
         self.totals.fetched += tracked.count
-        dropped_or_known = len(tracked.dropped) + len(tracked.known)
-        self.totals.suppressed += dropped_or_known + len(tracked.settled)
+        self.totals.suppressed += fetched - len(messages) + len(tracked.settled)
         if self.unsettled is not None:
             self.unsettled.track(messages, tracked)
         return tracked

@@ -11,9 +11,11 @@ from typing import Any, Protocol
 from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
 from consumer_sdk.errors import FencedError, StoreError, TransientStoreError
 from consumer_sdk.records import (
+    AckFlush,
     Assignment,
     AtTime,
     Checkpoint,
+    Kind,
     Message,
     Outcome,
     Position,
@@ -87,8 +89,10 @@ class Ownership(AssignmentOwner):
     # -- assigned -------------------------------------------------------------------------
 
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
-        known = await self._known(assignments)
-        decisions = await self._decide(list(known), known)
+        if self._adapter.capabilities.kind is Kind.QUEUE:
+            decisions = dict.fromkeys(assignments, Decision(StartPoint.BROKER))
+        else:
+            decisions = await self._decisions(assignments)
         granted = {a: self._grant(a, decision) for a, decision in decisions.items()}
         pins = [granted[a] for a, decision in decisions.items() if decision.is_pin]
         try:
@@ -99,22 +103,38 @@ class Ownership(AssignmentOwner):
             raise
         return {a: decision.start for a, decision in decisions.items()}
 
-    async def _known(
+    async def _decisions(self, assignments: Sequence[Assignment]) -> dict[Assignment, Decision]:
+        """By the store's checkpoint, else the broker's. Fenced ones are left out."""
+        stored = await self._stored(assignments)
+        committed = await self._adapter.committed(list(stored)) if stored else {}
+        known = {a: committed.get(a) if c is None else c for a, c in stored.items()}
+        decisions = await self._decide(list(known), known)
+        if self._flusher.tells_broker:
+            for assignment in stored:
+                self._tell(assignment, decisions[assignment], committed.get(assignment))
+        return decisions
+
+    def _tell(
+        self, assignment: Assignment, decision: Decision, committed: Checkpoint | None
+    ) -> None:
+        """A crash after a save left the broker's lag tools behind until the next ack."""
+        start, there = decision.checkpoint.start, committed and committed.start
+        is_behind = start is not None and (there is None or there < start)
+        if is_behind and not decision.is_pin:
+            self._flusher.tell(AckFlush(assignment, 0, decision.checkpoint))
+
+    async def _stored(
         self, assignments: Sequence[Assignment]
     ) -> dict[Assignment, Checkpoint | None]:
-        """The checkpoint of each: the store's, else the broker's. Fenced ones are left out."""
+        """What the store has; None where it has nothing, or where there is none."""
         await self._forget_closed()
-        stored = await self._claim(assignments)
-        known: dict[Assignment, Checkpoint | None] = {}
-        for assignment, text in stored.items():
+        stored: dict[Assignment, Checkpoint | None] = {}
+        for assignment, text in (await self._claim(assignments)).items():
             if isinstance(text, Outcome):
                 log.warning("%s was not granted: %s", assignment.partition, text.error or "fenced")
             else:
-                known[assignment] = None if text is None else self._decode(assignment, text)
-        absent = [a for a, checkpoint in known.items() if checkpoint is None]
-        if absent:
-            known.update(await self._adapter.committed(absent))
-        return known
+                stored[assignment] = None if text is None else self._decode(assignment, text)
+        return stored
 
     async def _claim(
         self, assignments: Sequence[Assignment]
@@ -152,6 +172,7 @@ class Ownership(AssignmentOwner):
                 earliest=earliest.get(a),
                 latest=latest.get(a),
                 out_of_range=self._options.out_of_range,
+                keeps_cursor=self._adapter.capabilities.wants_settled,
             )
             for a in assignments
         }

@@ -46,11 +46,13 @@ def decide(
     earliest: Position | None,
     latest: Position | None,
     out_of_range: str,
+    keeps_cursor: bool = False,
 ) -> Decision:
     """Decides where ``assignment`` starts.
 
     ====================  ==================================================================
-    a checkpoint is known  at its resume position, if the broker still stores it
+    a checkpoint is known  at its resume position, if the broker still stores it; where the
+                           broker redelivers what it has not heard of, it is left to do that
     … that is too old      ``out_of_range``: fail, earliest (its settled ranges stay), latest
     … that is too new      ``out_of_range``: fail, earliest or latest, from nothing
     none, new partition    earliest: it appeared after the group first started
@@ -64,6 +66,8 @@ def decide(
         earliest: the first position that the broker stores; None where it cannot say.
         latest: the next position that it will write.
         out_of_range: ``"fail"``, ``"earliest"`` or ``"latest"``.
+        keeps_cursor: the broker redelivers what it has not heard of: a seek would make it forget
+            what was settled above a hole.
 
     Raises:
         PositionOutOfRangeError: the checkpoint is out of range, and the policy is to fail.
@@ -71,11 +75,9 @@ def decide(
     if known is not None and known.ended:
         return Decision(StartPoint.ENDED, known)
     position = None if known is None else known.start
-    if known is not None and position is not None:
-        is_gone = earliest is not None and position < earliest
-        is_ahead = latest is not None and position > latest
-        if not is_gone and not is_ahead:
-            return Decision(AtPosition(position), known)
+    if known is not None and (position is not None or keeps_cursor):
+        if not _is_below(position, earliest) and not _is_below(latest, position):
+            return Decision(StartPoint.BROKER if keeps_cursor else AtPosition(position), known)
         return _out_of_range(assignment, known, position, earliest, latest, out_of_range)
     if assignment.discovered or start is StartPoint.EARLIEST:
         return Decision(_at(earliest, StartPoint.EARLIEST))
@@ -84,6 +86,10 @@ def decide(
     position = latest if resolved is None else resolved
     pinned = Checkpoint(resume=position)
     return Decision(_at(position, StartPoint.LATEST), pinned, is_pin=position is not None)
+
+
+def _is_below(one: Position | None, other: Position | None) -> bool:
+    return one is not None and other is not None and bool(one < other)
 
 
 def _at(position: Position | None, otherwise: StartPoint) -> Start:
@@ -98,7 +104,7 @@ def _out_of_range(  # noqa: PLR0917 - one call, right above
     latest: Position | None,
     policy: str,
 ) -> Decision:
-    is_gone = earliest is not None and position < earliest
+    is_gone = _is_below(position, earliest)
     where = f"starts at {earliest!r}" if is_gone else f"ends at {latest!r}"
     what = (
         f"{assignment.partition}: the checkpoint is at {position!r}, but the broker's log {where}"

@@ -1,0 +1,100 @@
+"""What the kind of a subscription decides: the tracker, and what cannot work with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Assignment, Kind, StartPoint
+from consumer_sdk.runtime.lanes import Ordering
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.trackers import QueueTracker, WatermarkTracker
+
+__all__ = ["check", "check_ordering", "make_tracker"]
+
+
+def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
+    """Refuses what cannot work.
+
+    Raises:
+        ConfigurationError: says what, and what to do.
+    """
+    if adapter.capabilities.kind is Kind.QUEUE:
+        _check_queue(adapter, store, options)
+    if store is not None and not adapter.group:
+        raise ConfigurationError(
+            f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
+        )
+    if adapter.capabilities.needs_leases:
+        raise ConfigurationError(f"{adapter.broker}: leases are not supported yet")
+
+
+def _check_queue(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
+    if store is not None:
+        raise ConfigurationError(
+            f"{adapter.broker}: the broker of a queue keeps what is acked, and several consumers "
+            f"share each partition, which a store's fence forbids: leave store= out"
+        )
+    if options.start is not StartPoint.EARLIEST:
+        raise ConfigurationError(
+            f"{adapter.broker}: a queue starts where the broker's subscription stands: leave "
+            f"start= out"
+        )
+
+
+def check_ordering(adapter: Adapter, ordering: Ordering) -> None:
+    """Refuses an order that the subscription does not keep.
+
+    Raises:
+        ConfigurationError: says which it keeps.
+    """
+    capabilities = adapter.capabilities
+    if ordering is Ordering.KEY and not capabilities.keeps_key_order:
+        raise ConfigurationError(
+            f"{adapter.broker}: this subscription hands the records of one key to several "
+            f"consumers at once, so that no consumer can keep their order: run with "
+            f"ordering=Ordering.NONE, or subscribe so that a key stays with one consumer"
+        )
+    if ordering is Ordering.PARTITION and capabilities.kind is Kind.QUEUE:
+        raise ConfigurationError(
+            f"{adapter.broker}: the consumers of a queue share each partition, so that none can "
+            f"keep its order: run with Ordering.NONE, or with Ordering.KEY where keys stay with "
+            f"one consumer"
+        )
+
+
+def make_tracker(
+    adapter: Adapter,
+    options: Options,
+    assignment: Assignment,
+    *,
+    has_store: bool,
+    wake: Callable[[], None],
+    full: Callable[[], None],
+) -> AckTracker:
+    """The tracker for a new assignment.
+
+    Args:
+        wake: see `AckTracker`.
+        full: see `QueueTracker`.
+    """
+    capabilities = adapter.capabilities
+    shared: dict[str, Any] = {
+        "policy": options.retry,
+        "flush_interval": options.flush_interval,
+        "ack_timeout": options.ack_timeout,
+        "identity": adapter.identity(assignment),
+    }
+    if capabilities.kind is Kind.QUEUE:
+        count = options.flush_count
+        return QueueTracker(assignment, wake, full=full, flush_count=count, **shared)
+    names_settled = capabilities.wants_settled
+    return WatermarkTracker(
+        assignment,
+        wake,
+        keeps_ranges=has_store or names_settled or capabilities.metadata_size > 0,
+        names_settled=names_settled,
+        **shared,
+    )
