@@ -8,7 +8,7 @@ SEEDS  ?= 2000
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java servers fmt lint types layers docs coverage check test test-slow sim brokers bench demo lock clean
+.PHONY: help setup java servers fmt lint types layers docs coverage mutants check test test-slow sim brokers bench demo lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ docs: $(STAMP)  ## check that the documents' links lead somewhere
 coverage: $(STAMP)  ## the trackers' tests take every branch of the trackers
 	$(BIN)/coverage run -m pytest -q -m "not slow and not spark" tests/trackers
 	$(BIN)/coverage report
+
+mutants: $(STAMP)  ## run the trackers' tests against mutants (ARGS="window.py"; an hour for all)
+	$(BIN)/python scripts/mutate.py $(ARGS)
 
 check: lint types layers docs coverage  ## all checks that need no server
 
