@@ -20,7 +20,17 @@ from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import CheckpointFormatError, FencedError, StoreError
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 
-__all__ = ["NOBODY", "Claims", "Stamp", "Write", "judge", "overwritten", "refused", "take"]
+__all__ = [
+    "NOBODY",
+    "Claims",
+    "Stamp",
+    "Write",
+    "judge",
+    "not_held",
+    "overwritten",
+    "refused",
+    "take",
+]
 
 NOBODY = ""
 """The writer of a deleted checkpoint; no claim has it."""
@@ -84,35 +94,43 @@ def overwritten(error: CheckpointFormatError) -> Outcome:
     return Outcome(OutcomeKind.FENCED, error=fenced)
 
 
+def not_held() -> Outcome:
+    """A FENCED outcome for what was never claimed, or is forgotten."""
+    return Outcome(OutcomeKind.FENCED, error=FencedError("this claim is not held here"))
+
+
+UNKNOWN: tuple[str, None] = ("", None)
+
+
 class Claims:
     """What one store object remembers of its own claims."""
 
     __slots__ = ("_held",)
 
     def __init__(self) -> None:
-        self._held: dict[Assignment, Stamp] = {}
+        self._held: dict[Assignment, tuple[str, Stamp]] = {}
 
-    def remember(self, assignment: Assignment, stamp: Stamp) -> None:
-        """The claim was granted with this stamp."""
-        self._held[assignment] = stamp
+    def remember(self, group: str, assignment: Assignment, stamp: Stamp) -> None:
+        """The claim was granted in this group, with this stamp."""
+        self._held[assignment] = group, stamp
 
     def forget(self, assignments: Iterable[Assignment]) -> None:
         """A later save of these is FENCED."""
         for assignment in assignments:
             self._held.pop(assignment, None)
 
-    def plan(self, items: Sequence[StoreItem], max_size: int) -> list[Write | Outcome]:
+    def plan(self, group: str, items: Sequence[StoreItem], max_size: int) -> list[Write | Outcome]:
         """For each item the write to be tried, with a serial of its own, or why there is none."""
-        return [self._plan(item, max_size) for item in items]
+        return [self._plan(group, item, max_size) for item in items]
 
-    def _plan(self, item: StoreItem, max_size: int) -> Write | Outcome:
-        stamp = self._held.get(item.assignment)
-        if stamp is None:
-            return Outcome(OutcomeKind.FENCED, error=FencedError("this claim is not held here"))
+    def _plan(self, group: str, item: StoreItem, max_size: int) -> Write | Outcome:
+        claimed_in, stamp = self._held.get(item.assignment, UNKNOWN)
+        if stamp is None or claimed_in != group:
+            return not_held()
         if (size := _size(item.text)) > max_size:
             return Outcome.retry(_oversize(item, size, max_size))
-        mine = stamp._replace(serial=stamp.serial + 1)
-        self._held[item.assignment] = mine
+        mine = Stamp(stamp.writer, stamp.fence, stamp.serial + 1)
+        self._held[item.assignment] = group, mine
         return Write(item.assignment, item.text, mine)
 
 

@@ -78,7 +78,7 @@ class LocalStore(CheckpointStore):
                 answer[assignment] = result
             else:
                 stamp, answer[assignment] = result
-                self._claims.remember(assignment, stamp)
+                self._claims.remember(group, assignment, stamp)
         return answer
 
     async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
@@ -87,7 +87,7 @@ class LocalStore(CheckpointStore):
         Raises:
             ConsumerClosedError: the store is not open here.
         """
-        plan = self._claims.plan(items, self.max_size)
+        plan = self._claims.plan(group, items, self.max_size)
         try:
             return await self._thread.run(partial(sqlite_checkpoints.save, group, plan))
         except StoreError as error:

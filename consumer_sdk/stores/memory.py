@@ -80,7 +80,7 @@ class MemoryStore(CheckpointStore):
         """Reads the checkpoints and takes the fence; see `CheckpointStore.claim`."""
         granted, answer = await self._around("claim", lambda: self._claim(group, assignments))
         for assignment, stamp in granted.items():
-            self._claims.remember(assignment, stamp)
+            self._claims.remember(group, assignment, stamp)
         return answer
 
     def _claim(
@@ -102,7 +102,7 @@ class MemoryStore(CheckpointStore):
 
     async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
         """Writes all of them; see `CheckpointStore.save`."""
-        plan = self._claims.plan(items, self.max_size)
+        plan = self._claims.plan(group, items, self.max_size)
         try:
             return await self._around("save", lambda: self._save(group, plan))
         except StoreError:

@@ -14,12 +14,12 @@ from typing import Any, final
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Assignment, Outcome, Partition
-from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write
+from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, not_held
 from consumer_sdk.stores.zookeeper_bridge import Bridge
 from consumer_sdk.stores.zookeeper_errors import is_conflict, translate
 from consumer_sdk.stores.zookeeper_options import client_maker
 from consumer_sdk.stores.zookeeper_tree import Put, Tree, Znode, batches
-from consumer_sdk.stores.zookeeper_writing import ROUNDS, Claiming, Saving, contended
+from consumer_sdk.stores.zookeeper_writing import ROUNDS, Claiming, Place, Saving, contended
 from consumer_sdk.stores.zookeeper_znodes import (
     check_root,
     checkpoint_path,
@@ -89,7 +89,7 @@ class ZooKeeperStore(CheckpointStore):
         self._limit = max_size + ROOM
         self._bridge: Bridge | None = None
         self._claims = Claims()
-        self._versions: dict[Assignment, int] = {}
+        self._places: dict[Assignment, Place] = {}
         self._saving = asyncio.Lock()
 
     def __repr__(self) -> str:
@@ -130,12 +130,12 @@ class ZooKeeperStore(CheckpointStore):
         """
         tree = self._tree()
         writer = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
-        paths = {a: self._path(group, a.partition) for a in assignments}
-        claiming = Claiming(tree, self._limit, writer, paths)
+        places = {a: Place(group, self._path(group, a.partition), 0) for a in assignments}
+        claiming = Claiming(tree, self._limit, writer, places)
         await claiming.run(assignments)
-        for assignment, grant in claiming.granted.items():
-            self._claims.remember(assignment, grant.stamp)
-            self._versions[assignment] = grant.version
+        for assignment, (stamp, place) in claiming.granted.items():
+            self._claims.remember(group, assignment, stamp)
+            self._places[assignment] = place
         return {a: claiming.answers[a] for a in assignments}
 
     async def save(self, group: str, items: Sequence[StoreItem]) -> list[Outcome]:
@@ -145,28 +145,27 @@ class ZooKeeperStore(CheckpointStore):
             ConsumerClosedError: the store is not open here.
         """
         tree = self._tree()
-        plan = self._claims.plan(items, self.max_size)
-        writes = [step for step in plan if isinstance(step, Write)]
+        plan = self._claims.plan(group, items, self.max_size)
         async with self._saving:  # so that they take effect in the order of the calls
-            outcomes = await self._save(tree, group, writes)
+            outcomes = await self._save(tree, [s for s in plan if isinstance(s, Write)])
         return [s if isinstance(s, Outcome) else outcomes[s.assignment] for s in plan]
 
-    async def _save(
-        self, tree: Tree, group: str, writes: Sequence[Write]
-    ) -> Mapping[Assignment, Outcome]:
-        paths = {w.assignment: self._path(group, w.partition) for w in writes}
-        saving = Saving(tree, self._limit, writes, paths, self._versions)
+    async def _save(self, tree: Tree, writes: Sequence[Write]) -> Mapping[Assignment, Outcome]:
+        held = [write for write in writes if write.assignment in self._places]
+        saving = Saving(tree, self._limit, held, self._places)
         try:
-            return await saving.run()
+            outcomes = await saving.run()
         finally:
-            held = self._versions.keys() & saving.versions.keys()  # the others were forgotten
-            self._versions.update({a: saving.versions[a] for a in held})
+            # Some may have been forgotten meanwhile, or while this waited for its turn.
+            known = self._places.keys() & saving.places.keys()
+            self._places.update({assignment: saving.places[assignment] for assignment in known})
+        return {w.assignment: outcomes.get(w.assignment) or not_held() for w in writes}
 
     async def forget(self, assignments: Sequence[Assignment]) -> None:
         """A later save of these is FENCED."""
         self._claims.forget(assignments)
         for assignment in assignments:
-            self._versions.pop(assignment, None)
+            self._places.pop(assignment, None)
 
     async def peek(
         self, group: str, partitions: Sequence[Partition]

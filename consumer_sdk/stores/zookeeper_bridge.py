@@ -14,7 +14,6 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
 import threading
@@ -22,7 +21,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from consumer_sdk.errors import MissingExtraError, StoreError, TransientStoreError
+from consumer_sdk.errors import MissingExtraError, TransientStoreError
 
 try:
     from kazoo.client import KazooClient
@@ -40,8 +39,6 @@ SLOTS = 2
 
 CLOSING = 5.0
 """Seconds that ending a session may take; after that kazoo's thread is left to itself."""
-
-DEAD = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
 Call = Callable[[Any], Any]
 """Makes a request of a kazoo client; returns kazoo's handle of the answer."""
@@ -88,20 +85,14 @@ class Bridge:
 
     async def _ask_window(self, calls: Sequence[Call]) -> list[Any]:
         await self._until_free()
+        handles = [call(self._client) for call in calls]
         arrived = self.loop.create_future()
         arrived.add_done_callback(lambda _: self._slots.release())
-        handles = [call(self._client) for call in calls]
-        count = itertools.count(1)  # its next() is one step, whichever thread takes it
-
-        def answered(_: Any) -> None:
-            if next(count) == len(handles):
-                _post(self.loop, arrived)
-
-        for handle in handles:
-            handle.rawlink(answered)
+        _when_answered(handles, lambda: _post(self.loop, arrived))
         # Not awaited itself: that would cancel it, and free its slot, with the caller.
         if not (await asyncio.wait([arrived], timeout=self._patience))[0]:
             raise UnknownResultError(f"ZooKeeper gave no answer for {self._patience} s")
+        self._check_alive()
         return [h.value if h.exception is None else h.exception for h in handles]
 
     async def _until_free(self) -> None:
@@ -110,25 +101,42 @@ class Bridge:
                 await self._may_ask.wait()
                 await self._slots.acquire()
         except TimeoutError:
-            raise self._unreachable() from None
+            self._check_alive()
+            raise TransientStoreError(
+                f"no connection to ZooKeeper at {self._hosts} for {self._patience} s: see that its "
+                f"servers run, have a majority, and can be reached from here"
+            ) from None
         if self._is_closing:
             self._slots.release()
             raise TransientStoreError("the store was closed before this was done")
 
-    def _unreachable(self) -> StoreError:
-        hosts = ",".join(f"{host}:{port}" for host, port in self._client.hosts)
+    @property
+    def _hosts(self) -> str:
+        return ",".join(f"{host}:{port}" for host, port in self._client.hosts)
+
+    def _check_alive(self) -> None:
+        """Where kazoo has given up for good, starts anew: what was wrong may be mended by now."""
         state = self._client.client_state
-        if state in DEAD:  # kazoo gives up for good; whatever it was may have been mended
-            self.abandon()
-            self._client = self._start()
+        if self._is_closing:
+            return
         if state == KeeperState.AUTH_FAILED:
-            return translate(AuthFailedError(), hosts)
-        return TransientStoreError(
-            f"no connection to ZooKeeper at {hosts} for {self._patience} s: see that its servers "
-            f"run, have a majority, and can be reached from here"
-        )
+            self._restart()
+            raise translate(AuthFailedError(), self._hosts)
+        # Closed is also what a client is that could not yet look up its hosts.
+        if state == KeeperState.CLOSED and self._was_connected:
+            self._restart()
+            raise UnknownResultError(
+                f"{self._hosts}: kazoo has given up, see the log of kazoo.client. Are auth_data= "
+                f"and sasl_options= what the servers want?"
+            )
+
+    def _restart(self) -> None:
+        self.abandon()
+        self._client = self._start()
 
     def _start(self) -> KazooClient:
+        self._was_connected = False
+        self._may_ask.clear()
         client = self._make_client()
         client.add_listener(partial(self._state_changed, client))
         client.start_async()
@@ -144,6 +152,7 @@ class Bridge:
         if client is not self._client or self._is_closing:
             return
         if is_connected:
+            self._was_connected = True
             self._may_ask.set()
         else:
             self._may_ask.clear()
@@ -162,6 +171,19 @@ class Bridge:
     def abandon(self) -> None:
         """Ends the session without waiting for that."""
         _stop(self._client, lambda: None)
+
+
+def _when_answered(handles: Sequence[Any], then: Callable[[], None]) -> None:
+    """Calls ``then`` on one of kazoo's threads.
+
+    Answers come in the order of the requests, so that the last one mostly is the last one. (A
+    callback for each would wake a thread for each, and take as long again.)
+    """
+    missing = next((handle for handle in reversed(handles) if not handle.ready()), None)
+    if missing is None:
+        then()
+    else:
+        missing.rawlink(lambda _: _when_answered(handles, then))
 
 
 def _stop(client: KazooClient, then: Callable[[], None]) -> None:

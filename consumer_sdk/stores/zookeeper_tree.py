@@ -37,7 +37,7 @@ class Put(NamedTuple):
     def size(self) -> int:
         """Bytes that it takes in a request, at most."""
         overhead = CREATE_OVERHEAD if self.version is None else SET_OVERHEAD
-        return len(self.path.encode()) + len(self.data) + overhead
+        return len(self.path) + len(self.data) + overhead
 
 
 class Refusal(NamedTuple):

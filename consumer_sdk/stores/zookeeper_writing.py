@@ -20,17 +20,21 @@ from consumer_sdk.stores.zookeeper_errors import UnknownResultError, is_conflict
 from consumer_sdk.stores.zookeeper_tree import Put, Refusal, Tree, Znode, batches
 from consumer_sdk.stores.zookeeper_znodes import decode_znode, encode_znode
 
-__all__ = ["ROUNDS", "Claiming", "Grant", "Saving", "contended"]
+__all__ = ["ROUNDS", "Claiming", "Place", "Saving", "contended"]
 
 ROUNDS = 100
 """How often somebody may come in between a read and a write: an owner that saves without a pause
 wins against a claim five times out of six."""
 
 
-class Grant(NamedTuple):
-    """What a claim left behind: its stamp, and the version of the znode."""
+DURABLE = Outcome.durable()
 
-    stamp: Stamp
+
+class Place(NamedTuple):
+    """Where a claim's checkpoint is, and the version that it has left or written last."""
+
+    group: str
+    path: str
     version: int
 
 
@@ -38,12 +42,11 @@ class Saving:
     """One save: what is known of it, and what is left to be done.
 
     Args:
-        paths: where each assignment's checkpoint is.
-        versions: the version that each claim has left, or written last.
+        places: where each assignment's checkpoint is.
 
     Attributes:
         outcomes: how it ended for each assignment.
-        versions: the ones to go on with.
+        places: the ones to go on with.
     """
 
     def __init__(
@@ -51,15 +54,13 @@ class Saving:
         tree: Tree,
         limit: int,
         writes: Iterable[Write],
-        paths: Mapping[Assignment, str],
-        versions: Mapping[Assignment, int],
+        places: Mapping[Assignment, Place],
     ) -> None:
         self._tree = tree
         self._limit = limit
-        self._paths = paths
         # Of two writes of one assignment the later one wins.
         self._left = {write.assignment: write for write in writes}
-        self.versions = {a: versions[a] for a in self._left}
+        self.places = {assignment: places[assignment] for assignment in self._left}
         self.outcomes: dict[Assignment, Outcome] = {}
 
     async def run(self) -> dict[Assignment, Outcome]:
@@ -81,7 +82,7 @@ class Saving:
         """Leaves what was refused, or may have been written, to be read back."""
         assignments = list(self._left)
         first = 0
-        for batch in batches((self._put(a) for a in assignments), self._limit):
+        for batch in batches(map(self._put, assignments), self._limit):
             members = assignments[first : first + len(batch)]
             first += len(batch)
             try:
@@ -91,27 +92,29 @@ class Saving:
             self._note(members, refusal)
 
     def _put(self, assignment: Assignment) -> Put:
-        write = self._left[assignment]
-        data = encode_znode(write.stamp, write.text)
-        return Put(self._paths[assignment], data, self.versions[assignment])
+        _, text, stamp = self._left[assignment]
+        _, path, version = self.places[assignment]
+        return Put(path, encode_znode(stamp, text), version)
 
     def _note(self, members: Sequence[Assignment], refusal: Refusal | None) -> None:
         if refusal is None:
             for assignment in members:
-                self.versions[assignment] += 1
-                self._settle(assignment, Outcome.durable())
+                group, path, version = self.places[assignment]
+                self.places[assignment] = Place(group, path, version + 1)
+                self._settle(assignment, DURABLE)
         elif not is_conflict(refusal.error):
             culprit = members[refusal.at]
-            error = translate(refusal.error, self._paths[culprit])
+            error = translate(refusal.error, self.places[culprit].path)
             self._settle(culprit, Outcome.retry(error))
 
     async def _read_back(self) -> None:
         assignments = list(self._left)
-        znodes = await self._tree.read([self._paths[a] for a in assignments])
+        znodes = await self._tree.read([self.places[a].path for a in assignments])
         for assignment, znode in zip(assignments, znodes, strict=True):
-            verdict = _judge(znode, self._left[assignment], self._paths[assignment])
+            place = self.places[assignment]
+            verdict = _judge(znode, self._left[assignment], place.path)
             if znode is not None:
-                self.versions[assignment] = znode.version
+                self.places[assignment] = place._replace(version=znode.version)
             if verdict is not None:
                 self._settle(assignment, verdict)
 
@@ -140,13 +143,13 @@ class Claiming:
     """
 
     def __init__(
-        self, tree: Tree, limit: int, writer: str, paths: Mapping[Assignment, str]
+        self, tree: Tree, limit: int, writer: str, places: Mapping[Assignment, Place]
     ) -> None:
         self._tree = tree
         self._limit = limit
         self._writer = writer
-        self._paths = paths
-        self.granted: dict[Assignment, Grant] = {}
+        self._places = places
+        self.granted: dict[Assignment, tuple[Stamp, Place]] = {}
         self.answers: dict[Assignment, str | Outcome | None] = {}
 
     async def run(self, assignments: Sequence[Assignment]) -> None:
@@ -178,13 +181,13 @@ class Claiming:
         return late
 
     async def _read(self, assignments: Sequence[Assignment]) -> dict[str, Znode | None]:
-        paths = list(dict.fromkeys(self._paths[a] for a in assignments))
+        paths = list(dict.fromkeys(self._places[a].path for a in assignments))
         return dict(zip(paths, await self._tree.read(paths), strict=True))
 
     def _claim(self, assignment: Assignment, znodes: dict[str, Znode | None]) -> Put | None:
         """What is to be written, unless the claim is refused; ``znodes`` say what will be there."""
-        path = self._paths[assignment]
-        znode = znodes[path]
+        place = self._places[assignment]
+        path, znode = place.path, znodes[place.path]
         stored, text = (None, None) if znode is None else decode_znode(znode.data, path)
         # Two claims of one partition in one call must not share a writer.
         stamp = take(stored, assignment.fence, f"{self._writer}.{assignment.epoch}")
@@ -195,7 +198,8 @@ class Claiming:
         put = Put(path, encode_znode(stamp, text), None if znode is None else znode.version)
         version = 0 if znode is None else znode.version + 1
         znodes[path] = Znode(put.data, version)
-        self.granted[assignment], self.answers[assignment] = Grant(stamp, version), text
+        self.granted[assignment] = stamp, place._replace(version=version)
+        self.answers[assignment] = text
         return put
 
     async def _make_parents(self, puts: Iterable[Put]) -> None:

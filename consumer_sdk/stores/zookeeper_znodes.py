@@ -52,7 +52,7 @@ def check_root(root: str) -> str:
         ConfigurationError: it cannot.
     """
     names = root.split("/")[1:]
-    is_plain = re.fullmatch(r"(/[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+)+", root)
+    is_plain = re.fullmatch(r"(/[!-.0-~]+)+", root)  # printable ASCII
     if not is_plain or {".", ".."} & set(names) or names[0] == "zookeeper":
         raise ConfigurationError(
             f"root={root!r}: give the absolute path of a znode, such as '/consumer-sdk'"
@@ -88,10 +88,10 @@ def checkpoint_path(root: str, group: str, partition: Partition) -> str:
 
 def encode_znode(stamp: Stamp, text: str | None) -> bytes:
     """The data of a checkpoint's znode."""
-    head = _encode(
-        {"version": VERSION, "writer": stamp.writer, "fence": stamp.fence, "serial": stamp.serial}
-    )
-    return head if text is None else b"%b%b%b}" % (head[:-1], CHECKPOINT, text.encode())
+    writer, fence = json.dumps(stamp.writer), "null" if stamp.fence is None else stamp.fence
+    head = f'{{"version":{VERSION},"writer":{writer},"fence":{fence},"serial":{stamp.serial}'
+    rest = "" if text is None else f"{CHECKPOINT.decode()}{text}"
+    return f"{head}{rest}}}".encode()
 
 
 def decode_znode(data: bytes, path: str) -> tuple[Stamp, str | None]:
@@ -111,7 +111,7 @@ def decode_znode(data: bytes, path: str) -> tuple[Stamp, str | None]:
 
 def encode_pin(start: str) -> bytes:
     """The data of a stream's znode."""
-    return _encode({"version": VERSION, "start": start})
+    return f'{{"version":{VERSION},"start":{json.dumps(start)}}}'.encode()
 
 
 def decode_pin(data: bytes, path: str) -> str | None:
@@ -124,10 +124,6 @@ def decode_pin(data: bytes, path: str) -> str | None:
         return _text(_decode(data, PIN), "start") if data else None
     except (ValueError, RecursionError) as error:
         raise _foreign(path, error) from error
-
-
-def _encode(body: dict[str, Any]) -> bytes:
-    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _decode(data: bytes, names: frozenset[str]) -> dict[str, Any]:

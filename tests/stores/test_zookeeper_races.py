@@ -99,7 +99,7 @@ class Owner:
                 assert self.referee.number >= number, "said to be durable, and is not stored"
                 return True
             if outcome.kind is OutcomeKind.FENCED:
-                mine = self.store._claims._held[assignment].writer
+                mine = self.store._claims._held[assignment][1].writer
                 assert mine != self.referee.owner, "fenced, and yet the owner"
                 return False
 

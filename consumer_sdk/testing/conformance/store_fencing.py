@@ -201,6 +201,18 @@ class FencingCases(StoreCase):
         assert outcomes == [FENCED, DURABLE]
         assert await self.save(theirs, (other, "text")) == [DURABLE]
 
+    async def test_claim_that_is_forgotten_during_a_save_is_told(
+        self, mine: CheckpointStore
+    ) -> None:
+        """Saves that are under way end with an outcome, those after it are FENCED."""
+        assignment = await self.claimed(mine)
+        saves = [asyncio.create_task(self.save(mine, (assignment, str(n)))) for n in range(5)]
+        await asyncio.sleep(0)
+        await mine.forget([assignment])
+        kinds = [kind for (kind,) in await asyncio.gather(*saves)]
+        assert set(kinds) <= {DURABLE, FENCED}
+        assert await self.save(mine, (assignment, "later")) == [FENCED]
+
     async def test_deleted_checkpoint_stays_deleted(
         self, mine: CheckpointStore, theirs: CheckpointStore
     ) -> None:
