@@ -41,7 +41,7 @@ def settle_lines(lines: Iterable[Line]) -> bytes:
 def by_partitions(spark: SparkSession, lines: list[Line]) -> list[bytes]:
     """Spark's RDDs, computed twice; each task fails at its first attempt, when all is done."""
 
-    def task(part: Iterator[Line]) -> Iterator[bytes]:
+    def task(part: Iterable[Line]) -> Iterable[bytes]:
         from pyspark import TaskContext
 
         result = settle_lines(part)
