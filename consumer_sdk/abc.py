@@ -327,6 +327,10 @@ class AckTracker(ABC):
     def unsettled(self) -> int:
         """Records tracked and not settled, in all states."""
 
+    @abstractmethod
+    def is_settled(self, index: int) -> bool:
+        """Nothing is left to do for a record: it is settled, or was never tracked."""
+
     @property
     @abstractmethod
     def retrying(self) -> int:

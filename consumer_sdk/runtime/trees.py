@@ -111,6 +111,5 @@ class TreeHolder:
 
     def settled(self, messages: Sequence[Message]) -> list[Message]:
         """Those of ``messages`` that were settled without their trees."""
-        holding = self._holding
-        checkpoint = holding.tracker.checkpoint(holding.clock.monotonic(), holding.clock.wall())
-        return [message for message in messages if checkpoint.is_settled(message.position)]
+        is_settled = self._holding.tracker.is_settled
+        return [message for message in messages if is_settled(message.index)]

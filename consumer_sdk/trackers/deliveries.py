@@ -32,6 +32,7 @@ from consumer_sdk.trackers.chunks import (
     BITS,
     DEAD,
     DONE,
+    FREE,
     MARKED,
     OPEN,
     RETRY,
@@ -363,6 +364,9 @@ class Deliveries(Grouping):
     @property
     def unsettled(self) -> int:
         return self._window.unsettled
+
+    def is_settled(self, index: int) -> bool:
+        return self._window.state(index) in {DONE, FREE}
 
     @property
     def retrying(self) -> int:

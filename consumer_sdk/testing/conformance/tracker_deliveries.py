@@ -42,6 +42,18 @@ class AckCases(TrackerCase):
         assert not tracker.ack(1)
         assert not tracker.is_dirty
 
+    def test_record_is_settled_by_its_ack_or_its_dead_letter_alone(self) -> None:
+        """Not while it is in delivery, waits for a retry, or is on its way to the dead letters."""
+        tracker = self.tracker(4)
+        tracker.nack(1, 1, NOW, 5.0, "retry")
+        tracker.reject(2, 1)
+        assert not any(tracker.is_settled(index) for index in range(4))
+        tracker.ack(0)
+        tracker.dead_lettered(2)
+        assert [tracker.is_settled(index) for index in (0, 1, 2, 3, 99)] == [1, 0, 1, 0, 1]
+        tracker.close()
+        assert tracker.is_settled(3)
+
     def test_bulk_ack_settles_what_it_names_and_counts_it(self) -> None:
         """A range and a list are the same; what was settled before is not counted."""
         tracker = self.tracker(6)
