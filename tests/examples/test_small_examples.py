@@ -78,3 +78,19 @@ async def test_pull_run_twice_goes_on_where_it_was(
     await send(kafka_server, topic, b"three", b"four")
     async with example("pull.py", *options) as process:
         assert await lines(process, 2) == ["2 b'three'", "3 b'four'"]
+
+
+async def test_fan_out_settles_a_record_with_its_last_line(kafka_server: KafkaServer) -> None:
+    """Lines are handled by tasks; what one run has settled, the next one does not see."""
+    await kafka_server.create_topic("carts", partitions=1)
+    cart = b"\n".join(json.dumps({"item": item}).encode() for item in ("apple", "pear"))
+    await send(kafka_server, "carts", cart, b'{"item": "fig"}\nno item', b'{"item": "plum"}')
+    options = ("--kafka", kafka_server.bootstrap_servers, "--topic", "carts")
+    async with example("fan_out.py", *options) as process:
+        packed = await lines(process, 4)
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert sorted(packed) == [f"packed {item}" for item in ("apple", "fig", "pear", "plum")]
+    await send(kafka_server, "carts", b'{"item": "kiwi"}')
+    async with example("fan_out.py", *options) as process:
+        assert await lines(process, 1) == ["packed kiwi"]
