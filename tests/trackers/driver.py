@@ -14,6 +14,7 @@ from typing import Any
 
 from consumer_sdk.records import (
     AckFlush,
+    Checkpoint,
     Message,
     Outcome,
     OutcomeKind,
@@ -37,6 +38,7 @@ class Driver(ABC):
     Attributes:
         flushes: all that were taken from this tracker.
         in_air: the one that was not answered yet.
+        is_cut: it left out something that is settled, so that receipts stay open.
     """
 
     tracker: WatermarkTracker | QueueTracker
@@ -55,6 +57,7 @@ class Driver(ABC):
         self.flushes: list[AckFlush] = []
         self.flushed_at = -math.inf
         self.durable_number = 0
+        self.is_cut = False
 
     def wake_tracker(self) -> None:
         """What the tracker calls."""
@@ -63,6 +66,11 @@ class Driver(ABC):
     def wake_model(self) -> None:
         """What the model calls."""
         self.wakes.append("model")
+
+    def taken(self) -> Checkpoint:
+        """What a flush is to carry now."""
+        checkpoint: Checkpoint = self.model.checkpoint(self.now, self.wall)
+        return checkpoint
 
     @abstractmethod
     def stored(self, flush: AckFlush, size: int) -> Outcome:
@@ -200,7 +208,7 @@ class Driver(ABC):
         assert (flush is not None) == (due is not None and (force or due <= self.now))
         if flush is not None:
             assert flush.number == len(self.flushes) + 1
-            assert flush.checkpoint == self.model.checkpoint(self.now, self.wall)
+            assert flush.checkpoint == self.taken()
             assert len({position for position, _ in flush.settled}) == len(flush.settled)
             assert dict(flush.settled) == self.model.take()
             self.in_air, self.flushed_at = flush, self.now
@@ -218,7 +226,7 @@ class Driver(ABC):
             self.tracker.flush_failed(flush)
         else:
             outcome = self.stored(flush, size if kind % 3 == 1 else 1_000_000)
-            if outcome.covered is None:
+            if outcome.covered is None and not self.is_cut:
                 self.durable_number = flush.number
             self.in_air = None
             self.model.confirm(self.flushed_at)

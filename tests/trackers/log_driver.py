@@ -22,6 +22,7 @@ class Setup:
     timeout: float | None = None
     pairs: bool = False
     names: bool = False
+    keeps_ranges: bool = True
 
     def position(self, number: int) -> Position:
         """The position of the record with this number."""
@@ -67,6 +68,7 @@ class LogDriver(Driver):
             flush_interval=INTERVAL,
             ack_timeout=self.setup.timeout,
             names_settled=self.setup.names,
+            keeps_ranges=self.setup.keeps_ranges,
             random=lambda: 0.0,
             chunk_bits=self.setup.chunk_bits,
         )
@@ -145,6 +147,14 @@ class LogDriver(Driver):
         self.check()
 
     # -- what is durable ------------------------------------------------------------------
+
+    def taken(self) -> Checkpoint:
+        """All of the state, or the position alone."""
+        checkpoint = super().taken()
+        if self.setup.keeps_ranges:
+            return checkpoint
+        self.is_cut = bool(checkpoint.ranges)
+        return replace(checkpoint, ranges=(), attempts={})
 
     def stored(self, flush: AckFlush, size: int) -> Outcome:
         """Writes the checkpoint; where ``size`` is too small, without its top ranges."""

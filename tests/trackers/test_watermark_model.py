@@ -24,6 +24,7 @@ def make(rng: random.Random) -> LogDriver:
             timeout=rng.choice([None, 0.0, 1.0, 5.0]),
             pairs=rng.random() < 0.3,
             names=rng.random() < 0.4,
+            keeps_ranges=rng.random() < 0.8,
         )
     )
 
@@ -71,12 +72,11 @@ class LogTracker(TrackerRules):
         timeout=st.sampled_from([None, 0.0, 1.0]),
         pairs=st.booleans(),
         names=st.booleans(),
+        keeps_ranges=st.booleans(),
     )
-    def begin(
-        self, bits: int, limit: int | None, timeout: float | None, *, pairs: bool, names: bool
-    ) -> None:
+    def begin(self, bits: int, limit: int | None, timeout: float | None, **kinds: bool) -> None:
         """Starts with an empty log."""
-        self.driver = LogDriver(Setup(bits, limit, timeout, pairs, names))
+        self.driver = LogDriver(Setup(bits, limit, timeout, **kinds))
 
     @rule(
         gaps=st.lists(st.integers(1, 4), max_size=12), move=st.integers(0, 8), ended=st.booleans()
