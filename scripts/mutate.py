@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from types import CodeType
 
@@ -40,7 +41,7 @@ FAMILIES = {
 """Words in the names of modules and of their tests; what has none of them belongs together too."""
 OPTIONS = (
     *("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
-    *("-o", "timeout=20", "-m", "not slow and not spark"),
+    *("-p", "no:consumer_sdk", "-o", "timeout=20", "-m", "not slow and not spark"),
 )
 
 
@@ -125,16 +126,21 @@ def report(survivors: Sequence[Mutant], count: int, took: float) -> int:
     return 1 if left else 0
 
 
-def run(wanted: Iterator[Mutant]) -> int:
-    """Runs the mutants; 1 if a survivor is not explained."""
-    began, count = time.monotonic(), 0
-    survivors = []
-    for mutant in wanted:
+def run(path: Path, only: str) -> tuple[int, list[Mutant]]:
+    """How many mutants of a file there are, and which of them survive."""
+    count, survivors = 0, []
+    for mutant in wanted(path, only):
         count += 1
         if survives(mutant):
             print("survives:", *mutant.key, sep="  ", flush=True)
             survivors.append(mutant)
-    return report(survivors, count, time.monotonic() - began)
+    print(f"{path.name}: {count} mutants, {len(survivors)} survived", flush=True)
+    return count, survivors
+
+
+def wanted(path: Path, only: str) -> Iterator[Mutant]:
+    """The mutants of a file whose text contains ``only``."""
+    return (mutant for mutant in mutants(path) if only in "  ".join(mutant.key))
 
 
 def main() -> int:
@@ -145,10 +151,10 @@ def main() -> int:
     parser.add_argument("--only", default="", help="mutants whose text contains this")
     options = parser.parse_args()
     paths = [PACKAGE / name for name in options.files] or sorted(PACKAGE.glob("*.py"))
-    wanted = (m for path in paths for m in mutants(path) if options.only in "  ".join(m.key))
     if options.list:
-        for mutant in wanted:
-            print(*mutant.key, sep="  ")
+        for path in paths:
+            for mutant in wanted(path, options.only):
+                print(*mutant.key, sep="  ")
         return 0
     os.nice(10)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
@@ -156,7 +162,9 @@ def main() -> int:
         if not survives(Mutant(path, "", "", ast.parse(path.read_text(encoding="utf-8")))):
             print(f"mutants: the tests of {path.name} fail without any mutant", file=sys.stderr)
             return 1
-    return run(wanted)
+    began = time.monotonic()
+    counts, survivors = zip(*(run(path, options.only) for path in paths), strict=True)
+    return report(list(chain(*survivors)), sum(counts), time.monotonic() - began)
 
 
 if __name__ == "__main__":
