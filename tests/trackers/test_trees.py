@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk import ConfigurationError, Receipts, Reject, Retry
+from consumer_sdk import ConfigurationError, ConsumerClosedError, Receipts, Reject, Retry
 from consumer_sdk.records import Branch
 from tests.trackers.grove import Grove
 
@@ -250,3 +250,21 @@ def test_whole_tree_can_be_handed_over() -> None:
     assert grove.ignored == 0
     assert settle(grove, acked(token)) == [True]
     assert grove.ends == {0: "finished"}
+
+
+def test_forbidden_trees_are_the_error_of_the_fork() -> None:
+    """In a forked child, whatever would change a tree of the parent."""
+
+    class Forked:
+        def __getattr__(self, name: str) -> object:
+            raise ConsumerClosedError(name)
+
+    grove = Grove()
+    with grove.tree() as tree:
+        branch, token = tree.branch(), tree.branch().token()
+    grove.trees.forbid(Forked())
+
+    for use in (branch.branch, branch.ack, tree.fail, lambda: settle(grove, acked(token))):
+        with pytest.raises(ConsumerClosedError):
+            use()
+    assert grove.ends == {}
