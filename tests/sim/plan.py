@@ -147,4 +147,7 @@ def _options(chance: random.Random) -> dict[str, Any]:
         "fetch_records": chance.choice((1, 4, 50)),
         "fetch_wait": 0.5,
         "max_in_flight_per_partition": chance.choice((None, None, 3)),
+        "max_holes": chance.choice((1, 3, 10_000)),
+        "max_hole_age": chance.choice((None, None, 2.0)),
+        "hole_policy": chance.choice(("pause", "pause", "warn", "dead_letter")),
     }

@@ -6,11 +6,12 @@ import asyncio
 import random
 from typing import TYPE_CHECKING
 
-from consumer_sdk import Consumer, Reject, Retry
+from consumer_sdk import Consumer, Hooks, Ordering, Reject, Retry
 from consumer_sdk.errors import ConsumerClosedError, PartitionLostError
-from consumer_sdk.records import Batch, Message
+from consumer_sdk.records import Assignment, Batch, Message
 from consumer_sdk.testing import Faults
 from tests.sim.fakes import SimDeadLetters, SimStore, WatchedAdapter
+from tests.sim.ledger import Ledger
 from tests.sim.plan import FAULTS_END, Life
 
 if TYPE_CHECKING:
@@ -27,6 +28,26 @@ SLACK = 5.0
 
 class UserError(Exception):
     """What a failing handler raises."""
+
+
+class Witness(Hooks):
+    """Every record of an assignment ends once, as what the ledger knows that it is."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._ended: set[tuple[Assignment, int]] = set()
+
+    def settled(self, message: Message) -> None:
+        self._end(message, is_so=self._ledger.of(message).is_settled)
+
+    def dead_lettered(self, message: Message, error: BaseException | str) -> None:
+        self._end(message, is_so=self._ledger.of(message).is_buried)
+
+    def _end(self, message: Message, *, is_so: bool) -> None:
+        end = (message.assignment, message.position)
+        if end in self._ended or not is_so:
+            self._ledger.breaks(f"{message} was told as ended: {is_so=}, {end in self._ended=}")
+        self._ended.add(end)
 
 
 class Process:
@@ -60,7 +81,8 @@ class Process:
             retry=world.plan.retry,
             ack_timeout=world.plan.ack_timeout,
             out_of_range="earliest",
-            **life.options,
+            hooks=Witness(world.ledger) if chance.random() < 0.5 else None,
+            **(life.options | {"hole_policy": self._hole_policy()}),
         )
         self._world = world
         self._ledger = world.ledger
@@ -70,6 +92,12 @@ class Process:
         self._limit = world.plan.retry.max_attempts
         self.has_opened = asyncio.Event()
         self.task = asyncio.create_task(self._live(), name=name)
+
+    def _hole_policy(self) -> str:
+        """The ledger cannot see that a lane goes on because its head was given up."""
+        policy: str = self.life.options["hole_policy"]
+        has_lanes = self.life.style.startswith("run") and self.life.ordering is not Ordering.NONE
+        return "pause" if has_lanes and policy == "dead_letter" else policy
 
     # -- life and death -----------------------------------------------------------------
 
