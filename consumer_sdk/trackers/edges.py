@@ -26,7 +26,7 @@ class EdgePool:
 
     def __init__(self, random: Callable[[int], bytes] = os.urandom) -> None:
         self._random = random
-        self._block = self._fetch()
+        self._block = array("Q")
         self.new_edge: Callable[[], int] = filter(
             None, chain.from_iterable(iter(self._fetch, None))
         ).__next__
