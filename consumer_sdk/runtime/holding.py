@@ -16,7 +16,6 @@ from consumer_sdk.records import (
     Branch,
     Message,
     Outcome,
-    Position,
     Run,
     Tracked,
     Verdict,
@@ -119,7 +118,7 @@ class Holding:
     _acks: AckTracker | Unsettled = field(init=False)
     _progress: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _waiters: list[_Waiter] = field(init=False, default_factory=list)
-    _purged_retries: list[Position] = field(init=False, default_factory=list)
+    _purged_retries: list[int] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._acks = self.tracker if self.unsettled is None else self.unsettled
@@ -334,17 +333,15 @@ class Holding:
 
     def withdraw(self, waiting: Sequence[Message]) -> None:
         """These will not be handed out; a retry may yet be settled by who had it before."""
-        self._purged_retries = [message.position for message in waiting if message.attempt > 1]
+        self._purged_retries = [message.index for message in waiting if message.attempt > 1]
         self.purged += len(waiting) - len(self._purged_retries)
 
     @property
     def in_flight(self) -> int:
         """Records handed out, or on their way to the dead letters, and not settled."""
-        waiting = self.tracker.retrying + self.purged
-        if self._purged_retries:
-            checkpoint = self.tracker.checkpoint(self.clock.monotonic(), self.clock.wall())
-            waiting += sum(not checkpoint.is_settled(at) for at in self._purged_retries)
-        return self.tracker.unsettled - waiting
+        tracker = self.tracker
+        retries = sum(not tracker.is_settled(index) for index in self._purged_retries)
+        return tracker.unsettled - tracker.retrying - self.purged - retries
 
     async def drained(self) -> None:
         """Waits until nothing is in flight. Cancellation: changes nothing."""
