@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from consumer_sdk import ConfigurationError, Consumer, Message, Ordering, RetryPolicy
+from consumer_sdk import ConfigurationError, Consumer, Message, Ordering, Retry, RetryPolicy
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.records import Explanation, Partition
 from consumer_sdk.stores import MemoryStore
@@ -497,3 +498,39 @@ def test_giving_up_without_a_place_for_it_is_refused_when_built() -> None:
     broker.create_stream("s")
     with pytest.raises(ConfigurationError, match="dead_letters="):
         Consumer(_KeepsNoDeadLetters(broker, "s", group="g"), hole_policy="dead_letter")
+
+
+def test_guide_shows_what_is_really_said(caplog: pytest.LogCaptureFixture) -> None:
+    """The examples of "Why does my position not move?" come from here."""
+    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
+
+    async def test(b: Bench) -> None:
+        b.broker.create_stream("orders", 2)
+        b.broker.skip("orders", 0, 1040)
+        for partition, values in (
+            (0, ("good", "hangs", "good", "fails", "good")),
+            (1, ["good"] * 18),
+        ):
+            for value in values:
+                b.broker.append("orders", f"{value:44}".encode(), partition=partition)
+
+        async def handle(message: Message) -> None:
+            value = (message.value or b"").strip()
+            if value == b"fails" or (value == b"hangs" and message.attempt == 1):
+                raise Retry(delay=0.5 if value == b"hangs" else 1000.0)
+            if value == b"hangs":
+                await asyncio.sleep(1000)
+
+        adapter = MemoryAdapter(b.broker, "orders", group="g")
+        consumer = Consumer(adapter, max_hole_age=300, drain_timeout=1, clock=b.simulation.clock)
+        running = asyncio.create_task(consumer.run(handle))
+        await _until(b, 312)
+        lines = [f"{partition} {found}" for partition, found in consumer.explain().items()]
+        assert "\n".join(lines) in guide
+        consumer.stop()
+        await running
+
+    bench(test)
+    told = [r.getMessage() for r in caplog.records if r.name == "consumer_sdk.runtime.holes"]
+    assert len(told) == 1
+    assert told[0] in guide
