@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from consumer_sdk import Consumer, Hooks, Ordering, Reject, Retry
 from consumer_sdk.errors import ConsumerClosedError, PartitionLostError
-from consumer_sdk.records import Assignment, Batch, Message
+from consumer_sdk.records import Assignment, Batch, Branch, Message
 from consumer_sdk.testing import Faults
 from tests.sim.fakes import SimDeadLetters, SimStore, WatchedAdapter
 from tests.sim.ledger import Ledger
@@ -201,8 +201,45 @@ class Process:
                 self._ledger.failed(message, self._limit)
             raise Retry(delay=0.3) if self._chance.random() < 0.3 else UserError
         for message in messages:
+            # The lane goes on while a tree is open, so that there is no order to keep.
+            if self.life.ordering is Ordering.NONE and self._chance.random() < 0.2:
+                self._fan_out(message)
+            else:
+                self._ledger.processed(message)
+                self._ledger.settled(message)
+
+    def _fan_out(self, message: Message) -> None:
+        """Branches that are acked when the handler is gone."""
+        with message.tree() as tree:
+            branches = [tree.branch() for _ in range(self._chance.randint(1, 3))]
+        for branch in branches:
+            delay = self._chance.uniform(0.0, 2.0)
+            asyncio.get_running_loop().call_later(delay, self._ack_one, message, branch, branches)
+
+    def _ack_one(self, message: Message, branch: Branch, branches: list[Branch]) -> None:
+        if self.faults.is_dead:
+            return
+        is_last = sum(not each.is_settled for each in branches) == 1
+        if is_last:
             self._ledger.processed(message)
+        if branch.ack() and is_last:
             self._ledger.settled(message)
+
+    def _ack(self, message: Message) -> bool:
+        """At once, or through a tree."""
+        if self._chance.random() < 0.8:
+            return message.ack()
+        with message.tree() as tree:
+            branches = [tree.branch(), tree.branch()]
+        branches.append(branches[0].branch())
+        self._chance.shuffle(branches)
+        return [branch.ack() for branch in branches][-1]
+
+    def _nack(self, message: Message, delay: float | None) -> bool:
+        """The same."""
+        if self._chance.random() < 0.8:
+            return message.nack(delay)
+        return message.tree().branch().fail(delay=delay)
 
     def _fail_all(self, messages: list[Message]) -> None:
         """What a poison record does to its batch."""
@@ -287,7 +324,7 @@ class Process:
         if is_inline and self._chance.random() < 0.3:
             self._ledger.processed_up_to(message)
             message.ack_cumulative()
-        elif message.ack():
+        elif self._ack(message):
             self._ledger.settled(message)
 
     async def _settle(self, message: Message) -> bool:
@@ -298,11 +335,11 @@ class Process:
             if message.reject("poison"):
                 self._ledger.given_up(message)
         elif self._world.is_poison(message) or self._fails():
-            if message.nack(self._chance.choice((None, 0.0, 0.7))):
+            if self._nack(message, self._chance.choice((None, 0.0, 0.7))):
                 self._ledger.failed(message, self._limit)
         elif self._chance.random() < 0.5:
             self._ledger.processed(message)
-            if message.ack():
+            if self._ack(message):
                 self._ledger.settled(message)
         else:
             return False
