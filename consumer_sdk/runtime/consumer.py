@@ -393,7 +393,12 @@ class Consumer:
         return self._engine.stats()
 
     def explain(self, partition: Partition | None = None) -> Mapping[Partition, Explanation]:
-        """What pins the watermark of each held partition, or of the one given."""
+        """What pins the watermark of each held partition, or of the one given.
+
+        The first unsettled record's position, age, attempts and state, how many holes lie above
+        it, and what is unsettled in records and bytes; printed, it is one line. It costs a walk
+        over the holes.
+        """
         return {
             a.partition: holding.tracker.explain(self._options.clock.monotonic())
             for a, holding in self._engine.holdings.items()
