@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.trackers.peers import PEERS, OurQueue, OursWithTimeouts, Peer
+from benchmarks.trackers.ours import Driven, OurQueue, OursWithTimeouts
+from benchmarks.trackers.peers import PEERS
 from benchmarks.trackers.runs import RUN, Steps, blocks, make_run, scatter
 from benchmarks.trackers.timing import Stopwatch, medians, ratio, take_turns
 
@@ -40,13 +41,13 @@ def by_window(*, rounds: int, shrink: int) -> dict[str, Any]:
     return {"curves": {"window": rates}}
 
 
-def _side(make: Callable[[], Peer], window: int, records: int) -> Callable[[], float]:
+def _side(make: Callable[[], Driven], window: int, records: int) -> Callable[[], float]:
     run = max(1, min(RUN, window // 10))
     acks = scatter(window, records, run)
     return lambda: _seconds(make(), window, run, acks)
 
 
-def _seconds(peer: Peer, window: int, run: int, acks: list[list[int]]) -> float:
+def _seconds(peer: Driven, window: int, run: int, acks: list[list[int]]) -> float:
     """CPU seconds for all the acks, their runs and a flush each 50 000, with a full window."""
     for first in range(0, window, run):
         peer.track(make_run(first, run))
@@ -62,7 +63,7 @@ def _seconds(peer: Peer, window: int, run: int, acks: list[list[int]]) -> float:
     return watch.seconds
 
 
-def _drive(peer: Peer, steps: Steps) -> None:
+def _drive(peer: Driven, steps: Steps) -> None:
     track, ack = peer.track, peer.ack
     for run, indices in steps:
         track(run)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.trackers.peers import Ours
+from benchmarks.trackers.ours import Ours
 from benchmarks.trackers.runs import RUN, make_run
 from benchmarks.trackers.timing import Stopwatch, medians, ratio, take_turns
 from consumer_sdk.records import Run

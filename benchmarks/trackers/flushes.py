@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from benchmarks.trackers.peers import Ours
+from benchmarks.trackers.ours import Ours
 from benchmarks.trackers.runs import ASSIGNMENT, RUN, make_run
 from benchmarks.trackers.timing import Stopwatch, medians, ratio, take_turns
 from consumer_sdk.records import Checkpoint
-from consumer_sdk.trackers import encode_checkpoint
+from consumer_sdk.trackers import encode_checkpoint, encode_checkpoint_bytes
 
 __all__ = ["EVERY_SECOND", "ONE_MORE", "encodings", "flushes"]
 
@@ -45,7 +45,7 @@ def encodings(*, rounds: int, shrink: int) -> dict[str, Any]:
         growth[form] = ratio(found, max(found), min(found))
         curves[form] = medians(found)
     return {
-        "encode_cost_growth": growth["JSON"],
+        "encode_cost_growth": growth["binary"],
         "encode_json_cost_growth": growth["JSON"],
         "curves": {"encode": curves},
     }
@@ -111,4 +111,8 @@ def _json(checkpoint: Checkpoint) -> object:
     )
 
 
-_FORMS: dict[str, Callable[[Checkpoint], object]] = {"JSON": _json}
+def _binary(checkpoint: Checkpoint) -> object:
+    return encode_checkpoint_bytes(checkpoint, broker="kafka", partition=ASSIGNMENT.partition)
+
+
+_FORMS: dict[str, Callable[[Checkpoint], object]] = {"binary": _binary, "JSON": _json}

@@ -10,16 +10,17 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.trackers.peers import PEERS, OurQueue, Ours, Peer
+from benchmarks.trackers.ours import Driven, OurQueue, Ours
+from benchmarks.trackers.peers import PEERS
 from benchmarks.trackers.runs import RUN, Kind, entry, make_run, offset
 
-__all__ = ["STRUCTURES", "TRACKERS", "in_flight", "stuck"]
+__all__ = ["STRUCTURES", "TRACKERS", "in_flight", "stuck", "traced"]
 
-STRUCTURES: dict[str, tuple[Callable[[], Peer], Kind]] = {
+STRUCTURES: dict[str, tuple[Callable[[], Driven], Kind]] = {
     "ours, tuple": (Ours, entry),
     "ours, int": (Ours, offset),
 } | {name: (make, offset) for name, make in PEERS.items() if name != "ours"}
-TRACKERS: dict[str, tuple[Callable[[], Peer], Kind]] = {
+TRACKERS: dict[str, tuple[Callable[[], Driven], Kind]] = {
     "a log, int": (Ours, offset),
     "a log, tuple": (Ours, entry),
     "a queue, tuple": (OurQueue, entry),
@@ -29,7 +30,7 @@ TRACKERS: dict[str, tuple[Callable[[], Peer], Kind]] = {
 def stuck(*, structure: str, records: int) -> dict[str, Any]:
     """Bytes for one record that is stuck and so many settled behind it, after a flush."""
 
-    def settle(peer: Peer, first: int, count: int) -> None:
+    def settle(peer: Driven, first: int, count: int) -> None:
         peer.track(make_run(first, count, kind))
         for index in range(first or 1, first + count):
             peer.ack(index)
@@ -42,20 +43,27 @@ def stuck(*, structure: str, records: int) -> dict[str, Any]:
 def in_flight(*, tracker: str, records: int) -> dict[str, Any]:
     """Bytes for each of so many records in flight, its position included."""
 
-    def track(peer: Peer, first: int, count: int) -> None:
+    def track(peer: Driven, first: int, count: int) -> None:
         peer.track(make_run(first, count, kind))
 
     make, kind = TRACKERS[tracker]
     return {"in_flight_bytes": {tracker: _kept(make, records, track) / records}}
 
 
-def _kept(make: Callable[[], Peer], records: int, drive: Callable[[Peer, int, int], object]) -> int:
+def _kept(
+    make: Callable[[], Driven], records: int, drive: Callable[[Driven, int, int], object]
+) -> int:
     gc.collect()
     tracemalloc.start()
     peer = make()
     for first in range(0, records, RUN):
         drive(peer, first, min(RUN, records - first))
     peer.flush()
+    return traced()
+
+
+def traced() -> int:
+    """Bytes kept since `tracemalloc` was started; stops it."""
     gc.collect()
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -30,6 +30,7 @@ PLOTS: dict[str, Plot] = {
     "in_flight": Plot("Acks in order, by what is in flight", "records in flight", "ns a record"),
     "flush": Plot("A flush, by holes", "holes", "ns a hole", has_log_y=True),
     "encode": Plot("Encoding a checkpoint, by holes", "holes", "ns a hole"),
+    "roots": Plot("Open trees", "open trees", "bytes a tree", has_log_y=True),
     "stuck": Plot("One stuck record", "records settled behind it", "bytes kept", has_log_y=True),
 }
 

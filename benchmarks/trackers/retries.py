@@ -7,7 +7,7 @@ from random import Random
 from statistics import median
 from typing import Any
 
-from benchmarks.trackers.peers import Ours
+from benchmarks.trackers.ours import Ours
 from benchmarks.trackers.runs import RUN, make_run
 from benchmarks.trackers.timing import Stopwatch
 

@@ -27,6 +27,9 @@ AIMS: dict[str, tuple[str, float]] = {
     "flush_cost_growth": ("≤", 1.5),
     "encode_cost_growth": ("≤", 1.5),
     "in_flight_cost_growth": ("≤", 1.3),
+    "tree_bytes_per_root": ("≤", 20),
+    "trees_per_s": ("≥", 800_000),
+    "branch_trees_per_s": ("≥", 350_000),
 }
 """What the figures should reach."""
 
@@ -38,8 +41,11 @@ _TIMED = (
     "flushes.flushes",
     "flushes.encodings",
     "retries.costs",
+    "trees.rates",
 )
-_BEHIND = (1_000, 10_000, 100_000, 1_000_000)
+_SIZES = (1_000, 10_000, 100_000, 1_000_000)
+_OPEN_ONE_IN = (1, 10, 100)
+_MOST_TREES = 1_000_000
 _IN_FLIGHT = 100_000
 _ROUNDS = 3
 _SHRINK = 50
@@ -67,8 +73,10 @@ async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
     for probe in [*_exact(shrink), *timed * rounds]:
         await suite.run(probe)
     report = suite.report()
-    stuck = report.get("curves", {}).get("stuck", {}).get("ours, tuple", {})
-    report["stuck_plus_million_bytes"] = stuck.get(str(_BEHIND[-1] // shrink))
+    most = str(_SIZES[-1] // shrink)
+    curves = report.get("curves", {})
+    report["stuck_plus_million_bytes"] = curves.get("stuck", {}).get("ours, tuple", {}).get(most)
+    report["tree_bytes_per_root"] = curves.get("roots", {}).get("all open", {}).get(most)
     report["load_average"] = [load, os.getloadavg()[0]]
     return {key: report.get(key) for key in AIMS} | report
 
@@ -78,13 +86,20 @@ def _exact(shrink: int) -> list[Probe]:
     stuck = [
         Probe.of("memory.stuck", structure=structure, records=records // shrink)
         for structure in STRUCTURES
-        for records in _BEHIND
+        for records in _SIZES
     ]
     in_flight = [
         Probe.of("memory.in_flight", tracker=tracker, records=_IN_FLIGHT // shrink)
         for tracker in TRACKERS
     ]
-    return stuck + in_flight
+    roots = [
+        Probe.of("tree_memory.of_table", records=records // shrink, one_in=one_in)
+        for one_in in _OPEN_ONE_IN
+        for records in _SIZES
+        if records * one_in <= _MOST_TREES
+    ]
+    messages = Probe.of("tree_memory.of_messages", records=_IN_FLIGHT // shrink)
+    return [*stuck, *in_flight, *roots, messages]
 
 
 class Suite:

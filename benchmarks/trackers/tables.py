@@ -69,6 +69,8 @@ def _others(result: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield f"tracked and acked cumulatively, {name}", f"{rate / 1e6:.1f} M records/s"
     for step, cost in result["retry_us"].items():
         yield f"{step}, 50,000 waiting", f"{cost:.1f} µs"
+    yield "trees among a million open", f"{result['trees_among_million_per_s'] / 1e6:.2f} M trees/s"
+    yield "a tree opened by `message.tree()`", f"{result['tree_bytes_per_message']:.0f} bytes"
     for name, kept in result["in_flight_bytes"].items():
         yield f"in flight, {name}", f"{kept:.0f} bytes a record"
 

@@ -6,14 +6,15 @@ from itertools import count
 
 import pytest
 
-from benchmarks.trackers.peers import PEERS, OurQueue, Ours, OursWithTimeouts, Peer, SortedSets
+from benchmarks.trackers.ours import Driven, OurQueue, Ours, OursWithTimeouts
+from benchmarks.trackers.peers import PEERS, SortedSets
 from benchmarks.trackers.runs import make_run, scatter
 
 WINDOW, RUN = 40, 10
 ALL = PEERS | {"timeouts": OursWithTimeouts}
 
 
-def drive(peer: Peer) -> list[bool]:
+def drive(peer: Driven) -> list[bool]:
     """Tracks and acks in a small window, with a duplicate of each ack; what they returned."""
     answers = []
     for first in range(0, WINDOW, RUN):
