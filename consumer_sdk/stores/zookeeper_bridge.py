@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from consumer_sdk.errors import MissingExtraError, TransientStoreError
 
@@ -40,10 +40,18 @@ SLOTS = 2
 CLOSING = 5.0
 """Seconds that ending a session may take; after that kazoo's thread is left to itself."""
 
-Call = Callable[[Any], Any]
-"""Makes a request of a kazoo client; returns kazoo's handle of the answer."""
+T = TypeVar("T")
+Call = Callable[[Any, T], Any]
+"""Asks a kazoo client for something; returns kazoo's handle of the answer."""
 
 log = logging.getLogger(__name__)
+
+
+class _Window(NamedTuple):
+    """Requests that are in kazoo's hands."""
+
+    handles: Sequence[Any]
+    arrived: asyncio.Future[None]
 
 
 class Bridge:
@@ -68,8 +76,8 @@ class Bridge:
         self._is_closing = False
         self._client = self._start()
 
-    async def ask(self, calls: Sequence[Call]) -> list[Any]:
-        """Makes the calls, pipelined; for each its value, or kazoo's exception.
+    async def ask(self, call: Call[T], subjects: Sequence[T]) -> list[Any]:
+        """Calls with each subject, pipelined; for each the value, or kazoo's exception.
 
         Raises:
             TransientStoreError: there is no connection; some calls may not have been made.
@@ -78,22 +86,31 @@ class Bridge:
 
         Cancellation: what was handed over is done nevertheless.
         """
-        answers = []
-        for first in range(0, len(calls), WINDOW):
-            answers += await self._ask_window(calls[first : first + WINDOW])
-        return answers
+        answers: list[Any] = []
+        ahead: _Window | None = None
+        for first in range(0, len(subjects), WINDOW):
+            # The next window is on its way before the answers of the last one are looked at.
+            window = await self._send(call, subjects[first : first + WINDOW])
+            answers += await self._answers(ahead)
+            ahead = window
+        return answers + await self._answers(ahead)
 
-    async def _ask_window(self, calls: Sequence[Call]) -> list[Any]:
+    async def _send(self, call: Call[T], subjects: Sequence[T]) -> _Window:
         await self._until_free()
-        handles = [call(self._client) for call in calls]
+        handles = [call(self._client, subject) for subject in subjects]
         arrived = self.loop.create_future()
         arrived.add_done_callback(lambda _: self._slots.release())
         _when_answered(handles, lambda: _post(self.loop, arrived))
+        return _Window(handles, arrived)
+
+    async def _answers(self, window: _Window | None) -> list[Any]:
+        if window is None:
+            return []
         # Not awaited itself: that would cancel it, and free its slot, with the caller.
-        if not (await asyncio.wait([arrived], timeout=self._patience))[0]:
+        if not (await asyncio.wait([window.arrived], timeout=self._patience))[0]:
             raise UnknownResultError(f"ZooKeeper gave no answer for {self._patience} s")
         self._check_alive()
-        return [h.value if h.exception is None else h.exception for h in handles]
+        return [h.value if h.exception is None else h.exception for h in window.handles]
 
     async def _until_free(self) -> None:
         try:
@@ -103,8 +120,8 @@ class Bridge:
         except TimeoutError:
             self._check_alive()
             raise TransientStoreError(
-                f"no connection to ZooKeeper at {self._hosts} for {self._patience} s: see that its "
-                f"servers run, have a majority, and can be reached from here"
+                f"no connection to ZooKeeper at {self._hosts}, or no answer, for {self._patience} "
+                f"s: see that its servers run, have a majority, and can be reached from here"
             ) from None
         if self._is_closing:
             self._slots.release()

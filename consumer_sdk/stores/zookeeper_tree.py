@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
@@ -78,12 +77,12 @@ class Tree:
 
     async def read(self, paths: Sequence[str]) -> list[Znode | None]:
         """The znodes; None where there is none."""
-        answers = await self._bridge.ask([partial(_get, path=path) for path in paths])
+        answers = await self._bridge.ask(_get, paths)
         return [_znode(answer, path) for answer, path in zip(answers, paths, strict=True)]
 
     async def write(self, puts: Sequence[Put]) -> Refusal | None:
         """Writes all in one step, or nothing."""
-        (answer,) = await self._bridge.ask([partial(_commit, puts=puts)])
+        (answer,) = await self._bridge.ask(_commit, [puts])
         if isinstance(answer, Exception):
             raise translate(answer, f"writing {puts[0].path} and {len(puts) - 1} more") from answer
         for index, result in enumerate(answer):
@@ -94,12 +93,12 @@ class Tree:
 
     async def children(self, paths: Sequence[str]) -> list[Sequence[str]]:
         """The names below each znode; none where there is no such znode."""
-        answers = await self._bridge.ask([partial(_get_children, path=path) for path in paths])
+        answers = await self._bridge.ask(_get_children, paths)
         return [_names(answer, path) for answer, path in zip(answers, paths, strict=True)]
 
     async def ensure(self, path: str) -> None:
         """Makes a znode and those above it, where they are missing."""
-        (answer,) = await self._bridge.ask([lambda client: client.ensure_path_async(path)])
+        (answer,) = await self._bridge.ask(_ensure, [path])
         _value(answer, path)
 
 
@@ -109,6 +108,10 @@ def _get(client: KazooClient, path: str) -> Any:
 
 def _get_children(client: KazooClient, path: str) -> Any:
     return client.get_children_async(path)
+
+
+def _ensure(client: KazooClient, path: str) -> Any:
+    return client.ensure_path_async(path)
 
 
 def _commit(client: KazooClient, puts: Sequence[Put]) -> Any:

@@ -198,7 +198,7 @@ class Claiming:
         put = Put(path, encode_znode(stamp, text), None if znode is None else znode.version)
         version = 0 if znode is None else znode.version + 1
         znodes[path] = Znode(put.data, version)
-        self.granted[assignment] = stamp, place._replace(version=version)
+        self.granted[assignment] = stamp, Place(place.group, path, version)
         self.answers[assignment] = text
         return put
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -60,6 +61,7 @@ def check_root(root: str) -> str:
     return root
 
 
+@lru_cache(maxsize=16_384)
 def escape(name: str) -> str:
     """A name as one element of a path: percent-encoded UTF-8."""
     element = quote(name, safe="")

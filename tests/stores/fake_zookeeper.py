@@ -7,7 +7,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from kazoo.exceptions import (
     BadVersionError,
@@ -23,6 +23,7 @@ from consumer_sdk.stores.zookeeper_bridge import Call
 from consumer_sdk.stores.zookeeper_errors import UnknownResultError
 from consumer_sdk.stores.zookeeper_tree import Put, Znode
 
+T = TypeVar("T")
 Applied = Callable[[str, bytes], None]
 
 
@@ -37,9 +38,9 @@ class FakeZooKeeper:
     znodes: dict[str, Znode] = field(default_factory=lambda: {"/": Znode(b"", 0)})
     applied: Applied = lambda _path, _data: None
 
-    def handle(self, call: Call) -> Any:
+    def handle(self, call: Call[T], subject: T) -> Any:
         """Does what a request does, in one step; what kazoo would have, a value or an error."""
-        return call(_Client(self))
+        return call(_Client(self), subject)
 
     def put(self, puts: Sequence[Put]) -> list[Any]:
         """All or nothing, with kazoo's answers."""
@@ -132,34 +133,34 @@ class FakeBridge:
         """Whichever asks."""
         return asyncio.get_running_loop()
 
-    async def ask(self, calls: Sequence[Call]) -> list[Any]:
+    async def ask(self, call: Call[T], subjects: Sequence[T]) -> list[Any]:
         """The answers, or what a network does to them."""
-        return [await self._ask(call) for call in calls]
+        return [await self._ask(call, subject) for subject in subjects]
 
-    async def _ask(self, call: Call) -> Any:
+    async def _ask(self, call: Call[T], subject: T) -> Any:
         if self._chaos is None:
             await asyncio.sleep(0)
-            return self.server.handle(call)
+            return self.server.handle(call, subject)
         await asyncio.sleep(self._chaos.choice((0, 0.001, 0.05)))
         fault = self._chaos.choice(FAULTS) if self._chaos.random() < self.fault_rate else None
         if fault == "unsent":
             raise TransientStoreError("no connection")
         if fault == "late":
-            self._apply_late(call, self._chaos.uniform(0, 5))
+            self._apply_late(call, subject, self._chaos.uniform(0, 5))
         elif fault != "request lost":
-            answer = self.server.handle(call)
+            answer = self.server.handle(call, subject)
             await asyncio.sleep(self._chaos.choice((0, 0.001, 0.05)))
             if fault is None:
                 return answer
         await asyncio.sleep(self._chaos.choice((0, 0.1, 1.0)))
         raise UnknownResultError("no answer")
 
-    def _apply_late(self, call: Call, delay: float) -> None:
+    def _apply_late(self, call: Call[T], subject: T, delay: float) -> None:
         """Long after its caller has given up, and after newer calls."""
 
         async def later() -> None:
             await asyncio.sleep(delay)
-            self.server.handle(call)
+            self.server.handle(call, subject)
 
         task = asyncio.ensure_future(later())
         self._late.add(task)
