@@ -1,28 +1,24 @@
 """Runs the trackers' tests against mutants: small changes that some test ought to notice.
 
-Each mutant is compiled into a forked child, which then runs the tests until one fails. A survivor is
-either explained in docs/mutants.md, or a test is missing.
+The tests are collected once. Each mutant is put in place in a forked child, which then runs them
+until one fails. A survivor is either explained in docs/mutants.md, or a test is missing.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import importlib.machinery
-import importlib.util
 import os
 import re
 import resource
-import signal
 import sys
 import tempfile
 import time
+import types
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from types import CodeType
 
-import hypothesis.stateful  # noqa: F401 - loaded once, before the forks
 import pytest
 from mutations import Mutant, mutants
 
@@ -30,8 +26,9 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "consumer_sdk" / "trackers"
 PAGE = ROOT / "docs" / "mutants.md"
 TESTS = ROOT / "tests" / "trackers"
-LONGEST = 60
-"""Seconds: a mutant that takes longer loops, which a timeout would notice."""
+PREFIX = "consumer_sdk.trackers"
+LONGEST = 20
+"""Seconds of processor time for a test: a mutant that takes longer loops, which is noticed."""
 MEMORY = 1_000_000_000
 """Bytes: a loop may also fill the machine."""
 FAMILIES = {
@@ -40,67 +37,136 @@ FAMILIES = {
 }
 """Words in the names of modules and of their tests; what has none of them belongs together too."""
 OPTIONS = (
-    *("-x", "-q", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
-    *("-p", "no:consumer_sdk", "-o", "timeout=20", "-m", "not slow and not spark"),
+    *("-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
+    *("-p", "no:consumer_sdk", "-o", "timeout=0", "-m", "not slow and not spark"),
 )
+
+
+# -- putting a mutant in place --------------------------------------------------------------------
+
+
+def put_in_place(mutant: Mutant) -> None:
+    """Gives the functions of a module that is loaded the mutant's code; and its constants."""
+    name = ".".join(mutant.path.relative_to(ROOT).with_suffix("").parts)
+    changed = types.ModuleType(name)
+    changed.__file__ = str(mutant.path)
+    code = compile(ast.fix_missing_locations(mutant.tree), str(mutant.path), "exec")
+    exec(code, vars(changed))  # noqa: S102 - that is what mutants are for
+    original = sys.modules[name]
+    replace_functions(original, changed)
+    constants = {key: value for key, value in vars(changed).items() if key.isupper()}
+    for module in [each for key, each in sys.modules.items() if key.startswith(PREFIX)]:
+        vars(module).update({key: constants[key] for key in constants.keys() & vars(module).keys()})
+
+
+def replace_functions(original: object, changed: object) -> None:
+    """Gives the functions of a module or class the code and the defaults of others."""
+    for name, new in list(vars(changed).items()):
+        old = vars(original).get(name)
+        if isinstance(new, type) and new.__module__ == getattr(changed, "__name__", None):
+            replace_functions(old, new)
+        elif (function := function_of(old)) and (other := function_of(new)):
+            function.__code__ = other.__code__
+            function.__defaults__ = other.__defaults__
+            function.__kwdefaults__ = other.__kwdefaults__
+
+
+def function_of(found: object) -> types.FunctionType | None:
+    """The function of this package in an entry of a module or class."""
+    if isinstance(found, property):
+        found = found.fget
+    elif isinstance(found, (classmethod, staticmethod)):
+        found = found.__func__
+    if not isinstance(found, types.FunctionType) or not found.__module__.startswith(PREFIX):
+        return None
+    return found
 
 
 # -- running the tests ----------------------------------------------------------------------------
 
 
-def survives(mutant: Mutant) -> bool:
-    """Whether all tests pass, in a child of this process."""
-    child = os.fork()
-    if not child:
-        os._exit(run_tests(mutant))
-    deadline = time.monotonic() + LONGEST
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return status == 0
-        time.sleep(0.01)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return False
+class Runner:
+    """A plugin that runs the collected tests in a fork for each mutant.
+
+    The tests that killed last come first: most mutants die within a few of them.
+    """
+
+    def __init__(self, paths: Sequence[Path], only: str) -> None:
+        self.paths, self.only = paths, only
+        self.items: dict[str, list[pytest.Item]] = {}
+        self.status = 1
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Instead of running the tests once."""
+        for item in session.items:
+            self.items.setdefault(family(item.path), []).append(item)
+        for name in sorted({family(path) for path in self.paths}):
+            if (killer := self.killer(self.items[name], None)) is not None:
+                print(f"mutants: without any, {killer.nodeid} fails", file=sys.stderr)
+                return True
+        began = time.monotonic()
+        counts, survivors = zip(*map(self.run, self.paths), strict=True)
+        self.status = report(list(chain(*survivors)), sum(counts), time.monotonic() - began)
+        return True
+
+    def run(self, path: Path) -> tuple[int, list[Mutant]]:
+        """How many mutants of a file there are, and which of them survive."""
+        count, survivors = 0, []
+        items = self.items[family(path)]
+        for mutant in wanted(path, self.only):
+            count += 1
+            if (killer := self.killer(items, mutant)) is None:
+                print("survives:", *mutant.key, sep="  ", flush=True)
+                survivors.append(mutant)
+            else:
+                items.insert(0, items.pop(items.index(killer)))
+        print(f"{path.name}: {count} mutants, {len(survivors)} survived", flush=True)
+        return count, survivors
+
+    def killer(self, items: Sequence[pytest.Item], mutant: Mutant | None) -> pytest.Item | None:
+        """The first test that fails, in a child of this process."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os._exit(fails(items, mutant, writer))
+        os.close(writer)
+        status = os.waitpid(child, 0)[1]
+        begun = os.read(reader, 1_000_000)  # a byte for each test that was begun
+        os.close(reader)
+        return items[max(len(begun) - 1, 0)] if status else None
 
 
-def run_tests(mutant: Mutant) -> int:
-    """The quick tests of the mutant's family first, then its models."""
+def fails(items: Sequence[pytest.Item], mutant: Mutant | None, writer: int) -> bool:
+    """Runs the tests until one fails."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     os.dup2(sink, 2)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    sys.meta_path.insert(0, Finder(mutant))
-    files = [path for path in TESTS.glob("test_*.py") if family(path) == family(mutant.path)]
-    files.sort(key=lambda path: (path.stem.endswith("_model"), path))
-    return int(pytest.main([*OPTIONS, *map(str, files)]))
+    try:
+        if mutant is not None:
+            put_in_place(mutant)
+        for item in items:
+            os.write(writer, b".")
+            limit_time()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            if item.session.testsfailed:
+                return True
+    except BaseException:  # noqa: BLE001 - also what ends a test run
+        return True
+    return False
+
+
+def limit_time() -> None:
+    """The next test may take so long."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = int(used.ru_utime + used.ru_stime) + LONGEST
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
 def family(path: Path) -> str:
     """Which tests are for which modules, by their names."""
     words = set(path.stem.removeprefix("test_").split("_"))
-    return next((name for name, known in FAMILIES.items() if known & words), "")
-
-
-class Finder(importlib.machinery.SourceFileLoader):
-    """Finds and loads the mutant in its module's place."""
-
-    def __init__(self, mutant: Mutant) -> None:
-        name = ".".join(mutant.path.relative_to(ROOT).with_suffix("").parts)
-        super().__init__(name, str(mutant.path))
-        self.code = compile(ast.fix_missing_locations(mutant.tree), self.path, "exec")
-
-    def find_spec(
-        self, name: str, _path: object = None, _target: object = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """The mutant's module, and no other."""
-        if name != self.name:
-            return None
-        return importlib.util.spec_from_file_location(name, self.path, loader=self)
-
-    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - there is one module
-        """What the module runs."""
-        return self.code
+    return next((name for name, known in FAMILIES.items() if known & words), "core")
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -126,18 +192,6 @@ def report(survivors: Sequence[Mutant], count: int, took: float) -> int:
     return 1 if left else 0
 
 
-def run(path: Path, only: str) -> tuple[int, list[Mutant]]:
-    """How many mutants of a file there are, and which of them survive."""
-    count, survivors = 0, []
-    for mutant in wanted(path, only):
-        count += 1
-        if survives(mutant):
-            print("survives:", *mutant.key, sep="  ", flush=True)
-            survivors.append(mutant)
-    print(f"{path.name}: {count} mutants, {len(survivors)} survived", flush=True)
-    return count, survivors
-
-
 def wanted(path: Path, only: str) -> Iterator[Mutant]:
     """The mutants of a file whose text contains ``only``."""
     return (mutant for mutant in mutants(path) if only in "  ".join(mutant.key))
@@ -158,13 +212,10 @@ def main() -> int:
         return 0
     os.nice(10)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
-    for path in paths:
-        if not survives(Mutant(path, "", "", ast.parse(path.read_text(encoding="utf-8")))):
-            print(f"mutants: the tests of {path.name} fail without any mutant", file=sys.stderr)
-            return 1
-    began = time.monotonic()
-    counts, survivors = zip(*(run(path, options.only) for path in paths), strict=True)
-    return report(list(chain(*survivors)), sum(counts), time.monotonic() - began)
+    runner = Runner(paths, options.only)
+    files = sorted(TESTS.glob("test_*.py"), key=lambda path: (path.stem.endswith("_model"), path))
+    pytest.main([*OPTIONS, *map(str, files)], plugins=[runner])
+    return runner.status
 
 
 if __name__ == "__main__":
