@@ -76,6 +76,17 @@ def test_flush_that_named_nothing_can_be_put_back_and_confirmed() -> None:
     assert settled.take() == []
 
 
+def test_generation_is_over_when_it_is_as_old_as_it_may_be() -> None:
+    """The next flush begins another; the one after that forgets it."""
+    settled = Settled(1000, 10.0)
+    tell(settled, 1, 0.0)
+    tell(settled, 2, 10.0)
+    assert 1 in settled
+    tell(settled, 3, 20.0)
+
+    assert [1 in settled, 2 in settled] == [False, True]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_window_keeps_at_least_what_it_says_and_at_most_twice_that(seed: int) -> None:
     """By count and by age, whichever comes first; one flush more, since only flushes turn it."""

@@ -227,6 +227,8 @@ def test_closed_tracker_counts_and_ignores_every_call() -> None:
     assert (tracker.is_dirty, tracker.flush(NOW, WALL, force=True), wakes) == (False, None, [])
     assert (tracker.unsettled, tracker.retrying, tracker.next_due()) == (0, 0, None)
     assert tracker.due(NOW + 9).ready == []
+    tracker.restore(Checkpoint(5), NOW, WALL, durable=False)
+    assert (tracker.is_dirty, wakes) == (False, [])
 
 
 def test_closed_tracker_holds_no_message() -> None:
