@@ -214,13 +214,12 @@ class Branch:
         return self
 
     def __exit__(
-        self, _kind: object, error: BaseException | None, _trace: TracebackType | None
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            if self.edge:  # what was settled in the block is not late
-                self.ack()
-        elif isinstance(error, Exception):
+        if isinstance(error, Exception):
             self.fail(error)
+        elif error is None and self.edge:  # what was settled in the block is not late
+            self.ack()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -232,6 +231,19 @@ class Tree(Branch):
     """What `Message.tree` returns: the first branch, which can end the tree at any time."""
 
     __slots__ = ()
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        edge = self.edge
+        if error is not None or not edge:
+            super().__exit__(kind, error, trace)
+            return
+        # `ack`, without the call: this is the hot path.
+        self.edge = 0
+        end = self.holder.xor(self.root, edge)
+        if end is not None:
+            self.holder.over(self.root, end)
 
     def fail(
         self, reason: BaseException | str = "the tree failed", *, delay: float | None = None
