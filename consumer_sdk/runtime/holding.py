@@ -16,6 +16,7 @@ from consumer_sdk.records import (
     Branch,
     Message,
     Outcome,
+    Redelivery,
     Run,
     Tracked,
     Verdict,
@@ -219,8 +220,15 @@ class Holding:
         """The messages go to user code now; returns those that are still wanted."""
         wanted = self.tracker.handed_out(messages, self.clock.monotonic())
         if self.unsettled is not None:
-            self.unsettled.hand_out(wanted)
+            self.unsettled.replace(wanted)
         return wanted
+
+    def tried_before(self, message: Message, attempt: int) -> Redelivery:
+        """A record whose failures the checkpoint tells of, as the delivery that it is."""
+        again = Redelivery.of(message, attempt)
+        if self.unsettled is not None:
+            self.unsettled.replace([again])
+        return again
 
     def still_wants(self, message: Message) -> bool:
         """Whether to call the handler with a retry: not when it was settled as it waited."""

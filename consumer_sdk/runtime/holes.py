@@ -38,7 +38,7 @@ ADVICE = {
     "warn": "settle that record: is its handler stuck, or its ack forgotten?",
     "pause": "settle that record (is its handler stuck, or its ack forgotten?); until then the "
     "partition is not fetched",
-    "dead_letter": "the oldest records go to the dead letters until it is under it",
+    "dead_letter": "its oldest records go to the dead letters until it is back under it",
 }
 
 

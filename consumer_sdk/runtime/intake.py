@@ -9,7 +9,7 @@ from typing import Protocol
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
-from consumer_sdk.records import Assignment, Message, Redelivery, Run, Tracked
+from consumer_sdk.records import Assignment, Message, Run, Tracked
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.options import Options
 
@@ -215,6 +215,7 @@ class Intake:
                 self._sink().hold(holding, message)
                 holding.reschedule()
             elif index in tracked.tries:
-                self._sink().put(holding, [Redelivery.of(message, tracked.tries[index])])
+                again = holding.tried_before(message, tracked.tries[index])
+                self._sink().put(holding, [again])
             else:
                 self._sink().put(holding, [message])

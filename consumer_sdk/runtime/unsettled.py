@@ -32,12 +32,12 @@ class Unsettled:
         self._messages: SortedDict[int, Message] = SortedDict()
 
     def track(self, messages: Iterable[Message], tracked: Tracked) -> None:
-        """Takes in what was tracked."""
+        """Takes in what was tracked, for its first delivery in this assignment."""
         absent = {*tracked.settled, *tracked.held}
         self._messages.update((m.index, m) for m in messages if m.index not in absent)
 
-    def hand_out(self, messages: Iterable[Message]) -> None:
-        """A redelivery takes the place of the delivery before it."""
+    def replace(self, messages: Iterable[Message]) -> None:
+        """Redeliveries take the place of what was tracked, or delivered before."""
         self._messages.update((m.index, m) for m in messages if m.attempt > 1)
 
     def get(self, index: int) -> Message | None:

@@ -189,6 +189,22 @@ def test_restored_retries_are_told_like_any_other() -> None:
     bench(test)
 
 
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_retry_from_before_a_restart_is_told_with_its_attempt(ordering: Ordering) -> None:
+    """In `run()` too, whether it is due at once or later."""
+
+    async def test(b: Bench) -> None:
+        told, store = Told(), MemoryStore()
+        b.append("k=due", "k=later")
+        async with b.consumer(store=store, drain_timeout=0.1) as consumer:
+            (await anext(consumer)).nack(0.0)
+            (await anext(consumer)).nack(30.0)
+        await b.run(b.consumer(hooks=told, store=store), ordering=ordering)
+        assert told.calls == [("settled", "due", 2), ("settled", "later", 2)]
+
+    bench(test)
+
+
 def test_record_at_its_limit_before_a_restart_is_told_once_it_is_buried() -> None:
     """A lower limit after the restart: nobody is handed the record, and yet it has an end."""
 
