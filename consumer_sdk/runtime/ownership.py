@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
-from consumer_sdk.errors import FencedError, StoreError, TransientStoreError
+from consumer_sdk.errors import StoreError, TransientStoreError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -101,14 +101,15 @@ class Ownership(AssignmentOwner):
             for assignment, holding in granted.items():
                 self._close(assignment, holding)
             raise
-        return {a: decision.start for a, decision in decisions.items()}
+        # Another owner may have taken one over meanwhile.
+        return {a: d.start for a, d in decisions.items() if not granted[a].is_closed}
 
     async def _decisions(self, assignments: Sequence[Assignment]) -> dict[Assignment, Decision]:
         """By the store's checkpoint, else the broker's. Fenced ones are left out."""
         stored = await self._stored(assignments)
         committed = await self._adapter.committed(list(stored)) if stored else {}
         known = {a: committed.get(a) if c is None else c for a, c in stored.items()}
-        decisions = await self._decide(list(known), known)
+        decisions = await self._decide(stored, known)
         if self._flusher.tells_broker:
             for assignment in stored:
                 self._tell(assignment, decisions[assignment], committed.get(assignment))
@@ -153,8 +154,11 @@ class Ownership(AssignmentOwner):
         )
 
     async def _decide(
-        self, assignments: Sequence[Assignment], known: Mapping[Assignment, Checkpoint | None]
+        self,
+        stored: Mapping[Assignment, Checkpoint | None],
+        known: Mapping[Assignment, Checkpoint | None],
     ) -> dict[Assignment, Decision]:
+        assignments, redelivers = list(stored), self._adapter.capabilities.wants_settled
         if not assignments:
             return {}
         earliest = await self._adapter.positions(assignments, StartPoint.EARLIEST)
@@ -172,7 +176,7 @@ class Ownership(AssignmentOwner):
                 earliest=earliest.get(a),
                 latest=latest.get(a),
                 out_of_range=self._options.out_of_range,
-                keeps_cursor=self._adapter.capabilities.wants_settled,
+                keeps_cursor=redelivers and stored[a] is None,
             )
             for a in assignments
         }
@@ -195,8 +199,6 @@ class Ownership(AssignmentOwner):
             return
         await self._flusher.flush(pins, force=True)
         for holding in pins:
-            if holding.is_closed:
-                raise FencedError(f"{holding.assignment.partition}: another owner has taken over")
             if holding.tracker.is_dirty:
                 raise TransientStoreError(
                     f"{holding.assignment.partition}: the start position could not be stored"

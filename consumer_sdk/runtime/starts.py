@@ -51,8 +51,8 @@ def decide(
     """Decides where ``assignment`` starts.
 
     ====================  ==================================================================
-    a checkpoint is known  at its resume position, if the broker still stores it; where the
-                           broker redelivers what it has not heard of, it is left to do that
+    a checkpoint is known  at its resume position, if the broker still stores it
+    … by the broker alone  where it redelivers what it has not heard of, it is left to do that
     … that is too old      ``out_of_range``: fail, earliest (its settled ranges stay), latest
     … that is too new      ``out_of_range``: fail, earliest or latest, from nothing
     none, new partition    earliest: it appeared after the group first started
@@ -66,8 +66,9 @@ def decide(
         earliest: the first position that the broker stores; None where it cannot say.
         latest: the next position that it will write.
         out_of_range: ``"fail"``, ``"earliest"`` or ``"latest"``.
-        keeps_cursor: the broker redelivers what it has not heard of: a seek would make it forget
-            what was settled above a hole.
+        keeps_cursor: the checkpoint is the broker's own, and it redelivers what it has not heard
+            of: a seek would make it forget what was settled above a hole. (A store's checkpoint
+            knows that, and has to see those records again, since a broker may lose acks.)
 
     Raises:
         PositionOutOfRangeError: the checkpoint is out of range, and the policy is to fail.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -192,6 +193,35 @@ def test_latest_is_pinned_before_the_first_record() -> None:
         async with b.consumer(start="latest") as consumer:
             (message,) = await _take(consumer, 1)
             assert message.value == b"between"
+
+    bench(test)
+
+
+class Thief:
+    """Another owner claims the partition just before the first save arrives."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._other = store.handle()
+        self._has_struck = False
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Around each call to the store."""
+        if seam == "save" and not self._has_struck:
+            self._has_struck = True
+            await self._other.claim("g", [Assignment(Partition("s", "0"), 99)])
+        return await call()
+
+
+def test_start_that_is_fenced_is_not_granted_and_the_consumer_goes_on() -> None:
+    """A pin that another owner overtakes: the partition is theirs, or comes in a new epoch."""
+
+    async def test(b: Bench) -> None:
+        shared = MemoryStore()
+        store = shared.handle(faults=Thief(shared))
+        async with b.consumer(store=store, start="latest") as consumer:
+            asyncio.get_running_loop().call_later(5, b.append, "new")
+            (message,) = await _take(consumer, 1)
+            assert message.value == b"new"
 
     bench(test)
 
