@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from typing import Any
 
-from benchmarks import markdown
+from benchmarks import markdown, stores
 from benchmarks.kafka_contests import AIMS
 from benchmarks.markdown import figure
 from benchmarks.message_cost import LIMIT_US
@@ -23,7 +23,8 @@ _CLIENTS = ("aiokafka", "faststream", "uvloop")
 
 def table(name: str, result: Mapping[str, Any]) -> str:
     """One benchmark's results in Markdown."""
-    return {"kafka": _kafka, "message": _message, "trackers": tables}[name](result)
+    by_name = {"kafka": _kafka, "message": _message, "stores": stores.tables, "trackers": tables}
+    return by_name[name](result)
 
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
