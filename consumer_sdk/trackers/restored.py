@@ -40,9 +40,9 @@ class Restored:
         at = bisect_right(self.ranges, position, key=itemgetter(0)) - 1
         return self.ranges[at][1] if at >= 0 and position <= self.ranges[at][1] else None
 
-    def passed(self, position: Position | None) -> None:
+    def passed(self, position: Position) -> None:
         """Fetching has reached ``position``: what lies below is known, or does not exist."""
-        if self.top is None or position is None:
+        if self.top is None:
             return
         if position >= self.top:
             self.ranges, self.attempts, self.top = [], {}, None
