@@ -65,9 +65,11 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
     def visit(node: ast.AST, place: str, around: ast.AST) -> Iterator[Mutant]:
         for child, name, at in children(node):
-            # A number alone says too little.
-            shown = around if isinstance(child, ast.Constant) else child
-            others = list(alternatives(child))
+            # A number alone says too little; a name that is missing at import says it itself.
+            shown = around if isinstance(child, (ast.Constant, ast.UnaryOp)) else child
+            others = [
+                each for each in alternatives(child) if place or not isinstance(each, ast.Pass)
+            ]
             before = first_line(shown) if others else ""
             for other in others:
                 put(node, name, at, other)
