@@ -54,11 +54,13 @@ class TreeTable:
 
     __slots__ = ("_chunks", "_is_closed", "_tail", "opened")
 
+    _tail: _Chunk
+    """The chunk that grows; none before the first root."""
+
     def __init__(self) -> None:
         self.opened = 0
         self._is_closed = False
         self._chunks: dict[int, _Chunk] = {}
-        self._tail = _Chunk()
 
     def open(self, owner: Any) -> int:
         """A new tree, open until `FIRST_EDGE` and all others are acked; returns its root."""
