@@ -22,6 +22,7 @@ from consumer_sdk.records import (
 from consumer_sdk.testing import Faults
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.ledger import Ledger
+from tests.sim.records import number, read_number
 
 StoreFault = TransientStoreError("injected fault of the store")
 
@@ -93,7 +94,11 @@ class SimStore(CheckpointStore):
             return Outcome(OutcomeKind.FENCED, error=FencedError("another owner has claimed"))
         row.text = item.text
         checkpoint = decode_checkpoint(
-            item.text, broker="memory", partition=partition, identity=None, decode_position=int
+            item.text,
+            broker="memory",
+            partition=partition,
+            identity=None,
+            decode_position=read_number,
         )
         self._shared.ledger.saved(partition, checkpoint)
         return Outcome.retry(StoreFault) if strike else Outcome.durable()
@@ -195,7 +200,9 @@ class _WatchedOwner(AssignmentOwner):
         log = self._adapter.memory.log(assignment.partition)
         assert log is not None
         if isinstance(start, AtPosition):
-            return int(start.position)
+            return number(start.position)
+        if start is StartPoint.BROKER and self._ledger.subscription is not None:
+            return self._ledger.subscription.cursor(assignment.partition, log).lowest
         return log.end if start is StartPoint.LATEST else log.start
 
     async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:

@@ -7,8 +7,17 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from consumer_sdk import Ordering
+from consumer_sdk.adapters.memory.subscription import Subscription
 from consumer_sdk.records import Assignment, Checkpoint, DeadLetter, Message, Partition
-from tests.sim.records import BrokenPromiseError, Grant, Record, covers, edges
+from tests.sim.records import (
+    BrokenPromiseError,
+    Grant,
+    Record,
+    covers,
+    edges,
+    number,
+    read_number,
+)
 
 __all__ = ["Ledger"]
 
@@ -25,6 +34,9 @@ class Ledger:
         durable: the checkpoint that a restart would find, by partition.
         committed: what the broker's group has, by partition.
         has_ack_timeouts: deliveries may count as failed although user code did not say so.
+        subscription: where the broker keeps what was acked; None for a group's positions.
+        has_store: what a store has is what a restart would find.
+        limit: deliveries that a record may have.
         broken: set when a promise was broken; `violation` is the first one.
     """
 
@@ -37,6 +49,9 @@ class Ledger:
         self.origin: dict[Partition, int] = {}
         self.deliveries = 0
         self.has_ack_timeouts = False
+        self.subscription: Subscription | None = None
+        self.has_store = False
+        self.limit: int | None = None
         self.violation: BrokenPromiseError | None = None
         self.broken = asyncio.Event()
         self._closed_epochs: set[int] = set()
@@ -63,7 +78,7 @@ class Ledger:
 
     def of(self, message: Message) -> Record:
         """The record of a message."""
-        return self.records[message.partition, message.position]
+        return self.records[message.partition, number(message.position)]
 
     def processed(self, message: Message) -> None:
         """User code is done with it, and is about to say so."""
@@ -75,7 +90,7 @@ class Ledger:
         """A cumulative ack is about to be given: what was handed out, or waits for a retry."""
         grant, partition = self._grants[message.assignment], message.partition
         places = self._open.get(partition, [])
-        for at in places[: bisect_left(places, message.position + 1)]:
+        for at in places[: bisect_left(places, number(message.position) + 1)]:
             record = self.records[partition, at]
             if (at in grant.handed_out or record.failures) and not record.is_given_up:
                 record.is_processed = True
@@ -93,7 +108,7 @@ class Ledger:
 
     def buried(self, letter: DeadLetter) -> None:
         """A dead letter is durable."""
-        record = self.records[letter.partition, int(letter.position)]
+        record = self.records[letter.partition, read_number(letter.position)]
         if self._trace:
             self._trace(f"dead letter {record} ({letter.error})")
         if not record.is_given_up and record.deliveries < letter.attempts:
@@ -135,7 +150,7 @@ class Ledger:
             a token for `end`.
         """
         token = object()
-        batch = {(message.partition, message.position) for message in messages}
+        batch = {(message.partition, number(message.position)) for message in messages}
         for message in messages:
             record, grant = self.of(message), self._grants[message.assignment]
             if self._trace:
@@ -162,12 +177,14 @@ class Ledger:
         tried = record.deliveries if self.has_ack_timeouts else record.failures
         if attempt > tried + 1:
             self.breaks(f"{record} is attempt {attempt} after {tried} failures")
+        if self.limit is not None and attempt > self.limit:
+            self.breaks(f"{record} is attempt {attempt}, and {self.limit} is the limit")
 
     def _check_order(
         self, grant: Grant, record: Record, message: Message, ordering: Ordering | None
     ) -> None:
-        """First deliveries follow the log."""
-        lane = _lane(message, ordering)
+        """First deliveries follow the log; a queue brings late what another consumer had."""
+        lane = None if self._is_queue and ordering is None else _lane(message, ordering)
         if lane is None or message.attempt > 1 or record.position in grant.handed_out:
             return
         last = grant.first_delivered.get(lane, -1)
@@ -210,7 +227,7 @@ class Ledger:
 
     def settled(self, message: Message) -> None:
         """The consumer has taken the ack: no other delivery may follow in this assignment."""
-        self._grants[message.assignment].settled.add(message.position)
+        self._grants[message.assignment].settled.add(number(message.position))
 
     def settled_under(self, process: str) -> list[tuple[Assignment, int]]:
         """What a process has settled under the assignments that it still holds."""
@@ -276,6 +293,16 @@ class Ledger:
             self.breaks(f"a commit of {partition} went back: {old} to {new}")
         self.committed[partition] = new
 
+    def acked(self, partition: Partition, position: int) -> None:
+        """The broker has heard of a record by itself."""
+        record = self.records[partition, position]
+        if self._trace:
+            self._trace(f"ack {record}")
+        if not record.is_settled:
+            self.breaks(f"{record} was acked at the broker, and is not settled")
+        if self.has_store and not covers(self.durable.get(partition), position):
+            self.breaks(f"{record} was acked at the broker before the store had it")
+
     def _check_cover(self, partition: Partition, checkpoint: Checkpoint, where: str) -> None:
         if self._trace:
             self._trace(f"{where} {partition} {checkpoint}")
@@ -286,7 +313,19 @@ class Ledger:
 
     def is_durable(self, partition: Partition, position: int) -> bool:
         """A restart would not deliver it."""
+        if self.subscription is not None and not self.has_store:
+            return self.subscription.is_settled(partition, position)
         return covers(self.durable.get(partition), position)
+
+    @property
+    def _is_queue(self) -> bool:
+        return self.subscription is not None and self.subscription.kind != "failover"
+
+    def _is_in_backlog(self, record: Record) -> bool:
+        subscription = self.subscription
+        return subscription is not None and not subscription.is_settled(
+            record.partition, record.position
+        )
 
     def unfinished(self) -> list[str]:
         """What keeps the simulation from being over."""
@@ -298,6 +337,8 @@ class Ledger:
                 found.append(f"{record} is not settled")
             elif not self.is_durable(record.partition, record.position):
                 found.append(f"{record} is settled, and no durable checkpoint covers it")
+            elif self._is_in_backlog(record):
+                found.append(f"{record} is durable, and still in the broker's backlog")
         return found
 
 

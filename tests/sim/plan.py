@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from consumer_sdk import Ordering, RetryPolicy
+from consumer_sdk.adapters.memory.cursor import CursorKind
 from consumer_sdk.testing import FaultRates
 
 Style = Literal["run", "run_batches", "messages", "batches"]
@@ -21,6 +22,7 @@ SEAMS = (
     "fetch.partition",
     "commit",
     "commit.partition",
+    "acks",
     "committed",
     "positions",
     "lag",
@@ -47,8 +49,38 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscribing:
+    """How records come, where the broker redelivers what it has not heard of.
+
+    Attributes:
+        kind: who gets a record.
+        keeps_indexes: acks of a part of an entry outlive its delivery.
+        prefetch: what the broker sends ahead.
+        entries: how many of the bursts are stored as one entry.
+        cuts_at: when connections break.
+    """
+
+    kind: CursorKind
+    keeps_indexes: bool
+    prefetch: int
+    entries: float
+    cuts_at: tuple[float, ...]
+
+    @property
+    def is_queue(self) -> bool:
+        """Consumers share each partition."""
+        return self.kind != "failover"
+
+    @property
+    def orderings(self) -> tuple[Ordering, ...]:
+        """Those that can be asked for."""
+        kept = {"shared": (Ordering.NONE,), "key_shared": (Ordering.NONE, Ordering.KEY)}
+        return kept.get(self.kind, tuple(Ordering))
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """A scenario."""
+    """A scenario; ``subscribing`` is None for a group that reads by position."""
 
     partitions: int
     records: int
@@ -68,10 +100,40 @@ class Plan:
     rates: dict[str, FaultRates]
     retry: RetryPolicy
     slots: tuple[tuple[Life, ...], ...]
+    subscribing: Subscribing | None = None
+
+    @property
+    def orderings(self) -> tuple[Ordering, ...]:
+        """Those that can be asked for."""
+        return tuple(Ordering) if self.subscribing is None else self.subscribing.orderings
 
 
 def make_plan(chance: random.Random) -> Plan:
-    """Draws a scenario; about a third of them have no fault at the seams."""
+    """Draws a scenario; half of them with a subscription."""
+    plan = _make_plan(chance)
+    return plan if chance.random() < 0.5 else _subscribe(plan, chance)
+
+
+def _subscribe(plan: Plan, chance: random.Random) -> Plan:
+    many = chance.choice((0, 0, 3, 20))
+    subscribing = Subscribing(
+        kind=chance.choice(("failover", "shared", "key_shared")),
+        keeps_indexes=chance.random() < 0.5,
+        prefetch=chance.choice((1, 10, 1000)),
+        entries=chance.choice((0.0, 0.3)),
+        cuts_at=tuple(chance.uniform(1, FAULTS_END) for _ in range(many)),
+    )
+    if subscribing.is_queue:
+        plan = replace(plan, has_store=False, start="earliest")
+    kept = subscribing.orderings
+    slots = tuple(
+        tuple(replace(life, ordering=chance.choice(kept)) for life in lives) for lives in plan.slots
+    )
+    return replace(plan, slots=slots, subscribing=subscribing)
+
+
+def _make_plan(chance: random.Random) -> Plan:
+    """About a third of them have no fault at the seams."""
     trouble = chance.choice((0.0, 0.05, 0.25))
     return Plan(
         partitions=chance.randint(1, 6),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from consumer_sdk import Consumer, Hooks, Ordering, Reject, Retry
 from consumer_sdk.errors import ConsumerClosedError, PartitionLostError
@@ -12,7 +12,7 @@ from consumer_sdk.records import Assignment, Batch, Branch, Message
 from consumer_sdk.testing import Faults
 from tests.sim.fakes import SimDeadLetters, SimStore, WatchedAdapter
 from tests.sim.ledger import Ledger
-from tests.sim.plan import FAULTS_END, Life
+from tests.sim.plan import FAULTS_END, Life, Plan
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -50,6 +50,16 @@ class Witness(Hooks):
         self._ended.add(end)
 
 
+def _adapter_options(plan: Plan) -> dict[str, Any]:
+    if plan.subscribing is None:
+        return {"metadata_size": plan.metadata_size}
+    return {
+        "subscription": plan.subscribing.kind,
+        "prefetch": plan.subscribing.prefetch,
+        "batch_index_acks": plan.subscribing.keeps_indexes,
+    }
+
+
 class Process:
     """A consumer with its user.
 
@@ -67,10 +77,10 @@ class Process:
             world.broker,
             STREAM,
             group=GROUP,
-            metadata_size=world.plan.metadata_size,
             seam=self.faults,
             process=name,
             ledger=world.ledger,
+            **_adapter_options(world.plan),
         )
         self.consumer = Consumer(
             self.adapter,
@@ -90,6 +100,8 @@ class Process:
         self._chance = chance
         self._is_ending = False
         self._limit = world.plan.retry.max_attempts
+        subscribing = world.plan.subscribing
+        self._is_queue = subscribing is not None and subscribing.is_queue
         self.has_opened = asyncio.Event()
         self.task = asyncio.create_task(self._live(), name=name)
 
@@ -321,7 +333,7 @@ class Process:
     def _settle_at_last(self, message: Message) -> None:
         self._ledger.processed(message)
         is_inline = self.life.style == "batches" or self.life.concurrency == 1
-        if is_inline and self._chance.random() < 0.3:
+        if is_inline and not self._is_queue and self._chance.random() < 0.3:
             self._ledger.processed_up_to(message)
             message.ack_cumulative()
         elif self._ack(message):
@@ -349,7 +361,8 @@ class Process:
         """What a receipt or `Consumer.flush` promises is really there."""
         # Where a commit cannot carry what is settled above a hole, a receipt waits for records
         # that only this code can settle, and a flush promises nothing about it.
-        is_ample = self._plan.has_store or self._plan.metadata_size >= AMPLE
+        plan = self._plan
+        is_ample = plan.has_store or plan.metadata_size >= AMPLE or plan.subscribing is not None
         is_one = self._chance.random() < 0.5
         wanted = self._ledger.settled_under(self.name)
         if is_one:
@@ -359,6 +372,8 @@ class Process:
                 await (messages[0].durable() if is_one else self.consumer.flush())
         except (TimeoutError, PartitionLostError):
             return
+        if plan.subscribing is not None and not plan.has_store:
+            return  # it was sent: whether it has arrived, nobody can say
         for assignment, at in wanted if is_one or is_ample else ():
             if not self._ledger.is_durable(assignment.partition, at):
                 where = f"{assignment.partition}@{at}"

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from consumer_sdk.records import Checkpoint, Partition
+from consumer_sdk.records import Checkpoint, Partition, Position
 
-__all__ = ["BrokenPromiseError", "Grant", "Record", "covers", "edges"]
+__all__ = ["BrokenPromiseError", "Grant", "Record", "covers", "edges", "number", "read_number"]
+
+
+def number(position: Position) -> int:
+    """Where a record is stored; subscriptions speak of entries and indexes."""
+    return position if isinstance(position, int) else sum(position)
+
+
+def read_number(text: str) -> int:
+    """The same, of a position's text."""
+    return sum(int(part) for part in text.split(":"))
 
 
 class BrokenPromiseError(AssertionError):

@@ -6,7 +6,6 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from consumer_sdk import Ordering
 from consumer_sdk.adapters.memory import MemoryBroker
 from consumer_sdk.adapters.memory.group import Committed
 from consumer_sdk.records import Checkpoint, Message, Partition
@@ -14,9 +13,9 @@ from consumer_sdk.testing import Simulation
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.fakes import SharedState
 from tests.sim.ledger import Ledger
-from tests.sim.plan import FAULTS_END, Life, Plan, make_plan
+from tests.sim.plan import FAULTS_END, Life, Plan, Subscribing, make_plan
 from tests.sim.process import GROUP, STREAM, Process
-from tests.sim.records import BrokenPromiseError
+from tests.sim.records import BrokenPromiseError, number
 
 QUIET_LIMIT = 300.0
 """Virtual seconds after the faults within which everything has to come to rest."""
@@ -48,10 +47,22 @@ class World:
         )
         self.ledger.has_ack_timeouts = self.plan.ack_timeout is not None
         self.broker.create_stream(STREAM, self.plan.partitions)
-        self.broker.group(GROUP).watchers.append(self._committed)
+        self.ledger.has_store = self.plan.has_store
+        self.ledger.limit = self.plan.retry.max_attempts
+        if self.plan.subscribing is None:
+            self.broker.group(GROUP).watchers.append(self._committed)
+        else:
+            self._subscribe(self.plan.subscribing)
         self.processes: list[Process] = []
         self._poison: set[tuple[Partition, int]] = set()
         self._random_of_processes = random.Random(self.chance.random())
+
+    def _subscribe(self, subscribing: Subscribing) -> None:
+        subscription = self.broker.subscribe(
+            GROUP, subscribing.kind, keeps_indexes=subscribing.keeps_indexes
+        )
+        subscription.watchers.append(self.ledger.acked)
+        self.ledger.subscription = subscription
 
     def trace(self, line: str) -> None:
         """Notes an event with its time."""
@@ -65,7 +76,7 @@ class World:
 
     def is_poison(self, message: Message) -> bool:
         """It can never be processed."""
-        return (message.partition, message.position) in self._poison
+        return (message.partition, number(message.position)) in self._poison
 
     def _committed(self, partition: Partition, new: Committed) -> None:
         checkpoint = Checkpoint(resume=new.position)
@@ -131,7 +142,7 @@ class World:
             FAULTS_END + QUIET_LIMIT,
             self.chance.choice(("stop", "cancel", "close")),
             model.style,
-            self.chance.choice(tuple(Ordering)),
+            self.chance.choice(self.plan.orderings),
             model.concurrency,
             model.batch,
             model.options,
@@ -141,26 +152,48 @@ class World:
         plan, left = self.plan, self.plan.records
         while left:
             await asyncio.sleep(self.chance.expovariate(plan.records / plan.burst / 12))
-            for _ in range(min(plan.burst, left)):
-                left -= 1
-                self._append()
+            count = min(plan.burst, left)
+            left -= count
+            if plan.subscribing is not None and self.chance.random() < plan.subscribing.entries:
+                self._append_entry(count)
+            else:
+                for _ in range(count):
+                    self._append()
 
     def _append(self) -> None:
-        chance, plan = self.chance, self.plan
-        number = chance.randrange(plan.keys + 1)
-        key = (None, b"")[chance.randrange(2)] if number == plan.keys else b"k%d" % number
-        partition = chance.randrange(len(self.broker.partitions(STREAM)))
-        if plan.has_gaps and chance.random() < 0.2:
-            self.broker.skip(STREAM, partition, chance.choice((1, 2, 1000)))
+        key, partition = self._draw_key(), self._draw_partition()
         where, position = self.broker.append(STREAM, b"v", key=key, partition=partition)
+        self._appended(where, position, key)
+
+    def _append_entry(self, count: int) -> None:
+        """One key, as Pulsar's key-based batches have it."""
+        key, partition = self._draw_key(), self._draw_partition()
+        records = [(key, b"v")] * count
+        for position in self.broker.append_entry(STREAM, records, partition=partition):
+            self._appended(Partition(STREAM, str(partition)), position, key)
+
+    def _draw_key(self) -> bytes | None:
+        chance, keys = self.chance, self.plan.keys
+        drawn = chance.randrange(keys + 1)
+        return (None, b"")[chance.randrange(2)] if drawn == keys else b"k%d" % drawn
+
+    def _draw_partition(self) -> int:
+        partition = self.chance.randrange(len(self.broker.partitions(STREAM)))
+        if self.plan.has_gaps and self.chance.random() < 0.2:
+            self.broker.skip(STREAM, partition, self.chance.choice((1, 2, 1000)))
+        return partition
+
+    def _appended(self, where: Partition, position: int, key: bytes | None) -> None:
         self.ledger.appended(where, position, key)
-        if chance.random() < plan.poison:
+        if self.chance.random() < self.plan.poison:
             self._poison.add((where, position))
 
     async def _disturb(self) -> None:
         plan = self.plan
         events = [(moment, self._expire) for moment in plan.expires_at]
         events += [(moment, self._truncate) for moment in plan.truncates_at]
+        if plan.subscribing is not None:
+            events += [(moment, self._cut) for moment in plan.subscribing.cuts_at]
         if plan.grows_at is not None:
             events.append((plan.grows_at, self._grow))
         for moment, event in sorted(events, key=lambda pair: pair[0]):
@@ -168,11 +201,18 @@ class World:
             event()
 
     def _expire(self) -> None:
-        living = [p for p in self.processes if not p.task.done() and not p.faults.is_dead]
-        if living:
-            victim = self.chance.choice(living)
+        if victim := self._draw_living():
             self.trace(f"{victim.name} loses its session")
             victim.adapter.expire()
+
+    def _cut(self) -> None:
+        if victim := self._draw_living():
+            self.trace(f"{victim.name} is disconnected")
+            victim.adapter.disconnect()
+
+    def _draw_living(self) -> Process | None:
+        living = [p for p in self.processes if not p.task.done() and not p.faults.is_dead]
+        return self.chance.choice(living) if living else None
 
     def _truncate(self) -> None:
         """Retention passes consumers that are slow."""
@@ -198,6 +238,8 @@ class World:
         if self.plan.truncates_at:
             await asyncio.sleep(1.0)
             self._truncate()
+        if self.plan.subscribing is not None:
+            await self._cut_while_working(last)
         try:
             async with asyncio.timeout(QUIET_LIMIT):
                 while self.ledger.unfinished():
@@ -213,6 +255,13 @@ class World:
         except TimeoutError:
             stats = last.consumer.stats()
             raise BrokenPromiseError(f"nothing is left to do, and yet: {stats}") from None
+
+    async def _cut_while_working(self, last: Process) -> None:
+        """What was in flight then can only be acked by what the next connection brings."""
+        for _ in range(3):
+            await asyncio.sleep(self.chance.random())
+            self.trace(f"{last.name} is disconnected")
+            last.adapter.disconnect()
 
     @staticmethod
     def _is_busy(last: Process) -> bool:
