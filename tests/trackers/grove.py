@@ -18,6 +18,7 @@ class Grove:
         ends: position → "finished", or why its tree failed.
         ignored: late calls.
         acked: positions that were settled without their tree.
+        sweeps: how many trees were open at each sweep.
     """
 
     def __init__(self, kind: type[TreeTracker] = TreeTracker, seed: int = 0) -> None:
@@ -26,6 +27,7 @@ class Grove:
         self.ends: dict[Any, BaseException | str] = {}
         self.ignored = 0
         self.acked: set[Any] = set()
+        self.sweeps: list[int] = []
 
     def message(self, position: int = 0) -> Message:
         """A message."""
@@ -54,4 +56,5 @@ class Grove:
 
     def settled(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Those that a test has put into ``acked``."""
+        self.sweeps.append(len(messages))
         return [message for message in messages if message.position in self.acked]

@@ -117,6 +117,29 @@ def test_trees_of_messages_settled_otherwise_are_swept() -> None:
     assert grove.ends == {}
 
 
+def test_sweeps_come_when_twice_as_many_trees_are_open() -> None:
+    """So that they cost each tree next to nothing, whether there is garbage or not."""
+    grove = Grove()
+    for position in range(20_000):
+        grove.tree(position)
+    assert grove.sweeps == [1024, 2048, 4096, 8192, 16384]
+
+    grove.acked = set(range(20_000))
+    for position in range(20_000, 33_000):
+        grove.tree(position)
+    assert grove.sweeps[5:] == [32768]
+    assert grove.trees.live == 33_000 - 20_000
+
+
+def test_trees_that_end_are_never_swept() -> None:
+    """However many there were: few are open at a time."""
+    grove = Grove()
+    for position in range(20_000):
+        grove.tree(position).ack()
+
+    assert grove.sweeps == []
+
+
 def test_sweep_spares_open_trees() -> None:
     """However often it runs."""
     grove = Grove()
