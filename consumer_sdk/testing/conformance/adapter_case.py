@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from consumer_sdk.records import Start, StartPoint
 from consumer_sdk.testing.conformance.adapter_harness import (
     Ability,
     AdapterHarness,
@@ -23,9 +24,14 @@ _NUMBERS = count(1)
 
 
 class AdapterCase:
-    """Gives the cases a broker, a journal, and members by name."""
+    """Gives the cases a broker, a journal, and members by name.
+
+    Attributes:
+        start: where owners start, unless a case says otherwise.
+    """
 
     pytestmark = pytest.mark.asyncio
+    start: ClassVar[Start] = StartPoint.EARLIEST
 
     broker: AdapterHarness
     journal: Journal
@@ -49,7 +55,7 @@ class AdapterCase:
 
     def owner(self) -> RecordingOwner:
         """An owner that writes into this case's journal; the first is ``member-1``."""
-        return RecordingOwner(f"member-{next(self._names)}", self.journal)
+        return RecordingOwner(f"member-{next(self._names)}", self.journal, self.start)
 
     def member(
         self,

@@ -24,7 +24,7 @@ from consumer_sdk.records import (
 
 __all__ = ["Ability", "AdapterHarness", "Event", "Journal", "Member", "Record", "RecordingOwner"]
 
-Ability = Literal["crash", "gap", "grow", "recreate", "truncate"]
+Ability = Literal["backlog", "crash", "disconnect", "entry", "gap", "grow", "recreate", "truncate"]
 
 
 class Record(NamedTuple):
@@ -73,6 +73,18 @@ class AdapterHarness(ABC):
 
     async def crash(self, adapter: Adapter) -> None:
         """Ability ``"crash"``: ends the adapter as kill -9 would; it is closed later all the same."""
+        raise NotImplementedError
+
+    async def disconnect(self, adapter: Adapter) -> None:
+        """Ability ``"disconnect"``: breaks its connection to the broker, which comes back."""
+        raise NotImplementedError
+
+    async def backlog(self, stream: str, group: str) -> int:
+        """Ability ``"backlog"``: how many records the broker has no ack of."""
+        raise NotImplementedError
+
+    async def append_entry(self, stream: str, records: Sequence[Record]) -> None:
+        """Ability ``"entry"``: stores all records in one entry, as a producer's batch."""
         raise NotImplementedError
 
     async def skip(self, stream: str, partition: int = 0) -> None:
@@ -147,10 +159,10 @@ class RecordingOwner(AssignmentOwner):
         on_revoked: awaited inside `revoked`.
     """
 
-    def __init__(self, name: str, journal: Journal) -> None:
+    def __init__(self, name: str, journal: Journal, start: Start = StartPoint.EARLIEST) -> None:
         self.name = name
         self.journal = journal
-        self.start: Start | Callable[[Assignment], Start] = StartPoint.EARLIEST
+        self.start: Start | Callable[[Assignment], Start] = start
         self.gate = asyncio.Event()
         self.gate.set()
         self.failures: list[Exception] = []
@@ -231,6 +243,13 @@ class Member:
         assert len(found) == count
         return found
 
+    async def read_some(self) -> list[Message]:
+        """Fetches until some messages have come."""
+        async with asyncio.timeout(self._harness.patience):
+            while not (runs := [run for run in await self.fetch() if run.messages]):
+                pass
+        return [message for run in runs for message in run.messages]
+
     async def read_fault(self) -> Run:
         """Fetches until a run with a fault has come."""
         async with asyncio.timeout(self._harness.patience):
@@ -242,6 +261,14 @@ class Member:
     async def read_nothing(self) -> None:
         """Fetches once and finds no record."""
         assert not [message for run in await self.fetch() for message in run.messages]
+
+    async def ack(self, messages: Sequence[Message]) -> Outcome:
+        """Commits a flush that names these records of one assignment."""
+        self._flushes += 1
+        settled = [(message.position, message.native) for message in messages]
+        flush = AckFlush(messages[0].assignment, self._flushes, Checkpoint(), settled)
+        (outcome,) = await self.adapter.commit([flush])
+        return outcome
 
     async def commit(self, assignment: Assignment, resume: Position, number: int = 0) -> Outcome:
         """Commits a position; ``number`` is the flush's, the next one if 0."""

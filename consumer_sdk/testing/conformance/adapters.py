@@ -1,24 +1,53 @@
-"""The suite that every log adapter passes.
+"""The suites that adapters pass, one for each kind.
 
-Subclass it and give it a broker::
+Subclass one and give it a broker::
 
     class TestMyAdapter(AdapterSuite):
         @pytest.fixture
         def harness(self) -> AdapterHarness:
             return MyHarness()
 
-The suite waits for events with `AdapterHarness.patience`, never for a time to pass, except
+The suites wait for events with `AdapterHarness.patience`, never for a time to pass, except
 where the claim is that nothing comes (`AdapterHarness.quiet`).
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from consumer_sdk.records import Start, StartPoint
+from consumer_sdk.testing.conformance.adapter_commits import CommitCases
 from consumer_sdk.testing.conformance.adapter_delivery import DeliveryCases
 from consumer_sdk.testing.conformance.adapter_harness import AdapterHarness, Record
-from consumer_sdk.testing.conformance.adapter_membership import CommitCases, MembershipCases
+from consumer_sdk.testing.conformance.adapter_membership import MembershipCases, RebalanceCases
+from consumer_sdk.testing.conformance.adapter_queue import QueueCases
+from consumer_sdk.testing.conformance.adapter_redelivery import RedeliveryCases
+from consumer_sdk.testing.conformance.adapter_starts import PositionCases, StartCases
 
-__all__ = ["AdapterHarness", "AdapterSuite", "Record"]
+__all__ = ["AdapterHarness", "AdapterSuite", "QueueSuite", "Record", "RedeliveringLogSuite"]
 
 
-class AdapterSuite(DeliveryCases, CommitCases, MembershipCases):
-    """The claims of `consumer_sdk.abc.Adapter`, for adapters of kind LOG."""
+class AdapterSuite(
+    DeliveryCases, StartCases, PositionCases, CommitCases, MembershipCases, RebalanceCases
+):
+    """The claims of `consumer_sdk.abc.Adapter`, for logs whose group keeps a position."""
+
+
+class RedeliveringLogSuite(
+    DeliveryCases, StartCases, MembershipCases, RebalanceCases, RedeliveryCases
+):
+    """For logs whose broker wants to hear of each settled record (``wants_settled``).
+
+    A group of which the broker knows nothing starts at the earliest record.
+    """
+
+    start: ClassVar[Start] = StartPoint.BROKER
+
+
+class QueueSuite(DeliveryCases, MembershipCases, RedeliveryCases, QueueCases):
+    """For adapters of kind QUEUE.
+
+    A group of which the broker knows nothing starts at the earliest record.
+    """
+
+    start: ClassVar[Start] = StartPoint.BROKER

@@ -1,4 +1,4 @@
-"""The in-memory adapter keeps the adapters' contract."""
+"""The in-memory adapter keeps the adapters' contract, as a consumer of each kind."""
 
 from __future__ import annotations
 
@@ -9,9 +9,16 @@ import pytest
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.adapters.memory.kinds import ConsumerKind
 from consumer_sdk.records import Position
 from consumer_sdk.testing.conformance.adapter_harness import Ability
-from consumer_sdk.testing.conformance.adapters import AdapterHarness, AdapterSuite, Record
+from consumer_sdk.testing.conformance.adapters import (
+    AdapterHarness,
+    AdapterSuite,
+    QueueSuite,
+    Record,
+    RedeliveringLogSuite,
+)
 
 
 class MemoryHarness(AdapterHarness):
@@ -75,3 +82,65 @@ class TestMemoryAdapter(AdapterSuite):
     def harness(self) -> AdapterHarness:
         """A broker of its own for each case."""
         return MemoryHarness()
+
+
+class SubscriptionHarness(MemoryHarness):
+    """The same broker with a subscription."""
+
+    abilities: ClassVar[frozenset[Ability]] = MemoryHarness.abilities | {
+        "backlog",
+        "disconnect",
+        "entry",
+    }
+
+    def __init__(self, kind: ConsumerKind, *, batch_index_acks: bool = False) -> None:
+        super().__init__()
+        self._options: dict[str, Any] = {
+            "subscription": kind,
+            "batch_index_acks": batch_index_acks,
+        }
+
+    def make_adapter(self, stream: str, group: str, **options: Any) -> Adapter:
+        return super().make_adapter(stream, group, **self._options | options)
+
+    async def append(
+        self, stream: str, records: Sequence[Record], partition: int = 0
+    ) -> list[Position]:
+        return [(place, 0) for place in await super().append(stream, records, partition)]
+
+    async def disconnect(self, adapter: Adapter) -> None:
+        assert isinstance(adapter, MemoryAdapter)
+        adapter.disconnect()
+
+    async def backlog(self, stream: str, group: str) -> int:
+        return self.broker.backlog(group, stream)
+
+    async def append_entry(self, stream: str, records: Sequence[Record]) -> None:
+        self.broker.append_entry(stream, [(record.key, record.value) for record in records])
+
+
+class TestFailover(RedeliveringLogSuite):
+    """A log that hears of each record."""
+
+    @pytest.fixture
+    def harness(self) -> AdapterHarness:
+        """A broker of its own for each case."""
+        return SubscriptionHarness("failover")
+
+
+class TestShared(QueueSuite):
+    """A queue, which forgets acks of a part of an entry."""
+
+    @pytest.fixture
+    def harness(self) -> AdapterHarness:
+        """A broker of its own for each case."""
+        return SubscriptionHarness("shared")
+
+
+class TestKeyShared(QueueSuite):
+    """A queue that keeps keys together, and acks of a part of an entry."""
+
+    @pytest.fixture
+    def harness(self) -> AdapterHarness:
+        """A broker of its own for each case."""
+        return SubscriptionHarness("key_shared", batch_index_acks=True)

@@ -1,0 +1,106 @@
+"""Cases about where a log is read from."""
+
+from __future__ import annotations
+
+import asyncio
+
+from consumer_sdk.records import AtPosition, AtTime, Position, StartPoint
+from consumer_sdk.testing.conformance.adapter_case import AdapterCase
+from consumer_sdk.testing.conformance.adapter_delivery import messages, numbered, values
+from consumer_sdk.testing.conformance.adapter_harness import Record
+
+__all__ = ["PositionCases", "StartCases"]
+
+
+class StartCases(AdapterCase):
+    """What the owner's start of a log means."""
+
+    async def test_first_record_is_the_one_that_a_slow_owner_chose(self) -> None:
+        """However long loading takes, nothing from before the chosen start comes out."""
+        stream = await self.broker.create_stream()
+        places = await self.broker.append(stream, numbered(0, 10))
+        owner = self.owner()
+        owner.gate.clear()
+        owner.start = AtPosition(places[6])
+        async with self.member(stream, owner=owner) as member:
+            await self.until_event("assigned")
+            await member.read_nothing()
+            owner.gate.set()
+            found = await member.read(4)
+        assert values(found) == [6, 7, 8, 9]
+        assert [message.position for message in found] == places[6:]
+
+    async def test_start_earliest_latest_and_time(self) -> None:
+        """Each start means what it says, for the same stream."""
+        stream = await self.broker.create_stream()
+        stamped = [Record(str(n).encode(), timestamp=1_600_000_000_000 + n) for n in range(4)]
+        await self.broker.append(stream, stamped)
+        for start, expected in (
+            (StartPoint.EARLIEST, [0, 1, 2, 3]),
+            (AtTime(1_600_000_000.002), [2, 3]),
+            (StartPoint.LATEST, [4]),
+        ):
+            owner = self.owner()
+            owner.start = start
+            async with self.member(stream, owner=owner, group=self.new_group()) as member:
+                await member.holding(1)
+                await member.fetch()  # until then "latest" may not be resolved
+                seen = messages(member.runs)
+                if start is StartPoint.LATEST:
+                    await self.broker.append(stream, numbered(4, 5))
+                rest = await member.read(len(expected) - len(seen))
+                assert values(seen + rest) == expected
+
+
+class PositionCases(AdapterCase):
+    """For logs that are read, and committed, by position."""
+
+    async def test_start_past_the_end_is_a_fault_of_that_partition_alone(self) -> None:
+        """T12: a position that is not stored is a fault run; the other partition flows."""
+        stream = await self.broker.create_stream(2)
+        for partition in (0, 1):
+            await self.broker.append(stream, numbered(0, 3), partition)
+        owner = self.owner()
+        async with self.member(stream, group=self.new_group()) as scout:
+            ends = await scout.adapter.positions(await scout.holding(2), StartPoint.LATEST)
+            past = self.broker.past_end(max(end for end in ends.values() if end is not None))
+        owner.start = lambda a: AtPosition(past) if a.partition.id == "0" else StartPoint.EARLIEST
+        async with self.member(stream, owner=owner) as member:
+            fault = await member.read_fault()
+            assert fault.assignment.partition.id == "0"
+            assert not fault.messages
+            seen = messages(member.runs)
+            seen += await member.read(3 - len(seen))
+            assert {message.partition.id for message in seen} == {"1"}
+
+    async def test_start_below_the_first_record_is_a_fault(self) -> None:
+        """T12: retention has passed the checkpoint: a fault, no silent jump."""
+        self.needs("truncate")
+        stream = await self.broker.create_stream()
+        places = await self.broker.append(stream, numbered(0, 10))
+        await self.broker.truncate(stream, places[6])
+        owner = self.owner()
+        owner.start = AtPosition(places[2])
+        async with self.member(stream, owner=owner) as member:
+            fault = await member.read_fault()
+            earliest = await member.adapter.positions([fault.assignment], StartPoint.EARLIEST)
+            assert earliest[fault.assignment] == places[6]
+
+    async def test_next_position_passes_a_gap_at_the_end(self) -> None:
+        """T10: positions that move without a record are told, so that lag can become 0."""
+        self.needs("gap")
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 3))
+        await self.broker.skip(stream)
+        async with self.member(stream) as member:
+            (assignment,) = await member.holding(1)
+            await member.read(3)
+            end = (await member.adapter.positions([assignment], StartPoint.LATEST))[assignment]
+            reached: Position = None
+            async with asyncio.timeout(self.broker.patience):
+                while reached != end:
+                    nexts = [run.next_position for run in member.runs]
+                    reached = next((p for p in reversed(nexts) if p is not None), None)
+                    if reached != end:
+                        await member.fetch()
+            assert (await member.adapter.lag([assignment]))[assignment] in {0, None}
