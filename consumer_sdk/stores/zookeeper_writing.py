@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from consumer_sdk.errors import CheckpointFormatError, StoreError, TransientStoreError
-from consumer_sdk.records import Assignment, Outcome
+from consumer_sdk.records import Assignment, Outcome, OutcomeKind
 from consumer_sdk.stores.fencing import Stamp, Write, judge, overwritten, refused, take
 from consumer_sdk.stores.zookeeper_errors import UnknownResultError, is_conflict, translate
 from consumer_sdk.stores.zookeeper_tree import Put, Refusal, Tree, Znode, batches
@@ -113,7 +113,8 @@ class Saving:
         for assignment, znode in zip(assignments, znodes, strict=True):
             place = self.places[assignment]
             verdict = _judge(znode, self._left[assignment], place.path)
-            if znode is not None:
+            if znode is not None and (verdict is None or verdict.kind is OutcomeKind.DURABLE):
+                # Never another owner's version: a second try would then write over it.
                 self.places[assignment] = place._replace(version=znode.version)
             if verdict is not None:
                 self._settle(assignment, verdict)

@@ -182,5 +182,15 @@ def store_on(
 ) -> ZooKeeperStore:
     """A store that is as good as open."""
     store = ZooKeeperStore("fake:1", root="/sdk")
-    store._bridge = FakeBridge(server, chaos, fault_rate)  # type: ignore[assignment] # the same seam
+    connect(store, server, chaos, fault_rate)
     return store
+
+
+def connect(
+    store: ZooKeeperStore,
+    server: FakeZooKeeper,
+    chaos: random.Random | None = None,
+    fault_rate: float = 0.0,
+) -> None:
+    """Opens a store, if it is closed."""
+    store._bridge = FakeBridge(server, chaos, fault_rate)  # type: ignore[assignment] # the same seam

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
-from consumer_sdk.stores import LocalStore, MemoryStore
+from consumer_sdk.stores import LocalStore, MemoryStore, ZooKeeperStore
+from tests.stores.fake_zookeeper import FakeZooKeeper, connect, store_on
 
 PARTITIONS = [Partition("orders", str(number)) for number in range(2)]
 OWNERS = st.integers(0, 2)
@@ -155,8 +156,28 @@ class LocalMachine(StoreMachine):
             self.folder.cleanup()
 
 
+class ZooKeeperMachine(StoreMachine):
+    """Three sessions on one tree."""
+
+    def make_stores(self) -> list[CheckpointStore]:
+        """One for each owner."""
+        self.server = FakeZooKeeper()
+        return [store_on(self.server) for _ in range(3)]
+
+    @rule(owner=OWNERS)
+    def restart(self, owner: int) -> None:
+        """An owner has a new session; its claims live on."""
+        store = self.stores[owner]
+        assert isinstance(store, ZooKeeperStore)
+        self.runner.run(store.aclose())
+        connect(store, self.server)
+
+
 TestMemoryMachine = MemoryMachine.TestCase
 TestMemoryMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+TestZooKeeperMachine = ZooKeeperMachine.TestCase
+TestZooKeeperMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 
 TestLocalMachine = LocalMachine.TestCase
 TestLocalMachine.settings = settings(

@@ -69,6 +69,8 @@ class Owner:
                 await asyncio.sleep(self.chaos.uniform(0, 4))  # SIGSTOP, SIGCONT
             number += 1
             if not await self.save(assignment, number):
+                # It was told, and does not listen.
+                assert not await self.save(assignment, number)
                 return
 
     async def claim(self) -> tuple[Assignment, int]:

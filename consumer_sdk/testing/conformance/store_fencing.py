@@ -41,6 +41,16 @@ class FencingCases(StoreCase):
         assert await self.save(mine, (old, "later")) == [FENCED]
         assert await self.stored(mine) == "new"
 
+    async def test_fenced_owner_stays_fenced(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """Trying again does not help, whatever the first try has told the store."""
+        old = await self.claimed(mine)
+        await self.claimed(theirs)
+        for _ in range(3):
+            assert await self.save(mine, (old, "late")) == [FENCED]
+        assert await self.stored(mine) is None
+
     async def test_newer_epoch_of_one_store_fences_the_older(self, mine: CheckpointStore) -> None:
         """In one process too: a new assignment of a partition ends the writes of the old one."""
         old = await self.claimed(mine)
