@@ -60,6 +60,14 @@ def test_fork_in_the_middle_of_a_block_begins_a_new_one() -> None:
     assert not {pool.new_edge() for _ in range(600)} & set(rest)
 
 
+def test_fork_before_the_first_id_is_no_error() -> None:
+    """There is nothing to throw away."""
+    pool = EdgePool()
+    pool.forget()
+
+    assert pool.new_edge()
+
+
 def test_forked_child_by_os_fork_has_other_ids() -> None:
     """A bare fork, without multiprocessing."""
     reader, writer = os.pipe()
@@ -83,3 +91,9 @@ def test_child_edges_follow_from_the_parents(edge: int, number: int) -> None:
     assert child_edge(edge, number) == child_edge(edge, number)
     assert 0 < child_edge(edge, number) < 2**64
     assert len({edge, child_edge(edge, number), child_edge(edge, number + 1)}) == 3
+
+
+def test_child_edges_stay_what_they_are() -> None:
+    """Two runs of a task may be of two versions of this package."""
+    assert child_edge(5, 0) == 9668667916319647860
+    assert child_edge(2**64 - 1, 7) == 17750248655755693033

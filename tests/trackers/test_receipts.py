@@ -6,6 +6,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import zlib
 from functools import reduce
 from operator import or_
 
@@ -222,3 +223,18 @@ def test_import_is_light() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
     heavy = {b"asyncio", b"logging", b"aiokafka", b"kazoo", b"pulsar", b"pyspark", b"sqlite3"}
     assert not heavy & set(loaded.stdout.split())
+
+
+def test_bytes_stay_what_they_are() -> None:
+    """A task may be of another version of this package than the consumer."""
+    receipts = Receipts()
+    receipts.branch(token(1))
+    receipts.ack(token(2))
+    receipts.fail(token(3), "no")
+    receipts.reject(token(4), "never")
+
+    rows = [(1, 1, 0xA61488D29BCCF5C2, 0, 0), (2, 0, 2, 1, 0), (3, 0, 3, 2, 2), (4, 0, 4, 3, 5)]
+    body = b"".join(struct.pack("<QQQIQBH", 7, 3, *row) for row in rows)
+    body = b"\4\0\0\0" + body + b"nonever"
+    assert bytes(receipts) == b"br\1" + body + struct.pack("<I", zlib.crc32(b"br\1" + body))
+    assert token() == b"bt\1" + struct.pack("<QQQ", 7, 3, 5) + bytes.fromhex("559e5ae7")
