@@ -3,7 +3,9 @@
 A seam is a place where a call leaves the process: ``"fetch"``, ``"commit"``, ``"assigned"``,
 ``"claim"``, ``"save"``, ``"dead_letter"``, ``"handler"``... An *error before* means that nothing
 happened; an *error after* that it happened and the reply was lost; a *delay* may come before
-and after. Faults end at a virtual time, so that what is under test can come to rest.
+and after. At ``"acks"``, where a subscriber of the in-memory broker acks records, either is a loss
+that nobody is told of, and the connection breaks. Faults end at a virtual time, so that what is
+under test can come to rest.
 """
 
 from __future__ import annotations

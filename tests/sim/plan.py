@@ -203,6 +203,7 @@ def _life(chance: random.Random, start: float, end: float) -> Life:
 def _options(chance: random.Random) -> dict[str, Any]:
     return {
         "flush_interval": chance.choice((0.0, 0.05, 1.0)),
+        "flush_count": chance.choice((1, 5, 1000)),
         "drain_timeout": chance.choice((0.2, 2.0, 5.0)),
         "max_in_flight": chance.choice((4, 20, 1000)),
         "max_retrying": chance.choice((3, 1000)),

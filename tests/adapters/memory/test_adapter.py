@@ -16,6 +16,7 @@ from consumer_sdk.records import (
     AckFlush,
     Assignment,
     Checkpoint,
+    Message,
     OutcomeKind,
     Start,
     StartPoint,
@@ -182,6 +183,84 @@ def test_without_a_group_everything_is_read_and_nothing_kept() -> None:
         await two.aclose()
 
     run(main())
+
+
+async def taken(adapter: MemoryAdapter) -> list[Message]:
+    """What a fetch brings."""
+    runs = await adapter.fetch(max_records=100, max_bytes=1 << 20, max_wait=1)
+    return [message for run in runs for message in run.messages]
+
+
+def acks(messages: Sequence[Message], number: int = 1) -> AckFlush:
+    """A flush that names them."""
+    settled = [(message.position, message.native) for message in messages]
+    return AckFlush(messages[0].assignment, number, Checkpoint(), settled)
+
+
+def test_lost_acks_are_answered_as_sent_and_break_the_connection() -> None:
+    """As Pulsar's client does: the redelivery is all that tells of the loss."""
+
+    async def main() -> None:
+        broker = MemoryBroker()
+        broker.create_stream("s")
+        broker.append_all("s", [b"1", b"2"])
+        faults = Faults()
+        adapter, _ = await opened(broker, subscription="shared", seam=faults)
+        got = await taken(adapter)
+        faults.fail_next("acks")
+        kinds = [(await adapter.commit([acks(got)]))[0].kind for _ in range(2)]
+        assert kinds == [OutcomeKind.SENT, OutcomeKind.RETRY]
+        assert broker.backlog("g", "s") == 2
+        again = await taken(adapter)
+        assert [m.position for m in again] == [(0, 0), (1, 0)]
+        assert [(await adapter.commit([acks(each)]))[0].kind for each in (got, again)] == [
+            OutcomeKind.SENT
+        ] * 2
+        assert broker.backlog("g", "s") == 0
+        await adapter.aclose()
+
+    run(main())
+
+
+def test_first_flush_of_a_new_subscription_gives_it_a_place() -> None:
+    """A start that moves is pinned before a record is read, also where no store keeps it."""
+
+    async def main() -> None:
+        broker = MemoryBroker()
+        broker.create_stream("s")
+        broker.append_all("s", [b"1", b"2", b"3"])
+
+        class Pinning(Owner):
+            async def assigned(
+                self, assignments: Sequence[Assignment]
+            ) -> Mapping[Assignment, Start]:
+                assert await adapter.committed(assignments) == dict.fromkeys(assignments)
+                flushes = [AckFlush(a, 1, Checkpoint(resume=(2, 0))) for a in assignments]
+                assert [o.kind for o in await adapter.commit(flushes)] == [OutcomeKind.SENT]
+                return {}
+
+        adapter = MemoryAdapter(broker, "s", group="g", subscription="failover")
+        await adapter.open(Pinning())
+        await asyncio.sleep(0.01)
+        await adapter.aclose()
+        assert broker.backlog("g", "s") == 1
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"subscription": "shared"},
+        {"subscription": "exclusive", "group": "g"},
+        {"subscription": "shared", "group": "g", "prefetch": 0},
+        {"metadata_size": -1},
+    ],
+)
+def test_option_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
+    """When the adapter is made."""
+    with pytest.raises(ConfigurationError, match="MemoryAdapter"):
+        MemoryAdapter(MemoryBroker(), "s", **options)
 
 
 def test_byte_limit_is_soft_and_gives_at_least_one_record() -> None:
