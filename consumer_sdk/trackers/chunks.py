@@ -126,9 +126,8 @@ class Chunk:
         self.positions = {offset: self.positions[offset] for offset in sorted(kept)}
 
     def stretch(self, position: Position) -> None:
-        """The last record stands for everything up to ``position``."""
+        """The last record stands for everything up to ``position``; another one follows at once."""
         self.positions[self.count - 1] = position
-        self._spans_of = (-1, -1)
 
     def first_unsettled(self) -> int:
         """The offset of the first unsettled record; -1 if there is none."""
@@ -137,7 +136,7 @@ class Chunk:
 
     def tracked_at(self, offset: int) -> float:
         """When the record at ``offset`` was tracked."""
-        return max((at for start, at in self.times if start <= offset), default=0.0)
+        return max(at for start, at in self.times if start <= offset)
 
     def offset_of(self, position: Position) -> int:
         """The offset of a position in a log's chunk; -1 if it is not kept."""

@@ -101,3 +101,13 @@ def test_flush_of_a_queue_costs_what_was_settled_since_the_last() -> None:
         return operations(lambda: queue.flushed(take(queue), Outcome(OutcomeKind.SENT)))
 
     assert cost(20_000) <= cost(200)
+
+
+def test_chunks_that_did_not_change_are_not_searched_again() -> None:
+    """A flush looks at each hole once, and only takes together what it found before."""
+    tracker = tracking(range(64_000), chunk_bits=10)
+    for index in range(1, 64_000, 64):
+        tracker.ack(index)
+    first, second = (operations(lambda: tracker.checkpoint(NOW, WALL)) for _ in range(2))
+
+    assert second * 4 < first
