@@ -88,7 +88,7 @@ class Chunk:
         self.previous = previous
         self.following: Chunk | None = None
         self._spans: list[tuple[int, int]] = []
-        self._spans_of = (-1, -1)
+        self._spans_of: tuple[int, int] | None = None
 
     def add(self, positions: Sequence[Position], state: int, size: int, now: float) -> None:
         """Mints records of ``size`` bytes in all, in ``state``."""
