@@ -9,24 +9,22 @@ import secrets
 import socket
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, final
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
-from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerClosedError
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Assignment, Outcome, Partition
-from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, not_held
+from consumer_sdk.stores.fencing import Claims, Write, not_held
 from consumer_sdk.stores.zookeeper_bridge import Bridge
-from consumer_sdk.stores.zookeeper_errors import is_conflict, translate
+from consumer_sdk.stores.zookeeper_edits import bury, pin
 from consumer_sdk.stores.zookeeper_options import client_maker
-from consumer_sdk.stores.zookeeper_tree import Put, Tree, Znode, batches
-from consumer_sdk.stores.zookeeper_writing import ROUNDS, Claiming, Place, Saving, contended
+from consumer_sdk.stores.zookeeper_tree import Tree, Znode
+from consumer_sdk.stores.zookeeper_writing import Claiming, Place, Saving
 from consumer_sdk.stores.zookeeper_znodes import (
     check_root,
     checkpoint_path,
-    decode_pin,
     decode_znode,
-    encode_pin,
-    encode_znode,
     escape,
     unescape,
 )
@@ -204,19 +202,8 @@ class ZooKeeperStore(CheckpointStore):
         Raises:
             StoreError: some may be left: delete them again.
         """
-        tree = self._tree()
-        left = {self._path(group, partition) for partition in partitions}
-        for _ in range(ROUNDS):
-            paths = sorted(left)
-            znodes = dict(zip(paths, await tree.read(paths), strict=True))
-            puts = [_tombstone(path, znode) for path, znode in znodes.items() if znode]
-            left = set()
-            for batch in batches(puts, self._limit):
-                if await self._is_conflict(tree, batch):
-                    left.update(put.path for put in batch)
-            if not left:
-                return
-        raise contended("deleting")
+        paths = [self._path(group, partition) for partition in partitions]
+        await bury(self._tree(), self._limit, paths)
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored.
@@ -224,31 +211,14 @@ class ZooKeeperStore(CheckpointStore):
         Raises:
             StoreError: it may be stored: pin it again.
         """
-        tree = self._tree()
         path = f"{self._root}/{escape(group)}/{escape(stream)}"
-        await tree.ensure(path)
-        for _ in range(ROUNDS):
-            (znode,) = await tree.read([path])
-            data, version = znode or Znode(b"", 0)
-            if (stored := decode_pin(data, path)) is not None:
-                return stored
-            if not await self._is_conflict(tree, [Put(path, encode_pin(start), version)]):
-                return start
-        raise contended("pinning")
+        return await pin(self._tree(), path, start)
 
     async def aclose(self) -> None:
         """Ends the session after what is under way. Idempotent, and bounded by five seconds."""
         bridge, self._bridge = self._bridge, None
         if bridge is not None and bridge.pid == os.getpid():
             await bridge.aclose()
-
-    @staticmethod
-    async def _is_conflict(tree: Tree, puts: Sequence[Put]) -> bool:
-        """Writes; False: that is done, True: somebody else has written."""
-        refusal = await tree.write(puts)
-        if refusal is not None and not is_conflict(refusal.error):
-            raise translate(refusal.error, puts[refusal.at].path)
-        return refusal is not None
 
     def _path(self, group: str, partition: Partition) -> str:
         return checkpoint_path(self._root, group, partition)
@@ -275,7 +245,8 @@ class ZooKeeperStore(CheckpointStore):
     def __del__(self) -> None:
         bridge: Bridge | None = getattr(self, "_bridge", None)
         if bridge is not None and bridge.pid == os.getpid():
-            bridge.abandon()
+            with suppress(RuntimeError):  # the interpreter is going, and makes no more threads
+                bridge.abandon()
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
 
 
@@ -287,11 +258,3 @@ def _names(elements: Iterable[str]) -> Iterable[str]:
 
 def _text(znode: Znode | None, path: str) -> str | None:
     return None if znode is None else decode_znode(znode.data, path)[1]
-
-
-def _tombstone(path: str, znode: Znode) -> Put:
-    try:
-        stored, _ = decode_znode(znode.data, path)
-    except CheckpointFormatError:
-        stored = Stamp(NOBODY, None, 0)
-    return Put(path, encode_znode(Stamp(NOBODY, stored.fence, 0), None), znode.version)

@@ -133,26 +133,21 @@ class Bridge:
 
     def _check_alive(self) -> None:
         """Where kazoo has given up for good, starts anew: what was wrong may be mended by now."""
-        state = self._client.client_state
-        if self._is_closing:
-            return
-        if state == KeeperState.AUTH_FAILED:
-            self._restart()
-            raise translate(AuthFailedError(), self._hosts)
         # Closed is also what a client is that could not yet look up its hosts.
-        if state == KeeperState.CLOSED and self._was_connected:
-            self._restart()
-            raise UnknownResultError(
-                f"{self._hosts}: kazoo has given up, see the log of kazoo.client. Are auth_data= "
-                f"and sasl_options= what the servers want?"
-            )
-
-    def _restart(self) -> None:
+        is_dead = self._was_connected and self._client.client_state == KeeperState.CLOSED
+        if self._is_closing or not (is_dead or self._was_refused):
+            return
+        error = UnknownResultError(
+            f"{self._hosts}: kazoo has given up, see the log of kazoo.client. Are auth_data= and "
+            f"sasl_options= what the servers want?"
+        )
+        was_refused = self._was_refused
         self.abandon()
         self._client = self._start()
+        raise translate(AuthFailedError(), self._hosts) if was_refused else error
 
     def _start(self) -> KazooClient:
-        self._was_connected = False
+        self._was_connected = self._was_refused = False
         self._may_ask.clear()
         client = self._make_client()
         client.add_listener(partial(self._state_changed, client))
@@ -161,14 +156,14 @@ class Bridge:
 
     def _state_changed(self, client: KazooClient, state: str) -> None:
         """Called by kazoo's threads."""
-        _call_soon(
-            self.loop, lambda: self._note(client, is_connected=state == KazooState.CONNECTED)
-        )
+        was_refused = client.client_state == KeeperState.AUTH_FAILED  # soon it is just closed
+        _call_soon(self.loop, lambda: self._note(client, state, was_refused=was_refused))
 
-    def _note(self, client: KazooClient, *, is_connected: bool) -> None:
+    def _note(self, client: KazooClient, state: str, *, was_refused: bool) -> None:
         if client is not self._client or self._is_closing:
             return
-        if is_connected:
+        self._was_refused |= was_refused
+        if state == KazooState.CONNECTED:
             self._was_connected = True
             self._may_ask.set()
         else:

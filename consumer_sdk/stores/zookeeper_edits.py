@@ -1,0 +1,71 @@
+"""Writes to ZooKeeper that need no claim: what an operator deletes, where a group starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.stores.fencing import NOBODY, Stamp
+from consumer_sdk.stores.zookeeper_errors import is_conflict, translate
+from consumer_sdk.stores.zookeeper_tree import Put, Tree, Znode, batches
+from consumer_sdk.stores.zookeeper_writing import ROUNDS, contended
+from consumer_sdk.stores.zookeeper_znodes import (
+    decode_pin,
+    decode_znode,
+    encode_pin,
+    encode_znode,
+)
+
+__all__ = ["bury", "pin"]
+
+
+async def bury(tree: Tree, limit: int, paths: Iterable[str]) -> None:
+    """Leaves tombstones with the fences, also of what cannot be read.
+
+    Raises:
+        StoreError: some may be left: bury them again.
+    """
+    left = sorted(set(paths))
+    for _ in range(ROUNDS):
+        znodes = zip(left, await tree.read(left), strict=True)
+        puts = [_tombstone(path, znode) for path, znode in znodes if znode is not None]
+        left = []
+        for batch in batches(puts, limit):
+            if await _is_conflict(tree, batch):
+                left += [put.path for put in batch]
+        if not left:
+            return
+    raise contended("deleting")
+
+
+async def pin(tree: Tree, path: str, start: str) -> str:
+    """Creates a stream's resolved start if absent; returns the one that is stored.
+
+    Raises:
+        StoreError: it may be stored: pin it again.
+    """
+    await tree.ensure(path)
+    for _ in range(ROUNDS):
+        (znode,) = await tree.read([path])
+        data, version = znode or Znode(b"", 0)
+        if (stored := decode_pin(data, path)) is not None:
+            return stored
+        if not await _is_conflict(tree, [Put(path, encode_pin(start), version)]):
+            return start
+    raise contended("pinning")
+
+
+def _tombstone(path: str, znode: Znode) -> Put:
+    try:
+        stored, _ = decode_znode(znode.data, path)
+    except CheckpointFormatError:
+        stored = Stamp(NOBODY, None, 0)
+    return Put(path, encode_znode(Stamp(NOBODY, stored.fence, 0), None), znode.version)
+
+
+async def _is_conflict(tree: Tree, puts: Sequence[Put]) -> bool:
+    """Writes; False: that is done, True: somebody else has written."""
+    refusal = await tree.write(puts)
+    if refusal is not None and not is_conflict(refusal.error):
+        raise translate(refusal.error, puts[refusal.at].path)
+    return refusal is not None
