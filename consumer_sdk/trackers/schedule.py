@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedDict
 
 __all__ = ["Moment", "Schedule"]
 
@@ -17,6 +17,7 @@ class Moment:
         due: monotonic seconds.
         is_retry: the next delivery is due; else an ack timeout.
         items: index → what is to be handed back then.
+        key: its place among all moments.
     """
 
     __slots__ = ("due", "is_retry", "items", "key")
@@ -26,9 +27,6 @@ class Moment:
         self.items = items
         self.is_retry = is_retry
         self.key = (due, min(items), number)
-
-    def __lt__(self, other: Moment) -> bool:
-        return self.key < other.key
 
 
 class Schedule:
@@ -43,7 +41,8 @@ class Schedule:
     __slots__ = ("_made", "_moments", "moment_of", "retrying")
 
     def __init__(self) -> None:
-        self._moments: SortedList[Moment] = SortedList()
+        # By tuples, which compare in C.
+        self._moments: SortedDict[tuple[float, int, int], Moment] = SortedDict()
         self.moment_of: dict[int, Moment] = {}
         """What is due, by record."""
         self._made = 0
@@ -57,7 +56,7 @@ class Schedule:
         self._made += 1
         moment = Moment(due, self._made, items, is_retry=is_retry)
         self.moment_of.update(dict.fromkeys(items, moment))
-        self._moments.add(moment)
+        self._moments[moment.key] = moment
         self.retrying += len(items) if is_retry else 0
 
     def stop(self, index: int) -> Moment | None:
@@ -67,17 +66,18 @@ class Schedule:
             self.retrying -= moment.is_retry
             del moment.items[index]
             if not moment.items:
-                self._moments.remove(moment)
+                del self._moments[moment.key]
         return moment
 
     def next_due(self) -> float | None:
         """When the first moment comes."""
-        return self._moments[0].due if self._moments else None
+        return self._moments.keys()[0][0] if self._moments else None
 
     def pop_due(self, now: float) -> Iterator[tuple[int, Any, bool]]:
-        """Takes out, one by one, what is due: index, item, whether it is a retry."""
-        while self._moments and self._moments[0].due <= now:
-            moment = self._moments[0]
-            index, item = next(iter(moment.items.items()))
-            self.stop(index)
-            yield index, item, moment.is_retry
+        """Takes out what is due: index, item, whether it is a retry; to be exhausted."""
+        while self._moments and self._moments.keys()[0][0] <= now:
+            _key, moment = self._moments.popitem(0)
+            self.retrying -= len(moment.items) if moment.is_retry else 0
+            for index, item in moment.items.items():
+                del self.moment_of[index]
+                yield index, item, moment.is_retry

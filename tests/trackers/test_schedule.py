@@ -135,7 +135,7 @@ def test_moments_of_the_same_time_and_record_keep_their_order() -> None:
     """Two moments never compare equal, so that the right one is removed."""
     first, second = (Moment(1.0, number, {5: None}, is_retry=True) for number in (1, 2))
 
-    assert (first < second, second < first) == (True, False)
+    assert (first.key < second.key, second.key < first.key) == (True, False)
 
 
 @given(seed=st.integers(0, 10**6))
