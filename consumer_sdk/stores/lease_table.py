@@ -57,16 +57,12 @@ class LeaseTable:
 
     def take(self, member: str, seen: Mapping[str, int]) -> dict[str, int]:
         """Takes what nobody else has taken since it was seen; returns the new fences."""
-        return {
-            p: self._take(p, member) for p, fence in seen.items() if self._may(member, p, fence)
-        }
+        untaken = [p for p, fence in seen.items() if self._is_untaken(p, fence)]
+        return {partition: self._take(partition, member) for partition in untaken}
 
-    def _may(self, member: str, partition: str, seen: int) -> bool:
+    def _is_untaken(self, partition: str, seen: int) -> bool:
         lease = self.leases.get(partition)
-        if lease is None or not is_readable(partition, self.leases):
-            return False
-        # Its own: a take of which it never heard.
-        return lease.fence == seen or lease.owner == member
+        return lease is not None and lease.fence == seen and is_readable(partition, self.leases)
 
     def _take(self, partition: str, member: str) -> int:
         self.fence += 1
