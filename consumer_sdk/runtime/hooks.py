@@ -71,7 +71,7 @@ class Hooks(Protocol):
     def tree_failed(
         self,
         message: Message,  # noqa: ARG002 - for overriders
-        reason: str,  # noqa: ARG002 - for overriders
+        error: BaseException | str,  # noqa: ARG002 - for overriders
     ) -> None:
         """The message's tree failed; `retried` or, in the end, `dead_lettered` is told too."""
         return
@@ -118,8 +118,8 @@ class SafeHooks(Hooks):
     def dead_lettered(self, message: Message, error: BaseException | str) -> None:
         _call(self._hooks.dead_lettered, message, error)
 
-    def tree_failed(self, message: Message, reason: str) -> None:
-        _call(self._hooks.tree_failed, message, reason)
+    def tree_failed(self, message: Message, error: BaseException | str) -> None:
+        _call(self._hooks.tree_failed, message, error)
 
 
 def _call(hook: Callable[..., None], *args: object) -> None:

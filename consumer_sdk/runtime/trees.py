@@ -101,7 +101,7 @@ class TreeHolder:
         """Nacks or rejects the message."""
         has_failed = self._holding.raised(message, error)
         if has_failed:
-            self._holding.hooks.tree_failed(message, str(error))
+            self._holding.hooks.tree_failed(message, error)
         return has_failed
 
     def late(self) -> bool:

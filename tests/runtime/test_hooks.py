@@ -47,8 +47,8 @@ class Told(Hooks):
     def dead_lettered(self, message: Message, error: BaseException | str) -> None:
         self._add("dead_lettered", message, str(error))
 
-    def tree_failed(self, message: Message, reason: str) -> None:
-        self._add("tree_failed", message, reason)
+    def tree_failed(self, message: Message, error: BaseException | str) -> None:
+        self._add("tree_failed", message, error)
 
 
 class _CountsSettled(Hooks):

@@ -420,8 +420,8 @@ def test_hooks_are_told_of_trees_with_the_message_itself() -> None:
         def retried(self, message: Message, error: BaseException | str, delay: float) -> None:
             told.append(("retried", message.attempt, error, delay))
 
-        def tree_failed(self, message: Message, reason: str) -> None:
-            told.append(("tree failed", message.attempt, reason))
+        def tree_failed(self, message: Message, error: BaseException | str) -> None:
+            told.append(("tree failed", message.attempt, error))
 
     async def test(b: Bench) -> None:
         b.append("x")
@@ -436,7 +436,7 @@ def test_hooks_are_told_of_trees_with_the_message_itself() -> None:
     bench(test)
     retry = told[0][2]
     assert (str(retry), retry.delay) == ("bad", 3.0)
-    assert told == [("retried", 1, retry, 3.0), ("tree failed", 1, "bad"), ("settled", 2)]
+    assert told == [("retried", 1, retry, 3.0), ("tree failed", 1, retry), ("settled", 2)]
 
 
 # -- off, and named ---------------------------------------------------------------------------
