@@ -61,7 +61,7 @@ def encode_checkpoint_bytes(
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"a checkpoint of {broker} {partition} without a binary form: {error}; positions are "
-            f"whole numbers, or tuples of 1 to {MOST_PARTS}; encode_checkpoint takes any"
+            f"all whole numbers, or tuples of as many, 1 to {MOST_PARTS}; encode_checkpoint takes any"
         ) from error
     signed = head + body
     return signed + CRC.pack(zlib.crc32(signed)), covered(checkpoint, kept)

@@ -114,3 +114,34 @@ def test_due_time_is_kept_to_the_millisecond(due: float, read: float) -> None:
     data, _ = write_body(Checkpoint(5, 6, (), {6: (1, due)}), 100)
 
     assert read_body(data, None).attempts == {6: (1, read)}
+
+
+def test_what_cannot_fit_is_not_looked_at() -> None:
+    """The cost is that of the budget, however many holes there are: these would be refused."""
+    ranges = tuple((10 * i, 10 * i if i < 60 else 10.5) for i in range(1, 1000))
+    attempts = {10 * i + 5: (1, 0.0 if i < 60 else float("nan")) for i in range(1, 1000)}
+
+    assert write_body(Checkpoint(5, 6, ranges), 100)[1] == 47
+    assert write_body(Checkpoint(5, 6, (), attempts), 100)[0]
+    for checkpoint in (Checkpoint(5, 6, ranges), Checkpoint(5, 6, (), attempts)):
+        with pytest.raises((TypeError, ValueError)):
+            write_body(checkpoint, 10_000)
+
+
+@pytest.mark.parametrize("tried", range(1, 40))
+def test_range_above_any_number_of_attempts_fits_with_all_of_them(tried: int) -> None:
+    """Or not at all; the lowest attempts stay."""
+    attempts = dict.fromkeys(range(7, 7 + tried), (1, 0.0))
+    checkpoint = Checkpoint(5, 6, ((1000, 1001),), attempts)
+    data, kept = write_body(checkpoint, 60)
+
+    assert kept == (size(checkpoint) <= 60)
+    assert len(read_body(data, None).attempts) == min(tried, 18)
+
+
+def test_position_of_eight_numbers_is_read_back() -> None:
+    """More than any broker has."""
+    low, high = tuple(range(8)), tuple(range(1, 9))
+    checkpoint = Checkpoint(low, high, (), {high: (1, 0.0)})
+
+    assert read_body(write_body(checkpoint, 100)[0], None) == checkpoint
