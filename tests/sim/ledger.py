@@ -161,6 +161,7 @@ class Ledger:
             if lane is not None and ordering is not None:
                 self._check_lane(grant, record, lane, token, batch)
             grant.handed_out.add(record.position)
+            record.grant = grant
             record.is_given_up = False
             record.deliveries += 1
             self.deliveries += 1
@@ -206,6 +207,8 @@ class Ledger:
         origin = self.origin.get(record.partition, 0)
         for earlier in self._earlier(record, lane):
             is_done = earlier.is_settled or earlier.is_given_up or earlier.position < origin
+            # After a reconnect a queue's earlier record may be with another consumer.
+            is_done = is_done or (self._is_queue and earlier.grant is not grant)
             if not is_done and (earlier.partition, earlier.position) not in batch:
                 self.breaks(f"{record} came while {earlier} of lane {lane!r} is not settled")
 

@@ -35,6 +35,7 @@ class Record:
         is_buried: its dead letter is durable.
         is_removed: retention took it.
         is_given_up: rejected, or failed too often: only its dead letter settles it.
+        grant: under which it was delivered last.
     """
 
     partition: Partition
@@ -46,6 +47,7 @@ class Record:
     is_buried: bool = False
     is_removed: bool = False
     is_given_up: bool = False
+    grant: Grant | None = field(default=None, repr=False)
 
     @property
     def is_settled(self) -> bool:
