@@ -151,14 +151,19 @@ class Adapter(ABC):
         """Tells the broker; one outcome for each flush, in order.
 
         Never raises for one bad partition, never moves the broker's position backwards, and
-        carries the epoch's own fence. Without a store this is what makes a flush durable.
+        carries the epoch's own fence. Without a store this is what makes a flush durable. With
+        ``capabilities.wants_settled`` it acks each of `AckFlush.settled` by itself, answers RETRY
+        while it is disconnected, and SENT where the broker does not say that it has heard.
         """
 
     @abstractmethod
     async def committed(
         self, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, Checkpoint | None]:
-        """The broker's own idea of where the group is; None where it has none."""
+        """The broker's own idea of where the group is; None where it has none.
+
+        Not asked of a queue, which always starts at `StartPoint.BROKER`.
+        """
 
     @abstractmethod
     async def positions(

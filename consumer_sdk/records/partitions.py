@@ -63,7 +63,7 @@ class StartPoint(enum.Enum):
     EARLIEST = "earliest"
     LATEST = "latest"
     BROKER = "broker"
-    """Leave the broker's own cursor alone."""
+    """Leave the broker's own cursor alone, or let it begin where the adapter has new ones begin."""
     ENDED = "ended"
     """The partition was read to its end: there is nothing to read."""
 
