@@ -17,12 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl, make_digest_acl
 
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import (
-    ConfigurationError,
-    ConsumerClosedError,
-    StoreError,
-    TransientStoreError,
-)
+from consumer_sdk.errors import ConsumerClosedError, StoreError, TransientStoreError
 from consumer_sdk.records import Assignment, OutcomeKind, Partition
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint, ZooKeeperServer
@@ -100,6 +95,14 @@ async def test_hosts_may_carry_a_path(zookeeper_server: ZooKeeperEndpoint, root:
         assert await store.list("g") == [FIRST]
     with shell(zookeeper_server.hosts) as client:
         assert client.exists(f"{root}/inner/g/orders/0")
+
+
+async def test_server_that_is_gone_is_passed_over(
+    zookeeper_server: ZooKeeperEndpoint, root: str
+) -> None:
+    """One of several hosts is enough."""
+    async with opened(f"{HOST}:1,{zookeeper_server.hosts},no.such.host:2181", root) as store:
+        await owned(store, FIRST)
 
 
 async def test_session_timeout_is_the_one_that_was_given(
@@ -216,46 +219,7 @@ async def test_tls_and_its_certificates_reach_the_servers(tmp_path: Path) -> Non
         await owned(store, FIRST)
 
 
-# -- what is said ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"hosts": ""}, "give hosts as 'zk1:2181,zk2:2181'"),
-        ({"hosts": "zk:port"}, "give hosts as"),
-        ({"root": "sdk"}, "absolute path"),
-        ({"session_timeout": 0}, "session_timeout=0"),
-        ({"session_timeout": float("nan")}, "session_timeout"),
-        ({"max_size": 0}, "max_size=0"),
-        ({"max_size": 2_000_000}, "max_size=2000000"),
-        ({"timeout": 3}, "timeout= is not for you to set here: use session_timeout="),
-        ({"handler": None}, "handler= is not for you"),
-        ({"no_such_option": 1}, "no_such_option"),
-        ({"sasl_options": {"mechanism": "PLAIN"}}, r"pip install 'kazoo\[sasl\]'"),
-    ],
-)
-def test_option_that_cannot_work_is_a_configuration_error(
-    options: dict[str, Any], message: str
-) -> None:
-    """Found when the store is built."""
-    with pytest.raises(ConfigurationError, match=message):
-        ZooKeeperStore(**{"hosts": "zk:2181", **options})
-
-
-def test_repr_names_the_place_and_no_secret() -> None:
-    """What a log line shows."""
-    store = ZooKeeperStore("zk:2181", root="/sdk", auth_data=[("digest", "alice:secret")])
-    assert repr(store) == "ZooKeeperStore('zk:2181', root='/sdk')"
-
-
-async def test_closed_store_is_a_clear_error() -> None:
-    """Before open and after aclose."""
-    store = ZooKeeperStore("zk:2181")
-    with pytest.raises(ConsumerClosedError, match="is not open"):
-        await store.save("g", [])
-    with pytest.raises(ConsumerClosedError, match="is not open"):
-        await store.peek("g", [FIRST])
+# -- where it belongs -------------------------------------------------------------------------
 
 
 async def test_forked_child_is_told(
