@@ -73,17 +73,23 @@ def test_branches_of_other_processes_are_named_by_their_receipts() -> None:
     assert tree.open_branches() == ["lines"]
 
     receipts = Receipts()
-    one, two = receipts.branch(token), receipts.branch(token)
+    one, two, three = (receipts.branch(token) for _ in range(3))
     early = Receipts()
     early.ack(two)
-    receipts.ack(token)
-    for part in (early, receipts, receipts):
+    for part in (receipts, early):  # the parent's tells of children alone
         for item in part.items():
             grove.trees.settle(*item)
-    assert tree.open_branches() == ["lines.2"]
+    assert tree.open_branches() == ["lines"]
+
+    receipts.ack(token)
+    for _ in range(2):
+        for item in receipts.items():
+            grove.trees.settle(*item)
+    assert tree.open_branches() == ["lines.2", "lines.4"]
 
     last = Receipts()
     last.ack(one)
+    last.ack(three)
     for item in last.items():
         grove.trees.settle(*item)
     assert grove.ends == {0: "finished"}
