@@ -139,6 +139,8 @@ class Receipts:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Receipts) and self._receipts == other._receipts
 
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self)} branches>"
 
