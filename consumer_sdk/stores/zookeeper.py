@@ -12,6 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, final
 
+from consumer_sdk.errors import MissingExtraError
+
+try:
+    import kazoo as _kazoo  # noqa: F401 - before any module that needs it
+except ImportError as _error:
+    raise MissingExtraError("kazoo", "zookeeper") from _error
+
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Assignment, Outcome, Partition

@@ -21,15 +21,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from consumer_sdk.errors import MissingExtraError, TransientStoreError
-
-try:
-    from kazoo.client import KazooClient
-except ImportError as _error:
-    raise MissingExtraError("kazoo", "zookeeper") from _error
+from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
 from kazoo.protocol.states import KazooState, KeeperState
 
+from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores.zookeeper_errors import UnknownResultError, translate
 
 __all__ = ["Bridge", "Call"]
