@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
+import gc
+import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from consumer_sdk.abc import AckTracker
-from consumer_sdk.records import Assignment, Position
+from consumer_sdk.records import Assignment, Outcome, Position
 from consumer_sdk.testing.conformance.trackers import (
     LogTrackerSuite,
     NamingLogTrackerSuite,
     QueueTrackerSuite,
 )
 from consumer_sdk.trackers import QueueTracker, WatermarkTracker
+from tests.trackers.building import ASSIGNMENT, NOW, WALL, make_delivery, make_run
+
+
+@pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
+def test_tracker_of_nothing_but_an_assignment_has_the_defaults(
+    kind: type[WatermarkTracker | QueueTracker],
+) -> None:
+    """A back-off of half a second, a flush each 100 ms, no timeout, and no owner to wake."""
+    tracker = kind(ASSIGNMENT)
+    run = make_run(range(2000))
+    tracker.track(run, NOW)
+    for index, message in enumerate(run.messages):
+        message.index = index
+    tracker.handed_out(run.messages, NOW)
+    assert tracker.next_due() is None
+    assert NOW + 0.4 <= tracker.nack(0, 1, NOW).due <= NOW + 0.5
+
+    flush = tracker.flush(NOW, WALL)
+    assert flush is not None
+    tracker.flushed(flush, Outcome.durable())
+    tracker.ack_all(range(999))
+    assert tracker.flush_due == NOW + 0.1
+    tracker.ack(999)
+    assert tracker.flush_due == (-math.inf if kind is QueueTracker else NOW + 0.1)
+
+
+@pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
+def test_closed_tracker_keeps_no_handle(kind: type[WatermarkTracker | QueueTracker]) -> None:
+    """Neither of what is open nor of what was settled, in whatever flush."""
+
+    class Handle:
+        """Something that can be watched."""
+
+    options: dict[str, Any] = {"names_settled": True} if kind is WatermarkTracker else {}
+    tracker = kind(ASSIGNMENT, **options)
+    run = make_delivery(range(3))
+    for message in run.messages:
+        message.native = Handle()
+    watches = [weakref.ref(message.native) for message in run.messages]
+    tracker.track(run, NOW)
+    tracker.ack(0)
+    tracker.flush(NOW, WALL, force=True)
+    tracker.ack(1)
+    run.messages.clear()
+    del message
+    tracker.close()
+    gc.collect()
+
+    assert [watch() for watch in watches] == [None] * 3
 
 
 class TestLog(LogTrackerSuite):

@@ -120,5 +120,12 @@ def test_retry_with_an_impossible_delay_is_refused(delay: float) -> None:
 def test_answers_of_a_handler_carry_reason_and_delay() -> None:
     """What becomes the dead letter's error text."""
     assert (str(Retry("busy", delay=3.0)), Retry("busy", delay=3.0).delay) == ("busy", 3.0)
-    assert Retry().delay is None
+    assert (Retry().delay, Retry(delay=0.0).delay) == (None, 0.0)
     assert str(Reject("bad schema")) == "bad schema"
+
+
+def test_defaults_are_those_that_the_pages_tell() -> None:
+    """Five deliveries, from half a second to a minute, doubled, a fifth of it by chance."""
+    told = RetryPolicy(max_attempts=5, initial=0.5, multiplier=2.0, maximum=60.0, jitter=0.2)
+
+    assert RetryPolicy() == told
