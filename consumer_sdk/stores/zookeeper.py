@@ -19,10 +19,12 @@ try:
 except ImportError as _error:
     raise MissingExtraError("kazoo", "zookeeper") from _error
 
-from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import Claims, Write, not_held
+from consumer_sdk.stores.leases import TableLeases, new_member
+from consumer_sdk.stores.leases_zookeeper import ZooKeeperLeasePlace
 from consumer_sdk.stores.zookeeper_bridge import Bridge
 from consumer_sdk.stores.zookeeper_edits import bury, pin
 from consumer_sdk.stores.zookeeper_options import client_maker
@@ -221,6 +223,31 @@ class ZooKeeperStore(CheckpointStore):
         path = f"{self._root}/{escape(group)}/{escape(stream)}"
         return await pin(self._tree(), path, start)
 
+    def leases(
+        self,
+        group: str,
+        stream: str,
+        *,
+        duration: float = 10.0,
+        handover: float = 30.0,
+        clock: Clock | None = None,
+    ) -> Leases:
+        """A new member of the group; see `CheckpointStore.leases`.
+
+        Others notice its death when its session has expired, if that is sooner than ``duration``:
+        give a ``session_timeout`` that is not shorter.
+        """
+        return TableLeases(
+            ZooKeeperLeasePlace(
+                self._open_bridge, f"{self._root}/{escape(group)}/{escape(stream)}", self._limit
+            ),
+            f"{self!r}: the leases of {stream!r} in group {group!r}",
+            new_member(),
+            duration=duration,
+            handover=handover,
+            clock=clock,
+        )
+
     async def aclose(self) -> None:
         """Ends the session after what is under way. Idempotent, and bounded by five seconds."""
         bridge, self._bridge = self._bridge, None
@@ -231,6 +258,9 @@ class ZooKeeperStore(CheckpointStore):
         return checkpoint_path(self._root, group, partition)
 
     def _tree(self) -> Tree:
+        return Tree(self._open_bridge())
+
+    def _open_bridge(self) -> Bridge:
         bridge = self._bridge
         if bridge is None:
             raise ConsumerClosedError(f"{self!r} is not open (any more): await open() first")
@@ -243,7 +273,7 @@ class ZooKeeperStore(CheckpointStore):
             raise ConsumerClosedError(
                 f"{self!r} was opened in another event loop: make a new object for this one"
             )
-        return Tree(bridge)
+        return bridge
 
     @staticmethod
     def _is_left_over(bridge: Bridge) -> bool:

@@ -165,6 +165,10 @@ class Bridge:
         else:
             self._may_ask.clear()
 
+    def watcher(self, changed: Callable[[], object]) -> Callable[[object], None]:
+        """A watch for kazoo's requests, which calls ``changed`` in the event loop."""
+        return lambda _: _call_soon(self.loop, changed)
+
     async def aclose(self) -> None:
         """Ends the session after what was handed over. Bounded; from any event loop."""
         self._is_closing = True

@@ -15,10 +15,18 @@ from consumer_sdk.abc import CheckpointStore, Leases, StoreItem
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 from consumer_sdk.records.balance import moves
-from tests.stores.owner_child import say, store_of
+from consumer_sdk.stores import LocalStore, ZooKeeperStore
+from tests.stores.owner_child import say
 
 PARTITION = "a"
 DURATION = 0.3
+
+
+def store_of(kind: str, place: str, root: str = "") -> CheckpointStore:
+    """The store that parent and children share; sessions outlive the pauses."""
+    if kind == "local":
+        return LocalStore(place, busy_timeout=0.2)
+    return ZooKeeperStore(place, root=root, session_timeout=10.0)
 
 
 class Counting:

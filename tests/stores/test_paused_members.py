@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -13,8 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.stores.member_child import DURATION
-from tests.stores.owner_child import store_of
+from tests.stores.member_child import DURATION, store_of
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ class Race:
 
     def __init__(self) -> None:
         self._news = asyncio.Event()
+        self._chance = random.Random(7)
         self.children: list[Child] = []
 
     async def run(self, *place: str) -> None:
@@ -72,9 +73,12 @@ class Race:
                     child.process.stdin.close()
 
     async def _pause_owner(self) -> None:
-        owner = await self._until(self._owner)
+        fence = 0
+        while not fence:  # a slow machine may lose it just now
+            owner = await self._until(self._owner)
+            await asyncio.sleep(self._chance.uniform(0, DURATION / 5))  # anywhere within a turn
+            fence = owner.fence
         (other,) = (child for child in self.children if child is not owner)
-        fence = owner.fence
         owner.process.send_signal(signal.SIGSTOP)
         await self._until(lambda: other.fence > fence and other.said[-1][0] == "durable", owner)
         owner.process.send_signal(signal.SIGCONT)

@@ -167,7 +167,7 @@ class MembershipCases(LeaseCase):
         await self.taken(mine)
         async with self.place.outage(join.stores[mine]):
             await mine.aclose()
-        assert mine.member in (await theirs.view()).members
+        assert (await self.lease(theirs)).owner == mine.member
 
     async def test_use_after_closing_is_an_error(self, join: Joiner) -> None:
         """A member that has left cannot come back."""

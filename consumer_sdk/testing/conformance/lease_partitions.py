@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from consumer_sdk.abc import StoreItem
 from consumer_sdk.records.balance import moves
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.testing.conformance.lease_case import Joiner, LeaseCase
@@ -87,3 +88,15 @@ class PartitionCases(LeaseCase):
         assert (await theirs.view()).leases == {"a": Lease(), "b": Lease()}
         assert list(await mine.renew()) == ["b"]
         assert min((await theirs.take({"a": 0, "b": 0})).values()) > max(fences.values())
+
+    async def test_leases_are_no_checkpoints(self, join: Joiner) -> None:
+        """A store lists what was claimed, whatever else it keeps for the group."""
+        mine = await join()
+        await mine.sync(self.parents)
+        fence = await self.taken(mine)
+        store = join.stores[mine]
+        assert list(await store.list("g")) == []
+        assignment = await self.claims(join, mine, fence)
+        assert assignment is not None
+        await store.save("g", [StoreItem(assignment, "text")])
+        assert list(await store.list("g")) == [assignment.partition]
