@@ -330,7 +330,7 @@ class Deliveries(Grouping):
             return self._ignore()
         moment = self._schedule.moment_of.get(index)
         item = item if moment is None else moment.items[index]
-        if item is None and moment is None:
+        if item is None:
             return False
         if seconds > 0:
             self._start_timer(index, MARKED, now + seconds, item)

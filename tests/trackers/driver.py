@@ -285,7 +285,7 @@ class Driver(ABC):
         records = [record for record in self.model.records if record.is_live]
         assert len(tracker._failures) == sum(record.failures > 0 for record in records)
         assert len(tracker._schedule.moment_of) == sum(r.due is not None for r in records)
-        assert tracker._unseen <= set(self.live())
+        assert tracker._unseen == {i for i, r in enumerate(self.model.records) if r.is_unseen}
         natives = sum(len(chunk.natives) for chunk in chunks)
         assert natives == (live if self.model.names else 0)
 

@@ -120,7 +120,7 @@ class Model(ABC):
         """Settles a record in one of ``states``."""
         record = self.find(index, *states)
         if record is not None:
-            record.state, record.due = "settled", None
+            record.state, record.due, record.is_unseen = "settled", None, False
             self.name(record)
             self.touch()
         return record is not None
@@ -170,7 +170,7 @@ class Model(ABC):
         else:
             record = self.delivery(index, attempt)
         if record:
-            record.state, record.due = "dead", None
+            record.state, record.due, record.is_unseen = "dead", None, False
         return record is not None
 
     def dead_lettered(self, index: int) -> bool:

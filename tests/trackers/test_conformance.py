@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 import weakref
 from collections.abc import Callable
@@ -11,14 +12,14 @@ from typing import Any
 import pytest
 
 from consumer_sdk.abc import AckTracker
-from consumer_sdk.records import Assignment, Outcome, Position
+from consumer_sdk.records import Assignment, Checkpoint, Outcome, Position
 from consumer_sdk.testing.conformance.trackers import (
     LogTrackerSuite,
     NamingLogTrackerSuite,
     QueueTrackerSuite,
 )
 from consumer_sdk.trackers import QueueTracker, WatermarkTracker
-from tests.trackers.building import ASSIGNMENT, NOW, WALL, make_delivery, make_run
+from tests.trackers.building import ASSIGNMENT, NOW, WALL, look, make_delivery, make_run, take
 
 
 @pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
@@ -42,6 +43,33 @@ def test_tracker_of_nothing_but_an_assignment_has_the_defaults(
     assert tracker.flush_due == NOW + 0.1
     tracker.ack(999)
     assert tracker.flush_due == (-math.inf if kind is QueueTracker else NOW + 0.1)
+
+
+def test_defaults_of_a_queue_are_those_that_the_pages_tell() -> None:
+    """How many acks are a group, what is remembered of them, and how old an attempt may be."""
+    told = {"flush_count": 1000, "proof_count": 10_000, "proof_age": 60.0, "attempts_age": 86_400.0}
+
+    parameters = inspect.signature(QueueTracker).parameters
+    assert {name: parameters[name].default for name in told} == told
+
+
+@pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
+@pytest.mark.parametrize(
+    "given, stored, kept",
+    [("now", None, "now"), (None, "then", "then"), ("now", "then", "now"), (None, None, None)],
+)
+def test_identity_is_that_of_the_stream_and_else_what_was_stored(
+    kind: type[WatermarkTracker | QueueTracker],
+    given: str | None,
+    stored: str | None,
+    kept: str | None,
+) -> None:
+    """It goes into every checkpoint."""
+    tracker = kind(ASSIGNMENT, identity=given)
+    tracker.restore(Checkpoint(identity=stored), NOW, WALL, durable=False)
+
+    assert look(tracker).identity == kept
+    assert take(tracker).checkpoint.identity == kept
 
 
 @pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])

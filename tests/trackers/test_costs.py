@@ -14,6 +14,7 @@ from tests.trackers.building import (
     WALL,
     deliver,
     make_queue,
+    make_run,
     make_tracker,
     take,
     track,
@@ -47,6 +48,20 @@ def test_operation_costs_the_same_whatever_is_in_flight_behind(
     few, many = in_flight(200), in_flight(20_000)
 
     assert operations(lambda: act(many)) <= operations(lambda: act(few))
+
+
+def test_whole_run_is_handed_out_without_a_look_at_each_record() -> None:
+    """Its states are counted in bulk."""
+
+    def cost(count: int) -> int:
+        tracker = make_tracker(chunk_bits=10)
+        run = make_run(range(count))
+        tracker.track(run, NOW)
+        for index, message in enumerate(run.messages):
+            message.index = index
+        return operations(lambda: tracker.handed_out(run.messages, NOW))
+
+    assert cost(1000) <= cost(10)
 
 
 def test_cumulative_acks_of_a_whole_window_cost_its_length_in_all() -> None:

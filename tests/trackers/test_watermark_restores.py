@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.records import VerdictKind
+from consumer_sdk.records import Checkpoint, VerdictKind
 from consumer_sdk.trackers import RetryPolicy
 from tests.trackers.building import (
     NOW,
@@ -120,6 +120,16 @@ def test_partition_ends_although_its_restored_ranges_have_expired() -> None:
 
     track(tracker, [], ended=True)
     assert flush_durably(tracker).ended
+
+
+def test_partition_that_had_ended_is_ended_after_a_restart() -> None:
+    """Without another fetch; nothing is to be flushed for it."""
+    tracker = make_tracker()
+    tracker.restore(Checkpoint(10, 11, ended=True), NOW, WALL, durable=True)
+
+    assert look(tracker).ended
+    track(tracker, [], ended=True)
+    assert not tracker.is_dirty
 
 
 # -- restarts ---------------------------------------------------------------------------------

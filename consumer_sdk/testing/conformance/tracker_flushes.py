@@ -103,10 +103,12 @@ class EndCases(TrackerCase):
 
     def test_closed_tracker_ignores_every_call(self) -> None:
         """T1, T2: after a revoke late calls are no-ops and nothing is flushed."""
-        tracker = self.tracker(4)
+        tracker = self.tracker(5)
         tracker.ack(0)
         flush = self.flush(tracker)
+        tracker.ack(4)
         tracker.close()
+        assert (tracker.is_dirty, tracker.flush_due) == (False, None)
         tracker.flushed(flush, DURABLE)
         assert not any((tracker.ack(1), tracker.ack_all([2, 3]), tracker.ack_cumulative(3)))
         assert tracker.nack(1, 1, NOW).kind is VerdictKind.IGNORED
@@ -114,4 +116,5 @@ class EndCases(TrackerCase):
         assert tracker.flush(NOW, WALL, force=True) is None
         assert tracker.unsettled == tracker.retrying == 0
         assert tracker.next_due() is None
-        assert self.track(tracker, range(4, 6)).count == 0
+        late = self.track(tracker, range(5, 7))
+        assert (late.first, late.count, list(late.dropped)) == (0, 0, [0, 1])
