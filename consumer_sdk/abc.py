@@ -19,6 +19,7 @@ from consumer_sdk.records import (
     DeadLetter,
     Due,
     Explanation,
+    LeaseView,
     Message,
     Outcome,
     Partition,
@@ -28,7 +29,6 @@ from consumer_sdk.records import (
     Tracked,
     Verdict,
 )
-from consumer_sdk.records.leases import LeaseView
 
 __all__ = [
     "AckTracker",

@@ -13,6 +13,7 @@ from consumer_sdk.records.branches import Branch, BranchHolder, Tree
 from consumer_sdk.records.capabilities import Capabilities, Kind
 from consumer_sdk.records.checkpoints import AckFlush, Explanation, Outcome, OutcomeKind
 from consumer_sdk.records.dead_letter import DeadLetter
+from consumer_sdk.records.leases import Lease, LeaseView, Moves
 from consumer_sdk.records.messages import Batch, Headers, Holder, Message, Redelivery
 from consumer_sdk.records.partitions import (
     Assignment,
@@ -43,8 +44,11 @@ __all__ = [
     "Headers",
     "Holder",
     "Kind",
+    "Lease",
+    "LeaseView",
     "Lost",
     "Message",
+    "Moves",
     "Outcome",
     "OutcomeKind",
     "Partition",

@@ -82,7 +82,10 @@ class LeaseTable:
         for partition, fence in held.items():
             if self.is_held(member, partition, fence):
                 lease = self.leases[partition]
-                self.leases[partition] = replace(lease, owner=None, ended=ended)
+                wanted_by = None if ended else lease.wanted_by
+                self.leases[partition] = replace(
+                    lease, owner=None, wanted_by=wanted_by, ended=ended
+                )
 
     def is_held(self, member: str, partition: str, fence: int) -> bool:
         """The member owns the partition since it took it under this fence."""
