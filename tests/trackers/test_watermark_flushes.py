@@ -283,3 +283,12 @@ def test_flush_without_ranges_carries_the_position_and_leaves_receipts_above_a_h
     assert flush.checkpoint.watermark == 6
     tracker.flushed(flush, Outcome.durable())
     assert tracker.durable_number == 2
+
+
+def test_flush_without_ranges_of_a_prefix_alone_is_durable() -> None:
+    """Nothing is settled above the first open record: nothing was left out."""
+    tracker = tracking(range(5), keeps_ranges=False)
+    tracker.ack_all(range(3))
+
+    assert flush_durably(tracker) == Checkpoint(watermark=2, resume=3)
+    assert tracker.durable_number == 1
