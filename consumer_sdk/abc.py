@@ -473,10 +473,13 @@ class Leases(ABC):
 
     @abstractmethod
     async def changed(self, timeout: float) -> bool:
-        """Waits until there is something new to `view`; False after ``timeout`` seconds.
+        """Waits until there is something that the last `view` did not show.
 
-        New: an owner, a wish, an end, a partition, a member that has come or gone. Death is not:
-        nobody tells of it.
+        That is an owner, a wish, an end, a partition, a member that has come or gone. Death is
+        not: nobody tells of it.
+
+        Returns:
+            False after ``timeout`` seconds without.
         """
 
     @abstractmethod
