@@ -16,6 +16,7 @@ from consumer_sdk.records import (
     Assignment,
     Capabilities,
     Checkpoint,
+    Committed,
     DeadLetter,
     Due,
     Explanation,
@@ -159,7 +160,7 @@ class Adapter(ABC):
     @abstractmethod
     async def committed(
         self, assignments: Sequence[Assignment]
-    ) -> Mapping[Assignment, Checkpoint | None]:
+    ) -> Mapping[Assignment, Committed | None]:
         """The broker's own idea of where the group is; None where it has none.
 
         Not asked of a queue, which always starts at `StartPoint.BROKER`.

@@ -11,7 +11,7 @@ There need not be a "next" one. Stores see its text form only, which the adapter
 
 from consumer_sdk.records.branches import Branch, BranchHolder, Tree
 from consumer_sdk.records.capabilities import Capabilities, Kind
-from consumer_sdk.records.checkpoints import AckFlush, Explanation, Outcome, OutcomeKind
+from consumer_sdk.records.checkpoints import AckFlush, Committed, Explanation, Outcome, OutcomeKind
 from consumer_sdk.records.dead_letter import DeadLetter
 from consumer_sdk.records.leases import Lease, LeaseView, Moves
 from consumer_sdk.records.messages import Batch, Headers, Holder, Message, Redelivery
@@ -37,6 +37,7 @@ __all__ = [
     "BranchHolder",
     "Capabilities",
     "Checkpoint",
+    "Committed",
     "Comparison",
     "DeadLetter",
     "Due",

@@ -10,7 +10,7 @@ from typing import Any
 from consumer_sdk.records.partitions import Assignment, Position
 from consumer_sdk.records.progress import Checkpoint
 
-__all__ = ["AckFlush", "Explanation", "Outcome", "OutcomeKind"]
+__all__ = ["AckFlush", "Committed", "Explanation", "Outcome", "OutcomeKind"]
 
 
 @dataclass(slots=True, eq=False)
@@ -28,6 +28,20 @@ class AckFlush:
     number: int
     checkpoint: Checkpoint
     settled: Sequence[tuple[Position, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Where a broker says that a group stands.
+
+    Attributes:
+        checkpoint: the position, and whatever else the commit carries.
+        is_foreign: this SDK did not write it: an operator's tool or another program was there.
+            It is honoured, also where a store knows of another position.
+    """
+
+    checkpoint: Checkpoint
+    is_foreign: bool = False
 
 
 class OutcomeKind(enum.Enum):

@@ -15,6 +15,7 @@ from consumer_sdk.records import (
     Assignment,
     AtTime,
     Checkpoint,
+    Committed,
     Kind,
     Message,
     Outcome,
@@ -108,11 +109,13 @@ class Ownership(AssignmentOwner):
         """By the store's checkpoint, else the broker's. Fenced ones are left out."""
         stored = await self._stored(assignments)
         committed = await self._adapter.committed(list(stored)) if stored else {}
-        known = {a: committed.get(a) if c is None else c for a, c in stored.items()}
+        known = {a: _checkpoint(committed.get(a)) if c is None else c for a, c in stored.items()}
         decisions = await self._decide(stored, known)
         if self._flusher.tells_broker:
             for assignment in stored:
-                self._tell(assignment, decisions[assignment], committed.get(assignment))
+                self._tell(
+                    assignment, decisions[assignment], _checkpoint(committed.get(assignment))
+                )
         return decisions
 
     def _tell(
@@ -294,6 +297,10 @@ class Ownership(AssignmentOwner):
             self._closed.append(assignment)
         self._flusher.forget(assignment)
         self.holdings.pop(assignment, None)
+
+
+def _checkpoint(committed: Committed | None) -> Checkpoint | None:
+    return None if committed is None else committed.checkpoint
 
 
 async def _uncancelled(work: Coroutine[Any, Any, None]) -> None:

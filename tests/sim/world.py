@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from consumer_sdk.adapters.memory import MemoryBroker
-from consumer_sdk.adapters.memory.group import Committed
+from consumer_sdk.adapters.memory.group import Commit
 from consumer_sdk.records import Checkpoint, Message, Partition
 from consumer_sdk.testing import Simulation
 from consumer_sdk.trackers import decode_checkpoint
@@ -78,7 +78,7 @@ class World:
         """It can never be processed."""
         return (message.partition, number(message.position)) in self._poison
 
-    def _committed(self, partition: Partition, new: Committed) -> None:
+    def _committed(self, partition: Partition, new: Commit) -> None:
         checkpoint = Checkpoint(resume=new.position)
         if new.text is not None:
             checkpoint = decode_checkpoint(

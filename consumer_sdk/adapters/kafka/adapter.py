@@ -25,6 +25,7 @@ from consumer_sdk.records import (
     Assignment,
     Capabilities,
     Checkpoint,
+    Committed,
     Outcome,
     Position,
     Run,
@@ -182,7 +183,7 @@ class KafkaAdapter(Adapter):
 
     async def committed(
         self, assignments: Sequence[Assignment]
-    ) -> Mapping[Assignment, Checkpoint | None]:
+    ) -> Mapping[Assignment, Committed | None]:
         if self.group is None:
             return dict.fromkeys(assignments)
         found = await self._session.offsets.committed(map(_tp, assignments))
@@ -227,8 +228,9 @@ def _tp(assignment: Assignment) -> TopicPartition:
     return TopicPartition(assignment.partition.stream, int(assignment.partition.id))
 
 
-def _checkpoint(committed: int | None) -> Checkpoint | None:
+def _checkpoint(committed: int | None) -> Committed | None:
     """All before the committed offset is settled."""
     if committed is None:
         return None
-    return Checkpoint(watermark=committed - 1 if committed else None, resume=committed)
+    watermark = committed - 1 if committed else None
+    return Committed(Checkpoint(watermark=watermark, resume=committed))

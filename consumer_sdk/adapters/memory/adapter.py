@@ -13,7 +13,7 @@ from consumer_sdk.adapters.memory.calls import Calls, Seam
 from consumer_sdk.adapters.memory.kinds import ConsumerKind, Options
 from consumer_sdk.adapters.memory.session import Session
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
-from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Outcome, Position, Run, Start
+from consumer_sdk.records import AckFlush, Assignment, Committed, Outcome, Position, Run, Start
 
 __all__ = ["MemoryAdapter"]
 
@@ -177,7 +177,7 @@ class MemoryAdapter(Adapter):
 
     async def committed(
         self, assignments: Sequence[Assignment]
-    ) -> Mapping[Assignment, Checkpoint | None]:
+    ) -> Mapping[Assignment, Committed | None]:
         """Where the group is, as the broker knows it."""
         return await self._calls.make("committed", lambda: self._session.committed(assignments))
 

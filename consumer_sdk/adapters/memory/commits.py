@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from consumer_sdk.adapters.memory.group import Committed, Group
+from consumer_sdk.adapters.memory.group import Commit, Group
 from consumer_sdk.adapters.memory.membership import Membership
-from consumer_sdk.records import AckFlush, Checkpoint, Outcome, Partition
+from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, Partition
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 
 __all__ = ["Commits"]
@@ -35,17 +35,17 @@ class Commits:
         text, covered = self._encode(partition, checkpoint)
         member = membership.member
         owner = (member.id, member.generation, flush.assignment.epoch)
-        new = Committed(position, text, owner, flush.number)
+        new = Commit(position, text, owner, flush.number)
         membership.group.commit(partition, new)
         return Outcome.durable(covered)
 
-    def load(self, group: Group, partition: Partition, identity: str | None) -> Checkpoint | None:
+    def load(self, group: Group, partition: Partition, identity: str | None) -> Committed | None:
         """What the group has committed for a partition."""
         committed = group.committed.get(partition)
         if committed is None:
             return None
         if committed.text is None:
-            return Checkpoint(resume=committed.position)
+            return Committed(Checkpoint(resume=committed.position))
         checkpoint = decode_checkpoint(
             committed.text,
             broker="memory",
@@ -53,7 +53,9 @@ class Commits:
             identity=identity,
             decode_position=int,
         )
-        return replace(checkpoint, watermark=None) if checkpoint.watermark == -1 else checkpoint
+        if checkpoint.watermark == -1:
+            checkpoint = replace(checkpoint, watermark=None)
+        return Committed(checkpoint)
 
     def _encode(
         self, partition: Partition, checkpoint: Checkpoint

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from consumer_sdk.records import Partition
 
-__all__ = ["Committed", "Group", "Member"]
+__all__ = ["Commit", "Group", "Member"]
 
 
 @dataclass(slots=True)
-class Committed:
+class Commit:
     """The group's place in a partition.
 
     Attributes:
@@ -82,8 +82,8 @@ class Group:
         self.rebalance_timeout = rebalance_timeout
         self.generation = 0
         self.members: dict[str, Member] = {}
-        self.committed: dict[Partition, Committed] = {}
-        self.watchers: list[Callable[[Partition, Committed], None]] = []
+        self.committed: dict[Partition, Commit] = {}
+        self.watchers: list[Callable[[Partition, Commit], None]] = []
         self._partitions = partitions
         self._known: dict[str, frozenset[Partition]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -147,7 +147,7 @@ class Group:
         for partition in [p for p in self.committed if p.stream == stream]:
             del self.committed[partition]
 
-    def commit(self, partition: Partition, new: Committed) -> None:
+    def commit(self, partition: Partition, new: Commit) -> None:
         """Stores a commit, unless the same owner has stored a newer one."""
         old = self.committed.get(partition)
         is_stale = (

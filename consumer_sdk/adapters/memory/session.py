@@ -18,6 +18,7 @@ from consumer_sdk.records import (
     AckFlush,
     Assignment,
     Checkpoint,
+    Committed,
     Outcome,
     OutcomeKind,
     Position,
@@ -144,13 +145,11 @@ class Session:
             return False
         return self._seam.strike("acks") is not None
 
-    def committed(
-        self, assignments: Sequence[Assignment]
-    ) -> Mapping[Assignment, Checkpoint | None]:
+    def committed(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Committed | None]:
         """Where the group is, as the broker knows it."""
         return {assignment: self._committed(assignment) for assignment in assignments}
 
-    def _committed(self, assignment: Assignment) -> Checkpoint | None:
+    def _committed(self, assignment: Assignment) -> Committed | None:
         if self._options.group is None or self._options.is_queue:
             return None
         partition, identity = assignment.partition, self.identity(assignment)
@@ -161,7 +160,8 @@ class Session:
             return None
         cursor = self._subscription.cursor(partition, log)
         resume = log.place(cursor.lowest)
-        return None if cursor.is_new else Checkpoint(resume=resume, identity=identity)
+        checkpoint = Checkpoint(resume=resume, identity=identity)
+        return None if cursor.is_new else Committed(checkpoint)
 
     def identity(self, assignment: Assignment) -> str | None:
         """Differs between streams of one name, made one after another."""

@@ -31,7 +31,7 @@ class CommitCases(AdapterCase):
         async with self.member(stream) as member:
             held = await member.holding(2)
             found = [member.owner.committed[assignment] for assignment in held]
-        assert [c and c.resume for c in found] == [places[0][3], places[1][7]]
+        assert [c and c.checkpoint.resume for c in found] == [places[0][3], places[1][7]]
 
     async def test_committed_is_none_for_a_new_group(self) -> None:
         """A group that has committed nothing is told so, not position 0."""
@@ -52,7 +52,7 @@ class CommitCases(AdapterCase):
             await member.commit(assignment, places[2], number=1)
             committed = (await member.adapter.committed([assignment]))[assignment]
         assert committed is not None
-        assert committed.resume == places[5]
+        assert committed.checkpoint.resume == places[5]
 
     async def test_commit_inside_revoked_lands(self) -> None:
         """The last flush of a drain is in time: the next owner starts behind it."""
@@ -77,7 +77,7 @@ class CommitCases(AdapterCase):
                 assert [outcome.kind for outcome in outcomes] == [DURABLE] * 2
                 committed = new.owner.committed[moved]
         assert committed is not None
-        assert committed.resume == places[int(moved.partition.id)][4]
+        assert committed.checkpoint.resume == places[int(moved.partition.id)][4]
 
     async def test_commit_of_a_revoked_epoch_does_not_land(self) -> None:
         """T1: after a partition has moved, the former owner's commit changes nothing."""
@@ -94,7 +94,7 @@ class CommitCases(AdapterCase):
                     assert outcome.kind is OutcomeKind.FENCED
                 committed = (await new.adapter.committed([moved]))[moved]
         assert committed is not None
-        assert committed.resume == places[int(moved.partition.id)][6]
+        assert committed.checkpoint.resume == places[int(moved.partition.id)][6]
 
     async def test_crashed_member_loses_its_partitions_and_its_successor_starts_at_the_commit(
         self,
@@ -113,4 +113,4 @@ class CommitCases(AdapterCase):
                 await new.holding(1)
                 (committed,) = owner.committed.values()
         assert committed is not None
-        assert committed.resume == places[4]
+        assert committed.checkpoint.resume == places[4]

@@ -13,6 +13,7 @@ from consumer_sdk.records import (
     AckFlush,
     Assignment,
     Checkpoint,
+    Committed,
     Headers,
     Message,
     Outcome,
@@ -170,7 +171,7 @@ class RecordingOwner(AssignmentOwner):
         self.on_revoked: Callable[[Sequence[Assignment]], Any] | None = None
         self.held: dict[Assignment, None] = {}
         self.adapter: Adapter | None = None
-        self.committed: dict[Assignment, Checkpoint | None] = {}
+        self.committed: dict[Assignment, Committed | None] = {}
 
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
         """Waits for the gate, fails if told so, reads what is committed, and grants."""

@@ -19,7 +19,7 @@ from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.topics import Topic
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
-from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
+from consumer_sdk.records import AckFlush, Checkpoint, Committed, OutcomeKind
 from tests.adapters.kafka.world import World, flush_of, numbered
 
 DURABLE, RETRY, FENCED, GONE = (
@@ -280,5 +280,5 @@ async def test_commit_at_the_same_generation_reads_back_over_the_wire(world: Wor
         assert [outcome.kind for outcome in outcomes] == [DURABLE, DURABLE]
         assert await world.offsets(topic) == {0: 4, 1: 0}
         found = await member.adapter.committed([first, second])
-        assert found[first] == Checkpoint(watermark=3, resume=4)
-        assert found[second] == Checkpoint(watermark=None, resume=0)
+        assert found[first] == Committed(Checkpoint(watermark=3, resume=4))
+        assert found[second] == Committed(Checkpoint(watermark=None, resume=0))

@@ -96,9 +96,9 @@ def test_commit_carries_as_many_ranges_as_fit_and_says_how_far(size: int) -> Non
         assert outcome.kind is OutcomeKind.DURABLE
         (stored,) = (await adapter.committed(owner.held)).values()
         assert stored is not None
-        assert stored.resume == 1
-        kept = len(stored.ranges)
-        assert stored.ranges == ranges[:kept]
+        assert stored.checkpoint.resume == 1
+        kept = len(stored.checkpoint.ranges)
+        assert stored.checkpoint.ranges == ranges[:kept]
         expected = {0: 0, 300: ranges[kept - 1][1] if kept else 0, 4096: None}
         assert outcome.covered == expected[size]
         await adapter.aclose()
@@ -118,7 +118,7 @@ def test_range_that_retention_has_cut_into_can_be_read_back() -> None:
         await adapter.commit([flush])
         (stored,) = (await adapter.committed(owner.held)).values()
         assert stored is not None
-        assert (stored.resume, stored.ranges) == (4, ((1, 4), (7, 7)))
+        assert (stored.checkpoint.resume, stored.checkpoint.ranges) == (4, ((1, 4), (7, 7)))
         await adapter.aclose()
 
     run(main())
