@@ -556,6 +556,10 @@ class CheckpointStore(ABC):
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored."""
 
+    @abstractmethod
+    async def pins(self, group: str) -> Mapping[str, str]:
+        """The resolved starts of the group, by stream."""
+
     def leases(
         self,
         group: str,  # noqa: ARG002 - for overriders

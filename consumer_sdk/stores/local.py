@@ -131,6 +131,14 @@ class LocalStore(CheckpointStore):
         """
         return await self._thread.run(partial(sqlite_checkpoints.pin, group, stream, start))
 
+    async def pins(self, group: str) -> Mapping[str, str]:
+        """The resolved starts of the group, by stream.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        return await self._thread.run(partial(sqlite_checkpoints.pins, group))
+
     def leases(
         self,
         group: str,

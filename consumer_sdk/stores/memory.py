@@ -54,7 +54,7 @@ class MemoryStore(CheckpointStore):
     Args:
         faults: fails, delays and cancels calls at the seams ``"claim"``, ``"save"``,
             ``"read_back"`` (after a save whose reply was lost), ``"peek"``, ``"list"``,
-            ``"delete"``, ``"pin"``, ``"lease_read"``, ``"lease_write"`` and ``"lease_renew"``,
+            ``"delete"``, ``"pin"``, ``"pins"``, ``"lease_read"``, ``"lease_write"`` and ``"lease_renew"``,
             before or after their effect.
 
     Concurrency: each effect is one step that nothing can interrupt.
@@ -176,6 +176,14 @@ class MemoryStore(CheckpointStore):
         return await self._around(
             "pin", lambda: self._state.pins.setdefault((group, stream), start)
         )
+
+    async def pins(self, group: str) -> Mapping[str, str]:
+        """The resolved starts of the group, by stream."""
+        return await self._around("pins", lambda: self._pins(group))
+
+    def _pins(self, group: str) -> Mapping[str, str]:
+        pins = self._state.pins.items()
+        return {stream: start for (owner, stream), start in pins if owner == group}
 
     def leases(
         self,

@@ -20,7 +20,7 @@ from consumer_sdk.stores.fencing import (
 )
 from consumer_sdk.stores.sqlite_file import Database
 
-__all__ = ["check", "claim", "delete", "names", "peek", "pin", "save"]
+__all__ = ["check", "claim", "delete", "names", "peek", "pin", "pins", "save"]
 
 READ_STAMP = """SELECT writer, fence, serial FROM checkpoints
     WHERE "group" = ? AND partition = ?"""
@@ -41,6 +41,7 @@ DELETE = f"""UPDATE checkpoints
     WHERE "group" = ? AND partition = ?"""  # noqa: S608 - a constant of ours
 PIN = """INSERT INTO pins ("group", stream, start) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"""
 READ_PIN = """SELECT start FROM pins WHERE "group" = ? AND stream = ?"""
+READ_PINS = """SELECT stream, start FROM pins WHERE "group" = ? ORDER BY stream"""
 
 
 def check(database: Database) -> None:
@@ -146,6 +147,17 @@ def pin(group: str, stream: str, start: str, database: Database) -> str:
     with database.transaction() as connection:
         connection.execute(PIN, (group, stream, start))
         (stored,) = connection.execute(READ_PIN, (group, stream)).fetchone()
-        if not isinstance(stored, str):
-            raise _foreign(group, f"pin of {stream!r}", repr(stored)[:80])
-        return stored
+        return _start(group, stream, stored)
+
+
+def pins(group: str, database: Database) -> dict[str, str]:
+    """The pins that are stored, by stream."""
+    with database.reading() as connection:
+        rows = connection.execute(READ_PINS, (group,))
+        return {stream: _start(group, stream, start) for stream, start in rows}
+
+
+def _start(group: str, stream: str, start: Any) -> str:
+    if not isinstance(start, str):
+        raise _foreign(group, f"pin of {stream!r}", repr(start)[:80])
+    return start

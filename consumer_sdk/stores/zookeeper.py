@@ -26,7 +26,7 @@ from consumer_sdk.stores.fencing import Claims, Write, not_held
 from consumer_sdk.stores.leases import TableLeases, new_member
 from consumer_sdk.stores.leases_zookeeper import ZooKeeperLeasePlace
 from consumer_sdk.stores.zookeeper_bridge import Bridge
-from consumer_sdk.stores.zookeeper_edits import bury, pin
+from consumer_sdk.stores.zookeeper_edits import bury, pin, pins
 from consumer_sdk.stores.zookeeper_options import client_maker
 from consumer_sdk.stores.zookeeper_tree import Tree, Znode
 from consumer_sdk.stores.zookeeper_writing import Claiming, Place, Saving
@@ -222,6 +222,14 @@ class ZooKeeperStore(CheckpointStore):
         """
         path = f"{self._root}/{escape(group)}/{escape(stream)}"
         return await pin(self._tree(), path, start)
+
+    async def pins(self, group: str) -> Mapping[str, str]:
+        """The resolved starts of the group, by stream.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        return await pins(self._tree(), f"{self._root}/{escape(group)}")
 
     def leases(
         self,

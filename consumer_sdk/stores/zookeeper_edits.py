@@ -1,4 +1,4 @@
-"""Writes to ZooKeeper that need no claim: what an operator deletes, where a group starts."""
+"""What needs no claim in ZooKeeper: what an operator deletes, where a group starts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from consumer_sdk.stores.zookeeper_znodes import (
     decode_znode,
     encode_pin,
     encode_znode,
+    unescape,
 )
 
-__all__ = ["bury", "pin"]
+__all__ = ["bury", "pin", "pins"]
 
 
 async def bury(tree: Tree, limit: int, paths: Iterable[str]) -> None:
@@ -53,6 +54,22 @@ async def pin(tree: Tree, path: str, start: str) -> str:
         if not await _is_conflict(tree, [Put(path, encode_pin(start), version)]):
             return start
     raise contended("pinning")
+
+
+async def pins(tree: Tree, group: str) -> dict[str, str]:
+    """The resolved starts below a group's path, by stream.
+
+    Raises:
+        StoreError: they cannot be read.
+    """
+    (elements,) = await tree.children([group])
+    names = {element: name for element in elements if (name := unescape(element)) is not None}
+    paths = [f"{group}/{element}" for element in names]
+    found: dict[str, str] = {}
+    for name, path, znode in zip(names.values(), paths, await tree.read(paths), strict=True):
+        if znode is not None and (start := decode_pin(znode.data, path)) is not None:
+            found[name] = start
+    return found
 
 
 def _tombstone(path: str, znode: Znode) -> Put:

@@ -129,6 +129,10 @@ class SimStore(CheckpointStore):
         """The first one wins."""
         return self._shared.pins.setdefault(stream, start)
 
+    async def pins(self, group: str) -> Mapping[str, str]:
+        """The starts, by stream."""
+        return dict(self._shared.pins)
+
     async def aclose(self) -> None:
         """Nothing to close."""
 

@@ -185,6 +185,8 @@ class ContentCases(StoreCase):
         assert await theirs.pin("other", stream, "time:9") == "time:9"
         assert await theirs.pin(self.group, f"{stream}2", "time:7") == "time:7"
         assert list(await mine.list(self.group)) == []
+        assert await mine.pins(self.group) == {stream: "time:1.5", f"{stream}2": "time:7"}
+        assert await mine.pins("nobody") == {}
 
     async def test_pins_at_the_same_time_agree(
         self, mine: CheckpointStore, theirs: CheckpointStore
