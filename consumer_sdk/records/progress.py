@@ -67,6 +67,8 @@ class Checkpoint:
         attempts: position → (failed deliveries, due as seconds since the epoch).
         ended: everything was settled and there is nothing more to read.
         identity: changes when a stream is deleted and made again; None where unknown.
+        application: the id of the application that made it; None where it has none. Comparing
+            takes no notice of it.
     """
 
     watermark: Position | None = None
@@ -75,11 +77,16 @@ class Checkpoint:
     attempts: Mapping[Position, tuple[int, float]] = field(default_factory=dict)
     ended: bool = False
     identity: str | None = None
+    application: str | None = None
 
     @property
     def start(self) -> Position | None:
         """Where to read from: ``resume``, else the watermark; None for unknown."""
         return self.watermark if self.resume is None else self.resume
+
+    def at(self, position: Position | None) -> Checkpoint:
+        """One of the same stream and application that has settled nothing, and reads from there."""
+        return Checkpoint(resume=position, identity=self.identity, application=self.application)
 
     def is_settled(self, position: Position) -> bool:
         """A record at ``position`` is not delivered again."""
@@ -116,7 +123,8 @@ class Checkpoint:
 
         It resumes at the lower of both starts, or at the watermark where that is higher: no
         record that one of them knows to be unsettled is skipped. Of attempts the higher count
-        stays, with its due time. Order and repetition of merges make no difference.
+        stays, with its due time, and of two applications the last in the alphabet. Order and
+        repetition of merges make no difference.
 
         Raises:
             CheckpointMismatchError: they belong to different incarnations of the stream.
@@ -131,6 +139,7 @@ class Checkpoint:
             ranges=ranges,
             ended=self.ended or other.ended,
             identity=other.identity if self.identity is None else self.identity,
+            application=_highest(self.application, other.application),
         )
         attempts = {
             position: max(self.attempts.get(position, NEVER), other.attempts.get(position, NEVER))
@@ -167,7 +176,7 @@ class Checkpoint:
         below, above = self._below(first), self._above(end)
         lost = Lost(below, self._settled_in(below), above)
         if above is not None and self.watermark is not None and self.watermark >= end:
-            return Checkpoint(resume=end, identity=self.identity), lost
+            return self.at(end), lost
         resume = first if below else self.resume
         if above is not None and resume is not None and resume > end:
             resume = end if self.watermark is None else _highest(self.watermark, first)

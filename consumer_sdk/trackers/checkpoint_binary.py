@@ -1,7 +1,8 @@
 """Checkpoints as few bytes, versioned and checksummed: for where each character counts.
 
 Layout: magic 1 · version 1 · owner 8 · length 2 · identity · what `checkpoint_rows` writes ·
-CRC-32 4, where ``owner`` is a digest of broker, stream and partition. A hole takes two bytes where
+CRC-32 4, where ``owner`` is a digest of broker, stream and partition. Version 2 has a length of 2 and
+the application after the identity; a checkpoint without one is written as version 1. A hole takes two bytes where
 holes are near to one another and positions are whole numbers: some 3 800 of them fit into the
 metadata of a Kafka commit (4 096 characters of 15 bits).
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
+from dataclasses import replace
 
 from consumer_sdk.errors import (
     CheckpointFormatError,
@@ -24,8 +26,10 @@ from consumer_sdk.trackers.checkpoint_rows import MOST_PARTS, read_body, write_b
 __all__ = ["decode_checkpoint_bytes", "encode_checkpoint_bytes"]
 
 MAGIC = bytes((0xC5, 1))
-"""Ends with the version. No text in ASCII starts so: it is never taken for JSON."""
-HEAD = struct.Struct(">2s8sH")
+WITH_APPLICATION = bytes((0xC5, 2))
+"""Each ends with its version. No text in ASCII starts so: it is never taken for JSON."""
+HEAD = struct.Struct(">2s8s")
+LENGTH = struct.Struct(">H")
 CRC = struct.Struct(">I")
 UNKNOWN = 0xFFFF
 """The length of an identity that is None."""
@@ -45,7 +49,7 @@ def encode_checkpoint_bytes(
         broker: the adapter's name for what it reads from.
         partition: whose checkpoint it is.
         max_size: bytes. Top ranges and attempts are dropped to fit; a checkpoint without either
-            is its identity and some 40 bytes, and is never cut.
+            is its identity, its application and some 40 bytes, and is never cut.
 
     Returns:
         the bytes, and None, or the last position they cover when ranges were dropped: the
@@ -55,7 +59,7 @@ def encode_checkpoint_bytes(
         ConfigurationError: its positions are of another kind; `encode_checkpoint` takes any.
     """
     try:
-        head = _head(checkpoint.identity, _owner(broker, partition))
+        head = _head(checkpoint, _owner(broker, partition))
         room = min(max_size, MAX_SIZE) - len(head) - CRC.size
         body, kept = write_body(checkpoint, room)
     except (AttributeError, TypeError, ValueError) as error:
@@ -71,11 +75,19 @@ def _owner(broker: str, partition: Partition) -> bytes:
     return hashlib.blake2b(f"{broker}/{partition}".encode(), digest_size=8).digest()
 
 
-def _head(identity: str | None, owner: bytes) -> bytes:
-    text = (identity or "").encode("utf-8", "surrogatepass")
+def _head(checkpoint: Checkpoint, owner: bytes) -> bytes:
+    identity = _named("identity", checkpoint.identity)
+    if checkpoint.application is None:
+        return HEAD.pack(MAGIC, owner) + identity
+    application = _named("application", checkpoint.application)
+    return HEAD.pack(WITH_APPLICATION, owner) + identity + application
+
+
+def _named(what: str, name: str | None) -> bytes:
+    text = (name or "").encode("utf-8", "surrogatepass")
     if len(text) >= UNKNOWN:
-        raise ValueError(f"an identity of {len(text)} bytes")
-    return HEAD.pack(MAGIC, owner, UNKNOWN if identity is None else len(text)) + text
+        raise ValueError(f"an {what} of {len(text)} bytes")
+    return LENGTH.pack(UNKNOWN if name is None else len(text)) + text
 
 
 def decode_checkpoint_bytes(
@@ -96,8 +108,10 @@ def decode_checkpoint_bytes(
     """
     signed = _signed(data)
     try:
-        owner, stored, body = _split(signed)
-        checkpoint = check(read_body(body, stored))
+        version, owner = HEAD.unpack_from(signed)
+        stored, body = _name(signed[HEAD.size :], "identity")
+        application, body = (None, body) if version == MAGIC else _name(body, "application")
+        checkpoint = check(replace(read_body(body, stored), application=application))
     except ValueError as error:
         raise CheckpointFormatError(f"a checkpoint with a malformed field: {error}") from error
     if owner != _owner(broker, partition):
@@ -112,22 +126,24 @@ def decode_checkpoint_bytes(
 
 def _signed(data: bytes) -> bytes:
     """All but the checksum, if that is right."""
-    if not HEAD.size + CRC.size < len(data) <= MAX_SIZE:
+    if not HEAD.size + LENGTH.size + CRC.size < len(data) <= MAX_SIZE:
         raise CheckpointFormatError(f"no checkpoint has {len(data)} bytes: at most {MAX_SIZE}")
-    if not data.startswith(MAGIC):
-        raise CheckpointFormatError(f"not a checkpoint of version {MAGIC[1]}: {data[:40]!r}")
+    if not data.startswith((MAGIC, WITH_APPLICATION)):
+        raise CheckpointFormatError(f"not a checkpoint of version 1 or 2: {data[:40]!r}")
     signed, checksum = data[: -CRC.size], data[-CRC.size :]
     if checksum != CRC.pack(zlib.crc32(signed)):
         raise CheckpointFormatError(f"a checkpoint with a wrong checksum: {data[:40]!r}")
     return signed
 
 
-def _split(signed: bytes) -> tuple[bytes, str | None, bytes]:
-    """The owner, the identity, and the rest."""
-    _, owner, length = HEAD.unpack_from(signed)
-    rest = signed[HEAD.size :]
+def _name(data: bytes, what: str) -> tuple[str | None, bytes]:
+    """The text that ``data`` begins with, None for none, and the rest."""
+    if len(data) < LENGTH.size:
+        raise ValueError(f"no {what}")
+    (length,) = LENGTH.unpack_from(data)
+    rest = data[LENGTH.size :]
     if length == UNKNOWN:
-        return owner, None, rest
+        return None, rest
     if length > len(rest):
-        raise ValueError("an identity that is cut off")
-    return owner, rest[:length].decode("utf-8", "surrogatepass"), rest[length:]
+        raise ValueError(f"an {what} that is cut off")
+    return rest[:length].decode("utf-8", "surrogatepass"), rest[length:]

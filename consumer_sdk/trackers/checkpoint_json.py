@@ -84,6 +84,7 @@ def _encode(
         "stream": partition.stream,
         "partition": partition.id,
         "identity": checkpoint.identity,
+        **_application(checkpoint),
         "watermark": optional(checkpoint.watermark),
         "resume": optional(checkpoint.resume),
         "ranges": [[encode_position(a), encode_position(b)] for a, b in checkpoint.ranges],
@@ -95,6 +96,11 @@ def _encode(
     }
     body["crc32"] = _checksum(body)
     return json.dumps(body, separators=(",", ":"))
+
+
+def _application(checkpoint: Checkpoint) -> dict[str, str]:
+    """Left out where there is none, as all texts did before there were any."""
+    return {} if checkpoint.application is None else {"application": checkpoint.application}
 
 
 def _checksum(body: dict[str, Any]) -> int:
@@ -179,6 +185,7 @@ def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> 
         attempts=attempts,
         ended=_typed(body["ended"], bool),
         identity=None if body["identity"] is None else _typed(body["identity"], str),
+        application=_typed(body["application"], str) if "application" in body else None,
     )
 
 

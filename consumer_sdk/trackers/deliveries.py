@@ -75,6 +75,7 @@ class Deliveries(Grouping):
 
     __slots__ = (
         "_ack_timeout",
+        "_application",
         "_assignment",
         "_chunks",
         "_failures",
@@ -109,6 +110,7 @@ class Deliveries(Grouping):
         self._policy = policy or RetryPolicy()
         self._ack_timeout = ack_timeout
         self._identity = identity
+        self._application: str | None = None  # the checkpoint's that it was restored from
         self._settled = settled
         # A record that is named when it is settled takes the slow path of `ack`.
         self._fresh = OPEN if settled is None else MARKED

@@ -87,6 +87,7 @@ class QueueTracker(Deliveries):
         }
         self._restored = Restored(Checkpoint(attempts=recent), now, wall, self._policy.maximum)
         self._identity = self._identity or checkpoint.identity
+        self._application = checkpoint.application
         if not durable:
             self._dirty()
 
@@ -168,7 +169,11 @@ class QueueTracker(Deliveries):
         self._named.put_back()
 
     def checkpoint(self, now: float, wall: float) -> Checkpoint:
-        return Checkpoint(attempts=self._attempts(now, wall), identity=self._identity)
+        return Checkpoint(
+            attempts=self._attempts(now, wall),
+            identity=self._identity,
+            application=self._application,
+        )
 
     def _holes(self) -> tuple[Position | None, int]:
         return None, 0

@@ -82,6 +82,7 @@ class WatermarkTracker(Deliveries):
         self._restored = Restored(checkpoint, now, wall, self._policy.maximum)
         self._ended = checkpoint.ended
         self._identity = self._identity or checkpoint.identity
+        self._application = checkpoint.application
         if not durable:
             self._dirty()
 
@@ -182,6 +183,7 @@ class WatermarkTracker(Deliveries):
             attempts=self._attempts(now, wall),
             ended=self._ended and first < 0,
             identity=self._identity,
+            application=self._application,
         )
 
     def _position_only(self) -> Checkpoint:
@@ -192,6 +194,7 @@ class WatermarkTracker(Deliveries):
             resume=self._resume(first, watermark),
             ended=self._ended and first < 0,
             identity=self._identity,
+            application=self._application,
         )
 
     def _settled_spans(self) -> tuple[Position | None, list[Span]]:

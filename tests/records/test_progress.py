@@ -24,7 +24,9 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
     resume = draw(st.none() | st.sampled_from(EVERYWHERE))
     tried = draw(st.dictionaries(st.sampled_from(EVERYWHERE), st.integers(1, 9), max_size=3))
     attempts = {position: (count, count * 7.5 % 4) for position, count in tried.items()}
-    return Checkpoint(watermark, resume, ranges, attempts, draw(st.integers(0, 9)) == 0)
+    application = draw(st.sampled_from((None, "a", "b")))
+    ended = draw(st.integers(0, 9)) == 0
+    return Checkpoint(watermark, resume, ranges, attempts, ended, application=application)
 
 
 def settled(checkpoint: Checkpoint) -> set[int]:
@@ -34,7 +36,13 @@ def settled(checkpoint: Checkpoint) -> set[int]:
 
 def both(checkpoint: Checkpoint) -> tuple[object, ...]:
     """All that merging may not depend on the order of."""
-    return (*settled(checkpoint), checkpoint.start, dict(checkpoint.attempts), checkpoint.ended)
+    return (
+        *settled(checkpoint),
+        checkpoint.start,
+        dict(checkpoint.attempts),
+        checkpoint.ended,
+        checkpoint.application,
+    )
 
 
 # -- settled ----------------------------------------------------------------------------------
@@ -229,9 +237,10 @@ def test_log_that_ends_lower_takes_back_what_lay_beyond() -> None:
 def test_log_that_ends_at_or_below_the_watermark_leaves_only_its_end() -> None:
     """A watermark there would suppress new records; all below had been settled."""
     for end in (3, 5):
-        clipped, lost = Checkpoint(5, 6, ((8, 9),), identity="x").clip(0, end)
+        whole = Checkpoint(5, 6, ((8, 9),), identity="x", application="a")
+        clipped, lost = whole.clip(0, end)
 
-        assert clipped == Checkpoint(resume=end, identity="x")
+        assert clipped == Checkpoint(resume=end, identity="x", application="a")
         assert lost == Lost(above=(end, 9))
 
 

@@ -32,6 +32,7 @@ SOME = (
         {(SEQUENCE + 7, 4): (3, 1.7e9)},
     ),
     Checkpoint((7, 1, 2**31 - 1), (7, 2, 0), (((7, 2, 1), (9, 0, 4)),), ended=True),
+    Checkpoint(5, 6, identity="abc", application="v2"),
     Checkpoint(),
 )
 """Of whole numbers, of Kinesis and of Pulsar; with and without each field."""
@@ -57,6 +58,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         attempts={p: (draw(st.integers(0, 10**6)), draw(TIMES)) for p in positions[1::3]},
         ended=draw(st.booleans()),
         identity=draw(st.none() | st.text()),
+        application=draw(st.none() | st.text()),
     )
 
 

@@ -10,7 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.errors import CheckpointMismatchError, ConfigurationError
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    CheckpointMismatchError,
+    ConfigurationError,
+)
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.trackers import checkpoint_binary
 from tests.trackers.codec import SEQUENCE, checkpoints, decode_bytes, encode_bytes
@@ -62,6 +66,24 @@ def test_bytes_are_those_of_version_1() -> None:
     data = bytes.fromhex(head + rows + "750e7f55")
     assert encode_bytes(checkpoint) == (data, None)
     assert decode_bytes(data) == checkpoint
+
+
+def test_application_makes_it_version_2() -> None:
+    """Without one nothing has changed; with one, an older release says what it cannot read."""
+    checkpoint = Checkpoint(5, 6, ((8, 9),), identity="abc", application="v2")
+    data, _ = encode_bytes(checkpoint)
+
+    assert data[:2] == bytes((0xC5, 2))
+    assert decode_bytes(data) == checkpoint
+    assert encode_bytes(replace(checkpoint, application=None))[0][:2] == bytes((0xC5, 1))
+
+
+def test_application_is_covered_by_the_checksum() -> None:
+    """One that was changed on the way is refused."""
+    data, _ = encode_bytes(Checkpoint(5, 6, application="v2"))
+
+    with pytest.raises(CheckpointFormatError, match="checksum"):
+        decode_bytes(data.replace(b"v2", b"v3"))
 
 
 def test_commit_metadata_holds_some_thousand_ranges() -> None:
@@ -116,6 +138,7 @@ def test_position_of_another_kind_is_refused(position: Any) -> None:
         Checkpoint(5, 6, (), {7: (1, float("nan"))}),
         Checkpoint(5, 6, (), {7: (1.5, 1.0)}),  # type: ignore[dict-item] # a mistake of a caller
         Checkpoint(5, 6, identity="x" * 65_535),
+        Checkpoint(5, 6, application="x" * 65_535),
     ],
 )
 def test_checkpoint_that_cannot_be_written_is_refused(checkpoint: Checkpoint) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.errors import CheckpointMismatchError
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.trackers import checkpoint_json, decode_checkpoint, encode_checkpoint
 from tests.trackers.codec import PARTITION, checkpoints, decode, encode, position_of
@@ -90,6 +90,18 @@ def test_text_is_readable_and_names_what_it_belongs_to() -> None:
         "attempts": {"6": [2, 1.5]},
         "ended": False,
     }
+
+
+def test_application_is_a_field_where_there_is_one() -> None:
+    """Texts of before, which lack it, are read; and it is covered by the checksum."""
+    text, _ = encode(Checkpoint(5, 6, application="v2"))
+
+    assert json.loads(text)["application"] == "v2"
+    assert decode(text).application == "v2"
+    assert "application" not in encode(Checkpoint(5, 6))[0]
+    for changed in ('"application":"v3"', '"application":2', '"application":null'):
+        with pytest.raises(CheckpointFormatError):
+            decode(text.replace('"application":"v2"', changed))
 
 
 @pytest.mark.parametrize(

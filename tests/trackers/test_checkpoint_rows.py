@@ -22,10 +22,10 @@ def size(checkpoint: Checkpoint) -> int:
 
 
 def rounded(checkpoint: Checkpoint) -> Checkpoint:
-    """Without what is below a millisecond, and without an identity."""
+    """Without what is below a millisecond, and without what is written beside the rows."""
     tried = checkpoint.attempts.items()
     attempts = {p: (count, round(due * 1000) / 1000) for p, (count, due) in tried}
-    return replace(checkpoint, attempts=attempts, identity=None)
+    return replace(checkpoint, attempts=attempts, identity=None, application=None)
 
 
 def cut(checkpoint: Checkpoint, ranges: int, attempts: int) -> Checkpoint:

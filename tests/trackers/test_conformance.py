@@ -73,6 +73,19 @@ def test_identity_is_that_of_the_stream_and_else_what_was_stored(
 
 
 @pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
+def test_application_is_that_of_the_checkpoint_restored(
+    kind: type[WatermarkTracker | QueueTracker],
+) -> None:
+    """It goes into every checkpoint."""
+    tracker = kind(ASSIGNMENT)
+    assert look(tracker).application is None
+    tracker.restore(Checkpoint(application="v2"), NOW, WALL, durable=False)
+
+    assert look(tracker).application == "v2"
+    assert take(tracker).checkpoint.application == "v2"
+
+
+@pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
 def test_closed_tracker_keeps_no_handle(kind: type[WatermarkTracker | QueueTracker]) -> None:
     """Neither of what is open nor of what was settled, in whatever flush."""
 
