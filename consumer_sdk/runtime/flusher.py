@@ -90,8 +90,12 @@ class Flusher:
         self._is_dirty.set()
 
     def tell(self, flush: AckFlush) -> None:
-        """The broker is to hear of what the store has; the latest of an assignment wins."""
-        self._commits[flush.assignment] = flush
+        """The broker is to hear where the store stands; the latest of an assignment wins.
+
+        The position alone: what else there is costs as much to send as there are holes.
+        """
+        bare = replace(flush.checkpoint, ranges=(), attempts={})
+        self._commits[flush.assignment] = replace(flush, checkpoint=bare)
         self._has_commits.set()
 
     def forget(self, assignment: Assignment) -> None:

@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases
 from consumer_sdk.adapters.kafka.client import check_client
 from consumer_sdk.adapters.kafka.grants import Grant, GrantState
+from consumer_sdk.adapters.kafka.metadata import MOST
 from consumer_sdk.adapters.kafka.options import (
     OURS,
     KafkaOptions,
@@ -24,7 +25,6 @@ from consumer_sdk.records import (
     AckFlush,
     Assignment,
     Capabilities,
-    Checkpoint,
     Committed,
     Outcome,
     Position,
@@ -100,7 +100,8 @@ class KafkaAdapter(Adapter):
             client_options=client_options,
         )
         self.group = group
-        self.capabilities = Capabilities(commits=group is not None)
+        has_group = group is not None
+        self.capabilities = Capabilities(commits=has_group, metadata_size=MOST * has_group)
         self._opened: Session | None = None
         self._is_closed = False
 
@@ -186,8 +187,7 @@ class KafkaAdapter(Adapter):
     ) -> Mapping[Assignment, Committed | None]:
         if self.group is None:
             return dict.fromkeys(assignments)
-        found = await self._session.offsets.committed(map(_tp, assignments))
-        return {a: _checkpoint(found.get(_tp(a))) for a in assignments}
+        return await self._session.recall.committed({a: self.identity(a) for a in assignments})
 
     async def positions(
         self, assignments: Sequence[Assignment], at: Start
@@ -226,11 +226,3 @@ class KafkaAdapter(Adapter):
 
 def _tp(assignment: Assignment) -> TopicPartition:
     return TopicPartition(assignment.partition.stream, int(assignment.partition.id))
-
-
-def _checkpoint(committed: int | None) -> Committed | None:
-    """All before the committed offset is settled."""
-    if committed is None:
-        return None
-    watermark = committed - 1 if committed else None
-    return Committed(Checkpoint(watermark=watermark, resume=committed))

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
-from consumer_sdk.records import Assignment, Partition, Start
+from consumer_sdk.records import Assignment, Checkpoint, Partition, Start
 
 __all__ = ["Grant", "GrantState", "Grants"]
 
@@ -46,12 +46,15 @@ class Grant:
         has_fault: a fault was reported: nothing is fetched until it is granted again.
         reported: the position after the last run.
         committed: the highest position that a commit was sent for.
+        number, checkpoint: of the last flush of that position: one flush gives all of what is
+            committed, so that no position goes with the ranges of another.
         attempt: offers in a row that were declined.
     """
 
     __slots__ = (
         "assignment",
         "attempt",
+        "checkpoint",
         "client_assignment",
         "committed",
         "cursor",
@@ -59,6 +62,7 @@ class Grant:
         "has_fault",
         "is_paused",
         "member_id",
+        "number",
         "reported",
         "start",
         "state",
@@ -97,6 +101,8 @@ class Grant:
         self.has_fault = False
         self.reported = -1
         self.committed = -1
+        self.number = 0
+        self.checkpoint = Checkpoint()
         self.attempt = attempt
 
     @property

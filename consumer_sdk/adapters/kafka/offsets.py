@@ -57,17 +57,19 @@ class Offsets:
             return dict(await self._consumer.end_offsets(tps))
         return dict.fromkeys(tps)
 
-    async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The group's committed offsets, from its coordinator."""
+    async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+        """The group's committed offsets with their metadata, from its coordinator."""
         wanted = list(tps)
         coordinator = self._consumer._coordinator
         try:
             async with asyncio.timeout(self._timeout):
                 await coordinator.ensure_coordinator_known()
-                found = await coordinator._do_fetch_commit_offsets(wanted)
+                found: dict[TopicPartition, Any] = await coordinator._do_fetch_commit_offsets(
+                    wanted
+                )
         except (KafkaError, OSError, TimeoutError) as error:
             raise translate(error, f"reading the group's positions of {_names(wanted)}") from error
-        return {tp: committed.offset for tp, committed in found.items()}
+        return found
 
     async def resolve(self, grants: Sequence[Grant], *, has_group: bool) -> Mapping[Grant, int]:
         """The offset at which each of these grants starts; those that have ended are left out.
@@ -89,8 +91,9 @@ class Offsets:
     ) -> dict[Grant, int]:
         tps = [grant.tp for grant in grants]
         if start is StartPoint.BROKER:
+            committed = await self.committed(tps) if has_group else {}
             found: Mapping[TopicPartition, int | None]
-            found = await self.committed(tps) if has_group else {}
+            found = {tp: each.offset for tp, each in committed.items()}
             otherwise = StartPoint.EARLIEST  # no position yet: nothing may be skipped
         else:
             found = await self.at(tps, start)

@@ -17,9 +17,11 @@ from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.fetching import Buffer
 from consumer_sdk.adapters.kafka.granting import Granting
 from consumer_sdk.adapters.kafka.grants import Grants
+from consumer_sdk.adapters.kafka.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.membership import Membership
 from consumer_sdk.adapters.kafka.offsets import Offsets
 from consumer_sdk.adapters.kafka.options import KafkaOptions
+from consumer_sdk.adapters.kafka.recalling import Recall
 from consumer_sdk.adapters.kafka.revoking import Failures, Revoking
 from consumer_sdk.adapters.kafka.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.watching import TopicWatch
@@ -66,6 +68,7 @@ class Session:
         granting: grants them, and takes drops.
         offsets: asks the broker for positions.
         committer: commits.
+        recall: reads commits back.
         buffer: what was fetched.
         is_closed: nothing works any more.
     """
@@ -81,7 +84,9 @@ class Session:
         self.grants = Grants()
         self.buffer = Buffer(self._consumer, self.grants)
         self.offsets = Offsets(self._consumer, options.request_timeout)
-        self.committer = Committer(self._consumer, self.grants, options)
+        limit = MetadataLimit(self._consumer)
+        self.committer = Committer(self._consumer, self.grants, options, limit)
+        self.recall = Recall(self.offsets, limit, options.group or "")
         revoking = Revoking(owner, self.grants, self._failures, options.revoke_budget)
         self.granting = Granting(
             owner,

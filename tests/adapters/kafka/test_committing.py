@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,13 +14,15 @@ from aiokafka import TopicPartition
 from aiokafka.errors import RequestTimedOutError
 
 from consumer_sdk.adapters.kafka import committing
-from consumer_sdk.adapters.kafka.committing import Committer, offset_of
+from consumer_sdk.adapters.kafka.committing import Committer
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
+from consumer_sdk.adapters.kafka.limits import MetadataLimit
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, offset_of, read_metadata
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.topics import Topic
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
-from consumer_sdk.records import AckFlush, Checkpoint, Committed, OutcomeKind
+from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, OutcomeKind
 from tests.adapters.kafka.world import World, flush_of, numbered
 
 DURABLE, RETRY, FENCED, GONE = (
@@ -29,6 +32,9 @@ DURABLE, RETRY, FENCED, GONE = (
     OutcomeKind.GONE,
 )
 TOPIC_ID = b"0123456789abcdef"
+LIMIT = "offset.metadata.max.bytes"
+WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 20_000, 2)))
+HOLED = Checkpoint(watermark=4, resume=5, ranges=((6, 9), (11, 400)), attempts={5: (2, 60.0)})
 
 
 class ScriptedCoordinator:
@@ -38,9 +44,22 @@ class ScriptedCoordinator:
         self.codes: dict[int, int] = {}
         self.error: Exception | None = None
         self.sent: list[dict[int, int]] = []
+        self.texts: list[dict[int, str]] = []
         self.calls: Counter[str] = Counter()
         self.generation, self.member_id = 7, "me"
         self.in_air = self.most_in_air = 0
+        self.coordinator_id = 1
+        self.limit = 4096
+        self.tells_limit = True
+
+    async def send(self, node: int, request: Any) -> Any:
+        """Answers what its limit of metadata is."""
+        self.calls["asked"] += 1
+        assert (node, [(4, "1", [LIMIT])]) == (self.coordinator_id, request._resources)
+        if not self.tells_limit:
+            return SimpleNamespace(resources=[(31, "not allowed", 4, "1", [])])
+        entry = (LIMIT, str(self.limit), True, 5, False, [])
+        return SimpleNamespace(resources=[(0, None, 4, "1", [entry])])
 
     async def _send_req(self, request: Any) -> Any:
         by_id = isinstance(request, OffsetCommitById)
@@ -54,12 +73,16 @@ class ScriptedCoordinator:
         finally:
             self.in_air -= 1
         self.sent.append({p: offset for _, ps in topics for p, offset, _ in ps})
-        answers = [(t, [(p, self.codes.get(p, 0)) for p, *_ in ps]) for t, ps in topics]
+        self.texts.append({p: text for _, ps in topics for p, _, text in ps})
+        answers = [(t, [(p, self._code(p, text)) for p, _, text in ps]) for t, ps in topics]
         if by_id:
             return SimpleNamespace(
                 topics=[(t, [(p, code, {}) for p, code in ps], {}) for t, ps in answers]
             )
         return SimpleNamespace(topics=answers)
+
+    def _code(self, partition: int, text: str) -> int:
+        return self.codes.get(partition, 12 if len(text) > self.limit else 0)
 
     def coordinator_dead(self) -> None:
         self.calls["dead"] += 1
@@ -74,9 +97,10 @@ class Bench:
     def __init__(self, partitions: int = 1, topic_id: bytes | None = TOPIC_ID) -> None:
         self.coordinator = ScriptedCoordinator()
         self.grants = Grants()
-        consumer: Any = SimpleNamespace(_coordinator=self.coordinator, _client=None)
+        consumer: Any = SimpleNamespace(_coordinator=self.coordinator, _client=self.coordinator)
         options: Any = SimpleNamespace(group="g", client_options={})
-        self.committer = Committer(consumer, self.grants, options)
+        self.limit = MetadataLimit(consumer)
+        self.committer = Committer(consumer, self.grants, options, self.limit)
         cursors: Any = SimpleNamespace(state_value=lambda _tp: None)
         self.held = []
         for number in range(partitions):
@@ -89,6 +113,24 @@ class Bench:
         """Commits for the first partitions, in order."""
         flushes = [flush_of(g.assignment, at) for g, at in zip(self.held, offsets, strict=False)]
         return [outcome.kind for outcome in await self.committer.commit(flushes)]
+
+    async def flush(self, checkpoint: Checkpoint, number: int = 1) -> list[Outcome]:
+        """Commits a checkpoint of the first partition."""
+        return await self.committer.commit([AckFlush(self.held[0].assignment, number, checkpoint)])
+
+    def read_back(self) -> list[Checkpoint]:
+        """What the last commit says."""
+        found = []
+        for partition, text in self.coordinator.texts[-1].items():
+            committed, _ = read_metadata(
+                text,
+                self.coordinator.sent[-1][partition],
+                group="g",
+                partition=self.held[partition].assignment.partition,
+                identity=None,
+            )
+            found.append(committed.checkpoint)
+        return found
 
 
 def test_options_are_what_the_committer_reads() -> None:
@@ -232,12 +274,100 @@ async def test_broker_without_topic_ids_gets_commits_by_name() -> None:
     assert await bench.commit(5, 6) == [DURABLE, DURABLE]
 
 
-async def test_ranges_above_a_hole_are_not_called_durable() -> None:
-    """A commit has no room for them: their receipts stay open until the hole is settled."""
+async def test_ranges_above_a_hole_are_durable_with_their_position() -> None:
+    """T5: position, ranges and attempts of one flush, in one commit."""
     bench = Bench()
-    checkpoint = Checkpoint(watermark=4, resume=5, ranges=((6, 9),))
-    (outcome,) = await bench.committer.commit([AckFlush(bench.held[0].assignment, 1, checkpoint)])
-    assert (outcome.kind, outcome.covered) == (DURABLE, 4)
+    assert await bench.flush(HOLED) == [Outcome.durable()]
+    assert bench.coordinator.sent == [{0: 5}]
+    assert bench.read_back() == [HOLED]
+
+
+async def test_older_flush_never_mixes_its_ranges_with_a_newer_position() -> None:
+    """T5, T19: what is sent again is the newer flush, all of it."""
+    bench = Bench()
+    newer = Checkpoint(watermark=9, resume=10, ranges=((12, 13),))
+    await bench.flush(newer, number=3)
+    await bench.flush(HOLED, number=2)
+    assert bench.coordinator.sent == [{0: 10}, {0: 10}]
+    assert bench.read_back() == [newer]
+
+
+async def test_older_flush_of_the_same_position_does_not_take_back_what_was_settled() -> None:
+    """T19: a hole stays where it is while more is settled above it."""
+    bench = Bench()
+    newer = replace(HOLED, ranges=((6, 9), (11, 500)), attempts={5: (3, 61.0)})
+    await bench.flush(newer, number=3)
+    await bench.flush(HOLED, number=2)
+    assert bench.read_back() == [newer]
+
+
+@pytest.mark.parametrize("tells_limit", [True, False])
+@pytest.mark.parametrize("limit", [0, HEAD_SIZE - 1, HEAD_SIZE, 80, 120, 4000])
+async def test_metadata_that_is_too_large_shrinks_within_the_commit(
+    limit: int, *, tells_limit: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T8: once, also where the broker does not tell its limit; then it is known, and said."""
+    bench = Bench()
+    bench.coordinator.limit, bench.coordinator.tells_limit = limit, tells_limit
+    (outcome,) = await bench.flush(WIDE)
+    assert (outcome.kind, outcome.covered is not None) == (DURABLE, True)
+    rounds, warnings = len(bench.coordinator.sent), len(caplog.records)
+    assert rounds <= 14
+    assert LIMIT in caplog.text
+    kept = bench.read_back()[0]
+    assert WIDE.covers(kept)
+    assert outcome.covered == (kept.ranges[-1][1] if kept.ranges else 4)
+    assert await bench.flush(WIDE, number=2) == [outcome]
+    assert (len(bench.coordinator.sent), len(caplog.records)) == (rounds + 1, warnings)
+    if tells_limit:
+        assert (rounds, warnings, bench.limit.size) == (2, 1, limit)
+
+
+async def test_partition_whose_metadata_is_too_large_does_not_hold_up_its_siblings() -> None:
+    """T8: the code is the partition's own; the others are not sent again."""
+    bench = Bench(3)
+    bench.coordinator.limit = 100
+    flushes = [
+        AckFlush(grant.assignment, 1, checkpoint)
+        for grant, checkpoint in zip(bench.held, [HOLED, WIDE, Checkpoint(4, 5)], strict=True)
+    ]
+    outcomes = await bench.committer.commit(flushes)
+    assert [outcome.kind for outcome in outcomes] == [DURABLE] * 3
+    assert [outcome.covered is None for outcome in outcomes] == [True, False, True]
+    assert [list(sent) for sent in bench.coordinator.sent] == [[0, 1, 2], [1]]
+
+
+@pytest.mark.parametrize("code", [10, 12, 18, 28])
+async def test_commit_that_no_metadata_makes_small_enough_is_retried_later(code: int) -> None:
+    """T20: the broker's refusal of a position alone is no success, and no endless loop."""
+    bench = Bench()
+    bench.coordinator.codes = {0: code}
+    (outcome,) = await bench.flush(HOLED)
+    assert outcome.kind is RETRY
+    assert bench.coordinator.texts[-1] == {0: ""}
+
+
+async def test_commits_with_much_metadata_are_split_below_what_a_broker_stores() -> None:
+    """All of a request is one batch in the broker's own topic, which has its limit, too."""
+    bench = Bench(100)
+    flushes = [AckFlush(grant.assignment, 1, WIDE) for grant in bench.held]
+    outcomes = await bench.committer.commit(flushes)
+    assert {outcome.kind for outcome in outcomes} == {DURABLE}
+    assert sorted(p for sent in bench.coordinator.sent for p in sent) == list(range(100))
+    sizes = [sum(map(_size, texts.values())) for texts in bench.coordinator.texts]
+    assert len(sizes) < 5
+    assert max(sizes) < 500_000
+
+
+def _size(text: str) -> int:
+    return len(text.encode())
+
+
+async def test_flush_without_a_position_sends_nothing() -> None:
+    """There is nothing to say before the first record."""
+    bench = Bench()
+    assert await bench.flush(Checkpoint()) == [Outcome.durable()]
+    assert bench.coordinator.sent == []
 
 
 @pytest.mark.kafka

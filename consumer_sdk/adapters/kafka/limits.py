@@ -1,0 +1,67 @@
+"""How much metadata a commit may carry: the broker's ``offset.metadata.max.bytes``."""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from typing import Any
+
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.admin import DescribeConfigsRequest
+
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, MOST
+
+__all__ = ["MetadataLimit"]
+
+log = logging.getLogger(__name__)
+
+NAME = "offset.metadata.max.bytes"
+BROKER = 4  # a type of resource
+
+
+class MetadataLimit:
+    """Starts at what a broker takes by default, and shrinks where one takes less.
+
+    Args:
+        consumer: the client.
+
+    Attributes:
+        size: UTF-16 units.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._is_known = False
+        self.size = MOST
+
+    async def shrink(self, refused: int) -> None:
+        """Metadata of ``refused`` units was too large: asks for the limit, or halves it."""
+        if refused > self.size:  # it is known by now
+            return
+        await self._ask()
+        if self.size >= refused:  # it is not that limit, or is not told
+            self.size = refused // 2
+        log.warning(
+            "the broker refuses %d characters of commit metadata: from here on at most %d. Settled "
+            "ranges and attempts that do not fit are forgotten at a restart; set %s=%d at the "
+            "broker, or give the consumer a store",
+            *(refused, self.size, NAME, MOST),
+        )
+
+    async def has_room_for_head(self) -> bool:
+        """Commits can carry a mark, so that one without it is another program's."""
+        if not self._is_known:
+            await self._ask()
+        return self.size >= HEAD_SIZE
+
+    async def _ask(self) -> None:
+        """Asks the coordinator. A principal that may not know (ACLs) learns nothing."""
+        node = self._consumer._coordinator.coordinator_id
+        request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
+        try:
+            answer = await self._consumer._client.send(node, request)
+        except (KafkaError, IncompatibleBrokerVersion, NotImplementedError, OSError, TimeoutError):
+            return
+        for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
+            if name == NAME and value is not None and value.isdigit():
+                self._is_known, self.size = True, min(self.size, int(value))

@@ -1,0 +1,133 @@
+"""Checkpoints in the metadata of a commit: ``consumer-sdk/1 5f0c9a77 ĂŇ…``.
+
+The head is the same in all versions: a name with the version of the rest, and the *seal*, a digest
+of the group, topic, partition and offset that the text was written for. Whoever commits another
+offset, or copies a commit to another place, leaves no seal that fits: the commit is foreign, and
+stands for its offset alone. The rest, there only where a checkpoint is more than its offset, is
+the binary form of `consumer_sdk.trackers`, packed; what is wrong with it costs the rest alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+
+from consumer_sdk.adapters.kafka.packing import pack, room, unpack
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
+from consumer_sdk.records import Checkpoint, Committed, Partition
+from consumer_sdk.trackers import decode_checkpoint_bytes, encode_checkpoint_bytes
+
+__all__ = ["HEAD_SIZE", "MOST", "at_offset", "offset_of", "read_metadata", "write_metadata"]
+
+MOST = 4096
+"""UTF-16 units that a broker takes by default (``offset.metadata.max.bytes``)."""
+BROKER = "kafka"
+VERSION = 1
+NAME = "consumer-sdk/"
+HEAD = re.compile(rf"{NAME}([1-9][0-9]{{0,8}}) ([0-9a-f]{{8}})(?: (.+))?", re.DOTALL)
+HEAD_SIZE = len(f"{NAME}{VERSION} {'':8}")
+
+
+def offset_of(checkpoint: Checkpoint) -> int | None:
+    """What to commit: the first position that may still be unsettled.
+
+    The resume position can lie beyond ``watermark + 1``: past a gap that compaction or a
+    transaction marker left.
+    """
+    found = [] if checkpoint.resume is None else [int(checkpoint.resume)]
+    if checkpoint.watermark is not None:
+        found.append(int(checkpoint.watermark) + 1)
+    return max(found, default=None)
+
+
+def at_offset(offset: int) -> Checkpoint:
+    """What an offset alone says: everything before it is settled."""
+    return Checkpoint(watermark=offset - 1 if offset else None, resume=offset)
+
+
+def write_metadata(
+    checkpoint: Checkpoint, offset: int, *, group: str, partition: Partition, limit: int
+) -> tuple[str, int | None]:
+    """The metadata for a commit.
+
+    Args:
+        offset: what is committed; the `offset_of` the checkpoint.
+        limit: UTF-16 units. Top ranges and attempts are dropped to fit, then all of them, at
+            last the head.
+
+    Returns:
+        the text, and None, or the last position it covers when ranges were dropped.
+    """
+    if limit < HEAD_SIZE:
+        return "", _nothing_above(checkpoint, offset)
+    head = f"{NAME}{VERSION} {_seal(group, partition, offset)}"
+    if _is_bare(checkpoint):
+        return head, None
+    size = room(limit - len(head) - 1)
+    data, covered = encode_checkpoint_bytes(
+        _bound(checkpoint, offset), broker=BROKER, partition=partition, max_size=size
+    )
+    if len(data) > size:
+        return head, _nothing_above(checkpoint, offset)
+    return f"{head} {pack(data)}", covered
+
+
+def _seal(group: str, partition: Partition, offset: int) -> str:
+    place = "\0".join((group, partition.stream, partition.id, str(offset)))
+    return hashlib.blake2b(place.encode(), digest_size=4).hexdigest()
+
+
+def _is_bare(checkpoint: Checkpoint) -> bool:
+    return replace(checkpoint, watermark=None, resume=None, identity=None) == Checkpoint()
+
+
+def _nothing_above(checkpoint: Checkpoint, offset: int) -> int | None:
+    return offset - 1 if checkpoint.ranges else None
+
+
+def _bound(checkpoint: Checkpoint, offset: int) -> Checkpoint:
+    """The checkpoint with the offset's own watermark and resume position."""
+    bare, ranges = at_offset(offset), checkpoint.ranges
+    if ranges and ranges[0][0] < offset:  # retention has cut into it
+        ranges = tuple((max(first, offset), last) for first, last in ranges if last >= offset)
+    return replace(checkpoint, watermark=bare.watermark, resume=offset, ranges=ranges)
+
+
+def read_metadata(
+    text: str | None, offset: int, *, group: str, partition: Partition, identity: str | None
+) -> tuple[Committed, str | None]:
+    """What a commit says, whoever wrote it; never raises.
+
+    Returns:
+        the checkpoint, of the offset alone where the metadata adds nothing to it; and None, or
+        what is wrong with the metadata.
+    """
+    bare, found = at_offset(offset), HEAD.fullmatch(text or "")
+    if found is None:
+        strange = f"is not of this SDK: {text[:40]!r}" if text else None
+        return Committed(bare, is_foreign=True), strange
+    version, seal, packed = found.groups()
+    if seal != _seal(group, partition, offset):
+        return Committed(bare, is_foreign=True), "was written for another offset or place"
+    try:
+        checkpoint = _read(int(version), packed, bare, partition, identity)
+    except (CheckpointFormatError, CheckpointMismatchError) as error:
+        return Committed(bare), str(error)
+    return Committed(checkpoint), None
+
+
+def _read(
+    version: int, packed: str | None, bare: Checkpoint, partition: Partition, identity: str | None
+) -> Checkpoint:
+    if version != VERSION:
+        raise CheckpointFormatError(f"has version {version}, not {VERSION}")
+    if packed is None:
+        return bare
+    data = unpack(packed)
+    checkpoint = decode_checkpoint_bytes(
+        data, broker=BROKER, partition=partition, identity=identity
+    )
+    if (checkpoint.watermark, checkpoint.resume) != (bare.watermark, bare.resume):
+        raise CheckpointFormatError(f"is of offset {checkpoint.resume!r:.40}")
+    return checkpoint

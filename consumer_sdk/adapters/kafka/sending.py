@@ -1,0 +1,146 @@
+"""Commit requests: by topic id where the broker can, and no larger than it stores."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.commit import OffsetCommitRequest
+
+from consumer_sdk.adapters.kafka.grants import Grant
+from consumer_sdk.adapters.kafka.metadata import write_metadata
+from consumer_sdk.adapters.kafka.options import KafkaOptions
+from consumer_sdk.adapters.kafka.protocol import NO_TOPIC_ID, OffsetCommitById
+
+__all__ = ["Answer", "Draft", "Sender"]
+
+MOST_BYTES = 500_000
+"""The broker stores a request as one batch, and refuses one above its ``message.max.bytes``, which
+is 1 MiB by default."""
+UNIT_BYTES = 3
+ENTRY_BYTES = 300
+"""A partition's share of the batch beside its metadata, with the names of group and topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is to be committed for a grant.
+
+    Attributes:
+        metadata: see `write_metadata`.
+        covered: the last position that the commit covers, if that is not all.
+    """
+
+    grant: Grant
+    offset: int
+    metadata: str
+    covered: int | None
+
+    @classmethod
+    def of(cls, grant: Grant, group: str, limit: int) -> Draft:
+        """Offset and metadata of the grant's last flush."""
+        text, covered = write_metadata(
+            grant.checkpoint,
+            grant.committed,
+            group=group,
+            partition=grant.assignment.partition,
+            limit=limit,
+        )
+        return cls(grant, grant.committed, text, covered)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a draft.
+
+    Attributes:
+        code: Kafka's error code, 0 for none; or why there is no answer.
+    """
+
+    draft: Draft
+    code: int | Exception
+
+
+class Sender:
+    """Sends drafts to the coordinator; retries nothing."""
+
+    def __init__(self, consumer: Any, options: KafkaOptions) -> None:
+        self._consumer = consumer
+        self._group = options.group or ""
+        self._group_instance_id = options.client_options.get("group_instance_id")
+        self._speaks_topic_ids = True
+
+    async def send(self, drafts: Iterable[Draft]) -> list[Answer]:
+        """An answer to each."""
+        members: dict[tuple[int, str, bool], list[Draft]] = defaultdict(list)
+        for draft in drafts:
+            grant = draft.grant
+            has_id = self._speaks_topic_ids and bool(grant.topic_id)
+            members[grant.generation, grant.member_id, has_id].append(draft)
+        answers: list[Answer] = []
+        for (generation, member_id, has_id), theirs in members.items():
+            for some in _batches(theirs):
+                codes = await self._send_some(generation, member_id, some, has_id=has_id)
+                answers += map(Answer, some, codes)
+        return answers
+
+    async def _send_some(
+        self, generation: int, member_id: str, drafts: Sequence[Draft], *, has_id: bool
+    ) -> Sequence[int | Exception]:
+        send = self._send_by_id if has_id else self._send_by_name
+        try:
+            return await send(generation, member_id, drafts)
+        except (KafkaError, OSError, TimeoutError) as error:
+            return [error] * len(drafts)
+
+    async def _send_by_id(
+        self, generation: int, member_id: str, drafts: Sequence[Draft]
+    ) -> list[int]:
+        topics = defaultdict(list)
+        for draft in drafts:
+            topics[draft.grant.topic_id or NO_TOPIC_ID].append(_entry(draft))
+        request = OffsetCommitById(
+            self._group, generation, member_id, self._group_instance_id, topics
+        )
+        try:
+            response = await self._consumer._coordinator._send_req(request)
+        except (NotImplementedError, IncompatibleBrokerVersion):  # a broker before Kafka 4.1
+            self._speaks_topic_ids = False
+            return await self._send_by_name(generation, member_id, drafts)
+        found = {(t, p): code for t, ps, _ in response.topics for p, code, _ in ps}
+        return [found[d.grant.topic_id, d.grant.tp.partition] for d in drafts]
+
+    async def _send_by_name(
+        self, generation: int, member_id: str, drafts: Sequence[Draft]
+    ) -> list[int]:
+        topics = defaultdict(list)
+        for draft in drafts:
+            topics[draft.grant.tp.topic].append(_entry(draft))
+        forever = OffsetCommitRequest.DEFAULT_RETENTION_TIME
+        request = OffsetCommitRequest(
+            self._group, generation, member_id, forever, list(topics.items())
+        )
+        response = await self._consumer._coordinator._send_req(request)
+        found = {(t, p): code for t, ps in response.topics for p, code in ps}
+        return [found[d.grant.tp.topic, d.grant.tp.partition] for d in drafts]
+
+
+def _entry(draft: Draft) -> tuple[int, int, str]:
+    return draft.grant.tp.partition, draft.offset, draft.metadata
+
+
+def _batches(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
+    """As few as stay below `MOST_BYTES` each."""
+    batch: list[Draft] = []
+    size = 0
+    for draft in drafts:
+        added = UNIT_BYTES * len(draft.metadata) + ENTRY_BYTES
+        if batch and size + added > MOST_BYTES:
+            yield batch
+            batch, size = [], 0
+        batch.append(draft)
+        size += added
+    yield batch
