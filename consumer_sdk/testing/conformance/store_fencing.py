@@ -106,9 +106,10 @@ class FencingCases(StoreCase):
         self, mine: CheckpointStore, theirs: CheckpointStore
     ) -> None:
         """What was DURABLE before a takeover is what the successor starts from."""
-        assignment, durable = await self.claimed(mine), -1
+        assignment, durable = await self.claimed(mine), 0
+        await self.save(mine, (assignment, str(durable)))
         takeover = asyncio.create_task(self.take_over_later(theirs))
-        for number in range(1000):
+        for number in range(1, 1000):
             (kind,) = await self.save(mine, (assignment, str(number)))
             if kind is FENCED:
                 break
