@@ -9,7 +9,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.errors import ConfigurationError, MissingExtraError
 
 __all__ = ["client_maker"]
 
@@ -34,11 +34,12 @@ def client_maker(
 
     Raises:
         ConfigurationError: an option that cannot work.
+        MissingExtraError: what SASL needs is not installed.
     """
     for name in OURS.keys() & options.keys():
         raise ConfigurationError(f"{name}= is not for you to set here: use {OURS[name]}")
     if options.get("sasl_options") and find_spec("puresasl") is None:
-        raise ConfigurationError("sasl_options= needs pure-sasl: pip install 'kazoo[sasl]'")
+        raise MissingExtraError("puresasl", "zookeeper-sasl")
     make = partial(
         KazooClient,
         hosts=hosts,

@@ -1,38 +1,30 @@
-"""The ZooKeeper store on a real server: what is where, who may, and what is said."""
+"""The ZooKeeper store on a real server: what is where, and whose it is."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.security import make_acl, make_digest_acl
 
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import ConsumerClosedError, StoreError, TransientStoreError
+from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.records import Assignment, OutcomeKind, Partition
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint, ZooKeeperServer
-from consumer_sdk.testing.servers.java import find_java
-from consumer_sdk.testing.servers.ports import HOST, free_ports
+from consumer_sdk.testing.servers.ports import HOST
 from consumer_sdk.testing.servers.wire import ask
-from tests.stores.zookeeper_proxy import Proxy
 
 pytestmark = pytest.mark.zookeeper
 
 FIRST, SECOND = Partition("orders", "0"), Partition("a/b", "é")
-DURABLE, FENCED, RETRY = OutcomeKind.DURABLE, OutcomeKind.FENCED, OutcomeKind.RETRY
-ALICE = {"auth_data": [("digest", "alice:secret")]}
-BOB = {"auth_data": [("digest", "bob:secret")]}
 
 
 @pytest.fixture
@@ -69,7 +61,7 @@ async def owned(store: ZooKeeperStore, *partitions: Partition) -> list[Assignmen
     grants = [Assignment(partition, 1) for partition in partitions]
     await store.claim("g", grants)
     outcomes = await store.save("g", [StoreItem(a, '{"watermark":"41"}') for a in grants])
-    assert {outcome.kind for outcome in outcomes} == {DURABLE}
+    assert {outcome.kind for outcome in outcomes} == {OutcomeKind.DURABLE}
     return grants
 
 
@@ -123,103 +115,6 @@ async def test_closing_ends_the_session(own_zookeeper_server: ZooKeeperServer) -
     began = time.monotonic()
     while b"sid=" in await ask(host, int(port), b"cons"):
         assert time.monotonic() < began + 5.0, "it seems to wait for the session to expire"
-
-
-# -- who may ---------------------------------------------------------------------------------
-
-
-async def test_acl_keeps_others_out(zookeeper_server: ZooKeeperEndpoint, root: str) -> None:
-    """default_acl and auth_data reach the servers; who is not let in is told what to do."""
-    hosts, acl = zookeeper_server.hosts, [make_digest_acl("alice", "secret", all=True)]
-    with shell(hosts) as client:
-        client.create(root)  # which everybody may see
-    async with opened(hosts, root, default_acl=acl, **ALICE) as alice:
-        await owned(alice, FIRST)
-        async with opened(hosts, root, **BOB) as bob:
-            for call in (
-                bob.claim("g", [Assignment(FIRST, 2)]),
-                bob.claim("g", [Assignment(SECOND, 2)]),
-                bob.peek("g", [FIRST]),
-                bob.delete("g", [FIRST]),
-                bob.list("g"),
-                bob.pin("g", "orders", "x"),
-            ):
-                with pytest.raises(StoreError, match="not permitted: let this user") as caught:
-                    await call
-                assert not isinstance(caught.value, TransientStoreError)
-        assert await alice.peek("g", [FIRST]) == {FIRST: '{"watermark":"41"}'}
-
-
-async def test_lost_right_to_one_partition_does_not_hold_up_the_others(
-    zookeeper_server: ZooKeeperEndpoint, root: str
-) -> None:
-    """A znode that may not be written any more is RETRY alone, and says why."""
-    async with opened(zookeeper_server.hosts, root) as store:
-        grants = await owned(store, FIRST, SECOND)
-        with shell(zookeeper_server.hosts) as client:
-            client.set_acls(f"{root}/g/orders/0", [make_acl("world", "anyone", read=True)])
-        lost, kept = await store.save("g", [StoreItem(a, "text") for a in grants])
-        assert (lost.kind, kept.kind) == (RETRY, DURABLE)
-        assert f"{root}/g/orders/0" in str(lost.error)
-
-
-async def test_refused_credentials_are_said(zookeeper_server: ZooKeeperEndpoint, root: str) -> None:
-    """No retry mends them: no TransientStoreError."""
-    store = ZooKeeperStore(zookeeper_server.hosts, root=root, auth_data=[("no-such-scheme", "x")])
-    with pytest.raises(StoreError, match="the servers refused our credentials") as caught:
-        await store.open()
-    assert not isinstance(caught.value, TransientStoreError)
-
-
-async def test_credentials_that_are_mended_are_used(
-    zookeeper_server: ZooKeeperEndpoint, root: str
-) -> None:
-    """Refused at a reconnection, kazoo gives up for good; the store does not."""
-    async with (
-        Proxy(zookeeper_server.hosts) as proxy,
-        opened(proxy.hosts, root, session_timeout=1.0) as store,
-    ):
-        (owner,) = await owned(store, FIRST)
-        assert store._bridge is not None
-        store._bridge._client.auth_data.add(("no-such-scheme", "x"))
-        proxy.cut()
-        kinds = []
-        for _ in range(10):
-            (outcome,) = await store.save("g", [StoreItem(owner, "text")])
-            kinds.append(outcome.kind)
-            if outcome.kind is DURABLE:
-                break
-        assert kinds[-1] is DURABLE
-        assert set(kinds[:-1]) == {RETRY}
-
-
-def keytool(*arguments: object) -> None:
-    """Makes keys and certificates, with what every Java has."""
-    command = [str(find_java().parent / "keytool"), "-storepass", "secret", *map(str, arguments)]
-    subprocess.run(command, check=True, capture_output=True)
-
-
-async def test_tls_and_its_certificates_reach_the_servers(tmp_path: Path) -> None:
-    """TLS with a name that is checked, against an authority that is given."""
-    keys, ca = tmp_path / "keys.p12", tmp_path / "ca.pem"
-    name = ("-dname", "CN=zk", "-ext", f"san=ip:{HOST}")
-    keytool("-genkeypair", "-alias", "zk", "-keyalg", "EC", *name, "-keystore", keys)
-    keytool("-exportcert", "-rfc", "-alias", "zk", "-keystore", keys, "-file", ca)
-    (port,) = free_ports(1)
-    properties = {
-        "secureClientPort": port,
-        "secureClientPortAddress": HOST,
-        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-        "ssl.keyStore.location": keys,
-        "ssl.keyStore.password": "secret",
-        "ssl.clientAuth": "none",
-    }
-    tls = {"use_ssl": True, "check_hostname": True, "ca": str(ca)}
-    async with (
-        ZooKeeperServer(properties=properties),
-        opened(f"{HOST}:{port}", "/sdk", **tls) as store,
-    ):
-        await owned(store, FIRST)
 
 
 # -- where it belongs -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.conformance.stores import StoreHarness, StoreSuite
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
@@ -24,10 +26,13 @@ class ZooKeeperHarness(StoreHarness):
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
         self._root = f"/conformance-{uuid.uuid4().hex}"
+        self._stores: list[ZooKeeperStore] = []
 
     def make_store(self) -> CheckpointStore:
         """Another session."""
-        return ZooKeeperStore(self._proxy.hosts, root=self._root, session_timeout=1.5)
+        store = ZooKeeperStore(self._proxy.hosts, root=self._root, session_timeout=1.5)
+        self._stores.append(store)
+        return store
 
     def lose_reply(self, store: CheckpointStore) -> None:
         """The connection breaks between the next write and its answer."""
@@ -35,9 +40,21 @@ class ZooKeeperHarness(StoreHarness):
 
     @asynccontextmanager
     async def outage(self, store: CheckpointStore) -> AsyncIterator[None]:
-        """Nobody reaches the server."""
+        """Nobody reaches the server; it is over when all reach it again."""
         with self._proxy.down():
             yield
+        for each in self._stores:
+            while each._bridge is not None and not await _reaches(each):
+                await asyncio.sleep(0.05)
+
+
+async def _reaches(store: ZooKeeperStore) -> bool:
+    """A connection may be broken although its owner has not heard of that."""
+    try:
+        await store.list("nobody")
+    except TransientStoreError:
+        return False
+    return True
 
 
 @pytest.mark.zookeeper

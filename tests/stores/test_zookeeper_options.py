@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.records import Partition
 from consumer_sdk.stores import ZooKeeperStore
 
@@ -28,7 +28,6 @@ FIRST = Partition("orders", "0")
         ({"timeout": 3}, "timeout= is not for you to set here: use session_timeout="),
         ({"handler": None}, "handler= is not for you"),
         ({"no_such_option": 1}, "no_such_option"),
-        ({"sasl_options": {"mechanism": "PLAIN"}}, r"pip install 'kazoo\[sasl\]'"),
     ],
 )
 def test_option_that_cannot_work_is_a_configuration_error(
@@ -37,6 +36,13 @@ def test_option_that_cannot_work_is_a_configuration_error(
     """Found when the store is built."""
     with pytest.raises(ConfigurationError, match=message):
         ZooKeeperStore(**{"hosts": "zk:2181", **options})
+
+
+def test_missing_sasl_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would be found out when kazoo connects, and only logged."""
+    monkeypatch.setitem(sys.modules, "puresasl", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'consumer-sdk\[zookeeper-sasl\]'"):
+        ZooKeeperStore("zk:2181", sasl_options={"mechanism": "DIGEST-MD5"})
 
 
 def test_repr_names_the_place_and_no_secret() -> None:

@@ -1,0 +1,283 @@
+"""Who may use the ZooKeeper store, on real servers: ACLs, SASL, TLS, and what is said."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import shutil
+import subprocess
+import threading
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.security import CREATOR_ALL_ACL, make_acl, make_digest_acl
+
+from consumer_sdk.abc import StoreItem
+from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.records import Assignment, OutcomeKind, Partition
+from consumer_sdk.stores import ZooKeeperStore
+from consumer_sdk.testing.servers import ZooKeeperEndpoint, ZooKeeperServer
+from consumer_sdk.testing.servers.ports import HOST, free_ports
+from tests.stores.test_zookeeper import opened, owned, shell
+from tests.stores.zookeeper_proxy import Proxy
+
+pytestmark = pytest.mark.zookeeper
+
+FIRST, SECOND = Partition("orders", "0"), Partition("a/b", "é")
+DURABLE, RETRY = OutcomeKind.DURABLE, OutcomeKind.RETRY
+TEXT = '{"watermark":"41"}'
+ALICE = {"auth_data": [("digest", "alice:secret")]}
+BOB = {"auth_data": [("digest", "bob:secret")]}
+
+
+@pytest.fixture
+def root() -> str:
+    """A place of the test's own."""
+    return f"/sdk-{uuid.uuid4().hex}"
+
+
+async def kept_out(store: ZooKeeperStore) -> None:
+    """Every call says that it is not permitted, and that no retry mends it."""
+    for call in (
+        store.claim("g", [Assignment(FIRST, 2)]),
+        store.claim("g", [Assignment(SECOND, 2)]),
+        store.peek("g", [FIRST]),
+        store.delete("g", [FIRST]),
+        store.list("g"),
+        store.pin("g", "orders", "x"),
+    ):
+        with pytest.raises(StoreError, match="not permitted: let this user") as caught:
+            await call
+        assert not isinstance(caught.value, TransientStoreError)
+
+
+async def until_durable(store: ZooKeeperStore, owner: Assignment, tries: int = 10) -> None:
+    """Saves again while the answer is RETRY, and nothing else, as the runtime does."""
+    for _ in range(tries):
+        (outcome,) = await store.save("g", [StoreItem(owner, "text")])
+        if outcome.kind is DURABLE:
+            return
+        assert outcome.kind is RETRY
+    raise AssertionError(outcome)
+
+
+# -- access rights ----------------------------------------------------------------------------
+
+
+async def test_acl_keeps_others_out(zookeeper_server: ZooKeeperEndpoint, root: str) -> None:
+    """default_acl and auth_data reach the servers; who is not let in is told what to do."""
+    hosts, acl = zookeeper_server.hosts, [make_digest_acl("alice", "secret", all=True)]
+    with shell(hosts) as client:
+        client.create(root)  # which everybody may see
+    async with opened(hosts, root, default_acl=acl, **ALICE) as alice:
+        await owned(alice, FIRST)
+        async with opened(hosts, root, **BOB) as bob:
+            await kept_out(bob)
+        assert await alice.peek("g", [FIRST]) == {FIRST: TEXT}
+
+
+async def test_lost_right_to_one_partition_does_not_hold_up_the_others(
+    zookeeper_server: ZooKeeperEndpoint, root: str
+) -> None:
+    """A znode that may not be written any more is RETRY alone, and says why."""
+    async with opened(zookeeper_server.hosts, root) as store:
+        grants = await owned(store, FIRST, SECOND)
+        with shell(zookeeper_server.hosts) as client:
+            client.set_acls(f"{root}/g/orders/0", [make_acl("world", "anyone", read=True)])
+        lost, kept = await store.save("g", [StoreItem(a, "text") for a in grants])
+        assert (lost.kind, kept.kind) == (RETRY, DURABLE)
+        assert f"{root}/g/orders/0" in str(lost.error)
+
+
+async def test_refused_credentials_are_said(zookeeper_server: ZooKeeperEndpoint, root: str) -> None:
+    """No retry mends them: no TransientStoreError."""
+    store = ZooKeeperStore(zookeeper_server.hosts, root=root, auth_data=[("no-such-scheme", "x")])
+    with pytest.raises(StoreError, match="the servers refused our credentials") as caught:
+        await store.open()
+    assert not isinstance(caught.value, TransientStoreError)
+
+
+async def test_credentials_that_are_mended_are_used(
+    zookeeper_server: ZooKeeperEndpoint, root: str
+) -> None:
+    """Refused at a reconnection, kazoo gives up for good; the store does not."""
+    async with (
+        Proxy(zookeeper_server.hosts) as proxy,
+        opened(proxy.hosts, root, session_timeout=1.0) as store,
+    ):
+        (owner,) = await owned(store, FIRST)
+        assert store._bridge is not None
+        store._bridge._client.auth_data.add(("no-such-scheme", "x"))
+        proxy.cut()
+        await until_durable(store, owner)
+
+
+async def until_kazoo_is_gone(caplog: pytest.LogCaptureFixture) -> None:
+    """What its threads and their log leave behind belongs to the test that made them."""
+    names = ("(zk_loop)", "(_thread_worker)", "consumer_sdk.stores.zookeeper")
+    while any(thread.name.endswith(names) for thread in threading.enumerate()):
+        await asyncio.sleep(0.01)
+    caplog.clear()
+    gc.collect()
+
+
+# -- SASL ------------------------------------------------------------------------------------
+
+JAAS = """Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+    user_alice="secret" user_bob="hidden";
+};
+"""
+
+
+def password(user: str, secret: str) -> dict[str, Any]:
+    """The store's options for DIGEST-MD5."""
+    return {"sasl_options": {"mechanism": "DIGEST-MD5", "username": user, "password": secret}}
+
+
+@asynccontextmanager
+async def sasl_server(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, **properties: object
+) -> AsyncIterator[ZooKeeperServer]:
+    """A server that knows Alice and Bob, from a JAAS file."""
+    jaas = folder / "jaas.conf"
+    jaas.write_text(JAAS)
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={jaas}")
+    provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+    async with ZooKeeperServer(properties={"authProvider.1": provider, **properties}) as server:
+        yield server
+
+
+async def test_sasl_user_owns_what_it_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DIGEST-MD5: with an ACL for its creator Bob and the nameless are kept out, Alice is not."""
+    async with (
+        sasl_server(tmp_path, monkeypatch) as server,
+        opened(
+            server.hosts, "/sdk", default_acl=CREATOR_ALL_ACL, **password("alice", "secret")
+        ) as alice,
+    ):
+        await owned(alice, FIRST)
+        assert await alice.peek("g", [FIRST]) == {FIRST: TEXT}
+        for other in (password("bob", "hidden"), {}):
+            store = ZooKeeperStore(server.hosts, root="/sdk", **other)
+            with pytest.raises(StoreError, match="not permitted"):
+                await store.open()
+
+
+async def test_sasl_sessions_are_made_anew_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection logs in: one that the server dropped goes on as the same user."""
+    async with (
+        sasl_server(tmp_path, monkeypatch) as server,
+        opened(
+            server.hosts,
+            "/sdk",
+            session_timeout=2.0,
+            default_acl=CREATOR_ALL_ACL,
+            **password("alice", "secret"),
+        ) as alice,
+    ):
+        (owner,) = await owned(alice, FIRST)
+        await server.kill()
+        await server.start()
+        await until_durable(alice, owner)
+        assert await alice.peek("g", [FIRST]) == {FIRST: "text"}
+
+
+async def test_wrong_password_is_said_at_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No retry mends it: no TransientStoreError."""
+    async with sasl_server(tmp_path, monkeypatch) as server:
+        store = ZooKeeperStore(server.hosts, root="/sdk", **password("alice", "wrong"))
+        with pytest.raises(StoreError, match="the servers refused our credentials") as caught:
+            await store.open()
+        assert not isinstance(caught.value, TransientStoreError)
+
+
+# kazoo's own thread ends by the error with which the server refuses the password.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_server_that_wants_sasl_refuses_others_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A wrong password and none at all: at open, with the option that is to be looked at."""
+    required = {"sessionRequireClientSASLAuth": "true"}
+    async with sasl_server(tmp_path, monkeypatch, **required) as server:
+        async with opened(server.hosts, "/sdk", **password("alice", "secret")) as alice:
+            await owned(alice, FIRST)
+        for options in (password("alice", "wrong"), {}):
+            store = ZooKeeperStore(server.hosts, root="/sdk", session_timeout=3.0, **options)
+            with pytest.raises(StoreError, match="sasl_options="):
+                await store.open()
+    await until_kazoo_is_gone(caplog)
+
+
+# -- TLS -------------------------------------------------------------------------------------
+
+
+def certified(folder: Path, name: str) -> dict[str, Path]:
+    """A key and a certificate that it has signed itself, both as Python reads them."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("needs the program openssl, which makes certificates")
+    files = {"keyfile": folder / f"{name}.key", "certfile": folder / f"{name}.pem"}
+    curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+    subject = f"-subj /CN={name} -addext subjectAltName=IP:{HOST}"
+    command = f"{openssl} req -x509 {curve} {subject} -days 2".split()
+    subprocess.run(
+        [*command, "-keyout", files["keyfile"], "-out", files["certfile"]],
+        check=True,
+        capture_output=True,
+    )
+    return files
+
+
+@asynccontextmanager
+async def tls_server(folder: Path, server: dict[str, Path], client: Path) -> AsyncIterator[str]:
+    """A server that lets in who has the client's certificate; its ``host:port``."""
+    keys = folder / "both.pem"
+    keys.write_text("".join(path.read_text() for path in server.values()))
+    (port,) = free_ports(1)
+    properties = {
+        "secureClientPort": port,
+        "secureClientPortAddress": HOST,
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        "ssl.keyStore.location": keys,
+        "ssl.keyStore.type": "PEM",
+        "ssl.trustStore.location": client,
+        "ssl.trustStore.type": "PEM",
+        "ssl.clientAuth": "need",
+    }
+    async with ZooKeeperServer(properties=properties):
+        yield f"{HOST}:{port}"
+
+
+# kazoo lets go of a socket whose handshake failed without closing it.
+@pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
+async def test_tls_and_certificates_of_both_sides(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server's name is checked against an authority; it lets in who shows a certificate.
+
+    Who has none, trusts another server, or is called otherwise never gets a session.
+    """
+    server, client = certified(tmp_path, "server"), certified(tmp_path, "client")
+    tls = {"use_ssl": True, "check_hostname": True, "ca": str(server["certfile"])}
+    mine = {name: str(path) for name, path in client.items()}
+    async with tls_server(tmp_path, server, client["certfile"]) as hosts:
+        async with opened(hosts, "/sdk", **tls, **mine) as store:
+            await owned(store, FIRST)
+        for place, options in (
+            (hosts, tls),
+            (hosts, {**tls, **mine, "ca": mine["certfile"]}),
+            (hosts.replace(HOST, "localhost"), {**tls, **mine}),
+        ):
+            refused = ZooKeeperStore(place, session_timeout=1.0, **options)
+            with pytest.raises(TransientStoreError, match="no connection to ZooKeeper at"):
+                await refused.open()
+    await until_kazoo_is_gone(caplog)
