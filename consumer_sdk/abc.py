@@ -172,8 +172,13 @@ class Adapter(ABC):
     ) -> Mapping[Assignment, Position | None]:
         """What `EARLIEST`, `LATEST` (the next position) or a time stand for now.
 
-        None: the broker cannot say, or no record is that new.
+        None: the broker cannot say, or no record is that new. Of any partitions, also of some
+        that are not held (their epoch is 0).
         """
+
+    @abstractmethod
+    async def partitions(self, stream: str) -> Sequence[Partition]:
+        """All partitions of one of its streams, whoever holds them."""
 
     @abstractmethod
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:

@@ -47,8 +47,16 @@ class Consumer:
             destination if None.
         start: where to begin without a checkpoint: ``"earliest"``, ``"latest"`` (resolved once
             and made durable), `AtTime` or `AtPosition`.
+        restart: ``"resume"`` from the checkpoint, or ``"from_start"``: an ``application_id`` that
+            the checkpoint does not name begins at ``start``, once. A position that another
+            program has set in the broker comes before both.
+        application_id: names what is running, in each checkpoint; 1 to 100 characters.
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
             ``"fail"``, ``"earliest"`` or ``"latest"`` (logged and counted in `stats`).
+        max_lag: positions that a partition may be behind the end when it is assigned; None for
+            no limit. For brokers whose positions are whole numbers.
+        lag_policy: what to do beyond: ``"warn"``, ``"pause"`` it until `resume`, or ``"skip"`` to
+            the end. Each is logged, and what is skipped is counted in `stats`.
         flush_interval: seconds between flushes of acks; 0 for at once.
         flush_count: so many acks of a queue's partition are flushed before their time.
         ack_timeout: when pulling, seconds from hand-out after which a delivery has failed; in
@@ -86,7 +94,11 @@ class Consumer:
         retry: RetryPolicy | None = None,
         dead_letters: DeadLetters | None = None,
         start: Start | str = "earliest",
+        restart: str = "resume",
+        application_id: str | None = None,
         out_of_range: str = "fail",
+        max_lag: int | None = None,
+        lag_policy: str = "warn",
         flush_interval: float = 0.1,
         flush_count: int = 1000,
         ack_timeout: float | None = None,
@@ -109,7 +121,11 @@ class Consumer:
         options = Options(
             retry=retry or RetryPolicy(),
             start=parse_start(start),
+            restart=restart,
+            application_id=application_id,
             out_of_range=out_of_range,
+            max_lag=max_lag,
+            lag_policy=lag_policy,
             flush_interval=flush_interval,
             flush_count=flush_count,
             ack_timeout=ack_timeout,
@@ -387,6 +403,17 @@ class Consumer:
         if not isinstance(receipts, Receipts):
             receipts = Receipts.from_bytes(receipts)
         return self._engine.settle(receipts)
+
+    def resume(self, partition: Partition) -> bool:
+        """Fetches a partition that ``lag_policy="pause"`` holds back.
+
+        It stays so for this consumer, also when the partition moves away and comes back.
+
+        Returns:
+            False if it is not held, or not held back.
+        """
+        self._check()
+        return self._engine.resume(partition)
 
     def stats(self) -> ConsumerStats:
         """A snapshot of what the consumer has done and holds; zeros before it is opened."""

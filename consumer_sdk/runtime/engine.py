@@ -314,6 +314,10 @@ class Engine:
 
     # -- looking --------------------------------------------------------------------------
 
+    def resume(self, partition: Partition) -> bool:
+        """Fetches a partition that is paused for its lag; False if it is not."""
+        return self._ownership.resume(partition)
+
     async def lag(self) -> Mapping[Partition, int | None]:
         """The adapter's lag of each held partition."""
         lags = await self._adapter.lag(list(self.holdings))
@@ -327,6 +331,7 @@ class Engine:
             partitions=tuple(h.assignment.partition for h in held),
             paused=tuple(h.assignment.partition for h in held if h.is_paused),
             over_hole_budget=tuple(h.assignment.partition for h in held if h.is_over_budget),
+            over_max_lag=tuple(h.assignment.partition for h in held if h.is_over_lag),
             fetched=totals.fetched,
             suppressed=totals.suppressed,
             settled=totals.settled + sum(h.fetched - h.tracker.unsettled for h in held),
@@ -338,6 +343,7 @@ class Engine:
             dead_lettered=totals.dead_lettered,
             ignored=totals.ignored,
             lost=totals.lost,
+            resets=totals.resets,
             hole_alarms=totals.hole_alarms,
             flushes=totals.flushes,
             fetch_errors=totals.fetch_errors,

@@ -98,6 +98,10 @@ class Flusher:
         self._commits[flush.assignment] = replace(flush, checkpoint=bare)
         self._has_commits.set()
 
+    def has_pending(self, assignment: Assignment) -> bool:
+        """The broker has not heard yet of what it was to be told."""
+        return assignment in self._commits
+
     def forget(self, assignment: Assignment) -> None:
         """Drops the commit that waits for a closed assignment."""
         self._commits.pop(assignment, None)

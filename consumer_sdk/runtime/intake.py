@@ -158,8 +158,8 @@ class Intake:
         return given or max(self.max_in_flight * 2 // (len(self._holdings) + 1), 1)
 
     def _pause_or_resume(self, holding: Holding, records: int, share: int) -> None:
-        """Either its records or its holes pause a partition; it takes both to resume it."""
-        is_pinned = holding.is_over_budget and self._pauses_holes
+        """Its records, its holes or its lag pause a partition; it takes all to resume it."""
+        is_pinned = holding.is_over_lag or (holding.is_over_budget and self._pauses_holes)
         if not holding.is_paused and (is_pinned or records >= share):
             holding.is_paused = True
             self._adapter.pause(holding.assignment)

@@ -16,6 +16,10 @@ __all__ = ["LoopClock", "Options", "parse_start"]
 
 OUT_OF_RANGE = ("fail", "earliest", "latest")
 HOLE_POLICIES = ("pause", "warn", "dead_letter")
+RESTARTS = ("resume", "from_start")
+LAG_POLICIES = ("warn", "pause", "skip")
+LONGEST_ID = 100
+"""Characters of an application's id: it is in every checkpoint, and a commit has little room."""
 
 
 class LoopClock:
@@ -51,7 +55,11 @@ class Options:
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     start: Start = StartPoint.EARLIEST
+    restart: str = "resume"
+    application_id: str | None = None
     out_of_range: str = "fail"
+    max_lag: int | None = None
+    lag_policy: str = "warn"
     flush_interval: float = 0.1
     flush_count: int = 1000
     ack_timeout: float | None = None
@@ -83,6 +91,7 @@ class Options:
         )
         optional = (
             "ack_timeout",
+            "max_lag",
             "max_in_flight",
             "max_in_flight_per_partition",
             "max_holes",
@@ -96,14 +105,33 @@ class Options:
             raise ConfigurationError(
                 f"flush_interval={self.flush_interval!r}: give seconds, 0 for at once"
             )
-        for name, choices in (("out_of_range", OUT_OF_RANGE), ("hole_policy", HOLE_POLICIES)):
+        choices_of = {
+            "restart": RESTARTS,
+            "out_of_range": OUT_OF_RANGE,
+            "lag_policy": LAG_POLICIES,
+            "hole_policy": HOLE_POLICIES,
+        }
+        for name, choices in choices_of.items():
             if getattr(self, name) not in choices:
                 raise ConfigurationError(
                     f"{name}={getattr(self, name)!r}: give one of {', '.join(choices)}"
                 )
-
+        self._check_application()
         if self.hooks is not None:
             check_hooks(self.hooks)
+
+    def _check_application(self) -> None:
+        name: object = self.application_id
+        is_text = isinstance(name, str) and 0 < len(name) <= LONGEST_ID
+        if name is not None and not is_text:
+            raise ConfigurationError(
+                f"application_id={name!r:.200}: give a text of 1 to {LONGEST_ID} characters"
+            )
+        if self.restart == "from_start" and name is None:
+            raise ConfigurationError(
+                "restart='from_start' starts an application anew once: give it an "
+                "application_id=…, and another one whenever it is to start anew"
+            )
 
     @property
     def gives_up_holes(self) -> bool:

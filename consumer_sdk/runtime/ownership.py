@@ -6,28 +6,25 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
-from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.errors import StoreError, TransientAdapterError, TransientStoreError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
-    AtTime,
-    Checkpoint,
-    Committed,
     Kind,
     Message,
-    Outcome,
-    Position,
+    Partition,
     Start,
     StartPoint,
 )
+from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.holding import Holding
+from consumer_sdk.runtime.inquiry import Inquiry
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.starts import Decision, decide
-from consumer_sdk.trackers import decode_checkpoint
+from consumer_sdk.runtime.starts import decide
 
 __all__ = ["Ownership", "Queues"]
 
@@ -49,6 +46,14 @@ class Queues(Protocol):
         ...
 
 
+class _Grant(NamedTuple):
+    """What was known of an assignment, what that led to, and who holds it."""
+
+    facts: Facts
+    decision: Decision
+    holding: Holding
+
+
 class Ownership(AssignmentOwner):
     """Grants, drains and drops the holdings of one consumer.
 
@@ -61,9 +66,11 @@ class Ownership(AssignmentOwner):
         "_adapter",
         "_closed",
         "_flusher",
+        "_inquiry",
         "_make_holding",
         "_options",
         "_queues",
+        "_resumed",
         "_store",
         "holdings",
     )
@@ -84,117 +91,60 @@ class Ownership(AssignmentOwner):
         self._flusher = flusher
         self._make_holding = make_holding
         self._queues = queues
+        self._inquiry = Inquiry(adapter, store, options)
         self._closed: list[Assignment] = []
+        self._resumed: set[Partition] = set()
         self.holdings: dict[Assignment, Holding] = flusher.holdings
 
     # -- assigned -------------------------------------------------------------------------
 
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
         if self._adapter.capabilities.kind is Kind.QUEUE:
-            decisions = dict.fromkeys(assignments, Decision(StartPoint.BROKER))
+            facts = [Facts(assignment=assignment) for assignment in assignments]
+            decisions = [Decision(StartPoint.BROKER) for _ in assignments]
         else:
-            decisions = await self._decisions(assignments)
-        granted = {a: self._grant(a, decision) for a, decision in decisions.items()}
-        pins = [granted[a] for a, decision in decisions.items() if decision.is_pin]
+            await self._forget_closed()
+            facts = await self._inquiry.facts(assignments)
+            decisions = [decide(each, self._options) for each in facts]
+        grants = [
+            _Grant(each, decision, self._grant(each.assignment, decision))
+            for each, decision in zip(facts, decisions, strict=True)
+        ]
         try:
-            await self._make_pins_durable(pins)
+            await self._make_durable(grants)
         except BaseException:
-            for assignment, holding in granted.items():
-                self._close(assignment, holding)
+            for grant in grants:
+                self._close(grant.facts.assignment, grant.holding)
             raise
         # Another owner may have taken one over meanwhile.
-        return {a: d.start for a, d in decisions.items() if not granted[a].is_closed}
-
-    async def _decisions(self, assignments: Sequence[Assignment]) -> dict[Assignment, Decision]:
-        """By the store's checkpoint, else the broker's. Fenced ones are left out."""
-        stored = await self._stored(assignments)
-        committed = await self._adapter.committed(list(stored)) if stored else {}
-        known = {a: _checkpoint(committed.get(a)) if c is None else c for a, c in stored.items()}
-        decisions = await self._decide(stored, known)
-        if self._flusher.tells_broker:
-            for assignment in stored:
-                self._tell(
-                    assignment, decisions[assignment], _checkpoint(committed.get(assignment))
-                )
-        return decisions
-
-    def _tell(
-        self, assignment: Assignment, decision: Decision, committed: Checkpoint | None
-    ) -> None:
-        """A crash after a save left the broker's lag tools behind until the next ack."""
-        start, there = decision.checkpoint.start, committed and committed.start
-        is_behind = start is not None and (there is None or there < start)
-        if is_behind and not decision.is_pin:
-            self._flusher.tell(AckFlush(assignment, 0, decision.checkpoint))
-
-    async def _stored(
-        self, assignments: Sequence[Assignment]
-    ) -> dict[Assignment, Checkpoint | None]:
-        """What the store has; None where it has nothing, or where there is none."""
-        await self._forget_closed()
-        stored: dict[Assignment, Checkpoint | None] = {}
-        for assignment, text in (await self._claim(assignments)).items():
-            if isinstance(text, Outcome):
-                log.warning("%s was not granted: %s", assignment.partition, text.error or "fenced")
-            else:
-                stored[assignment] = None if text is None else self._decode(assignment, text)
-        return stored
-
-    async def _claim(
-        self, assignments: Sequence[Assignment]
-    ) -> Mapping[Assignment, str | Outcome | None]:
-        if self._store is None:
-            return dict.fromkeys(assignments)
-        return await self._store.claim(self._adapter.group or "", assignments)
-
-    def _decode(self, assignment: Assignment, text: str) -> Checkpoint:
-        return decode_checkpoint(
-            text,
-            broker=self._adapter.broker,
-            partition=assignment.partition,
-            identity=self._adapter.identity(assignment),
-            decode_position=self._adapter.decode_position,
-        )
-
-    async def _decide(
-        self,
-        stored: Mapping[Assignment, Checkpoint | None],
-        known: Mapping[Assignment, Checkpoint | None],
-    ) -> dict[Assignment, Decision]:
-        assignments, redelivers = list(stored), self._adapter.capabilities.wants_settled
-        if not assignments:
-            return {}
-        earliest = await self._adapter.positions(assignments, StartPoint.EARLIEST)
-        latest = await self._adapter.positions(assignments, StartPoint.LATEST)
-        start = self._options.start
-        at_time: Mapping[Assignment, Position | None] = {}
-        if isinstance(start, AtTime):
-            at_time = await self._adapter.positions(assignments, start)
-        return {
-            a: decide(
-                a,
-                known[a],
-                start=start,
-                resolved=at_time.get(a),
-                earliest=earliest.get(a),
-                latest=latest.get(a),
-                out_of_range=self._options.out_of_range,
-                keeps_cursor=redelivers and stored[a] is None,
-            )
-            for a in assignments
-        }
+        granted = [grant for grant in grants if not grant.holding.is_closed]
+        for grant in granted:
+            self._announce(grant)
+        return {grant.facts.assignment: grant.decision.start for grant in granted}
 
     def _grant(self, assignment: Assignment, decision: Decision) -> Holding:
-        if decision.reason:
-            log.warning("%s", decision.reason)
         holding = self._make_holding(assignment)
         clock = self._options.clock
-        holding.totals.lost += decision.lost
         holding.tracker.restore(
             decision.checkpoint, clock.monotonic(), clock.wall(), durable=not decision.is_pin
         )
         self.holdings[assignment] = holding
+        if decision.is_over_lag and assignment.partition not in self._resumed:
+            holding.is_over_lag = holding.is_paused = True
+            self._adapter.pause(assignment)
         return holding
+
+    async def _make_durable(self, grants: Sequence[_Grant]) -> None:
+        """Before a record is read: what was decided just now is not decided again.
+
+        First the store, then the broker. Killed between the two, the next start finds a foreign
+        position that is the store's own start, which is no reset; and tells the broker again.
+        """
+        await self._make_pins_durable([g.holding for g in grants if g.decision.is_pin])
+        if self._flusher.tells_broker:
+            for grant in grants:
+                self._tell(grant)
+            await self._mark_as_ours([g for g in grants if g.facts.is_foreign])
 
     async def _make_pins_durable(self, pins: Sequence[Holding]) -> None:
         """A start that moves is written before a record is read: a restart leaves no gap."""
@@ -206,6 +156,43 @@ class Ownership(AssignmentOwner):
                 raise TransientStoreError(
                     f"{holding.assignment.partition}: the start position could not be stored"
                 )
+
+    def _tell(self, grant: _Grant) -> None:
+        """A crash after a save left the broker's lag tools behind until the next ack."""
+        facts, ours = grant.facts, grant.decision.checkpoint
+        there = facts.committed and facts.committed.checkpoint.start
+        is_behind = ours.start is not None and (there is None or there < ours.start)
+        is_pin = grant.decision.is_pin  # its flush has told the broker
+        if facts.is_foreign or (is_behind and not is_pin):
+            self._flusher.tell(AckFlush(facts.assignment, 0, ours))
+
+    async def _mark_as_ours(self, foreign: Sequence[_Grant]) -> None:
+        """What another program has written is ours again, or the next start honours it again."""
+        if not foreign:
+            return
+        await self._flusher.commit_pending()
+        for grant in foreign:
+            if not grant.holding.is_closed and self._flusher.has_pending(grant.facts.assignment):
+                raise TransientAdapterError(
+                    f"{grant.facts.assignment.partition}: the broker could not be told that the "
+                    f"position another program has set was taken over"
+                )
+
+    def _announce(self, grant: _Grant) -> None:
+        decision, holding = grant.decision, grant.holding
+        for reason in decision.reasons:
+            log.warning("%s", reason)
+        holding.totals.lost += decision.lost
+        holding.totals.resets += decision.is_reset
+
+    def resume(self, partition: Partition) -> bool:
+        """Fetches a partition that is paused for its lag, now and when it is granted again."""
+        held = [h for h in self.holdings.values() if h.assignment.partition == partition]
+        paused = [holding for holding in held if holding.is_over_lag]
+        for holding in paused:
+            holding.is_over_lag = False
+            self._resumed.add(partition)
+        return bool(paused)
 
     # -- revoked, lost, fenced ------------------------------------------------------------
 
@@ -297,10 +284,6 @@ class Ownership(AssignmentOwner):
             self._closed.append(assignment)
         self._flusher.forget(assignment)
         self.holdings.pop(assignment, None)
-
-
-def _checkpoint(committed: Committed | None) -> Checkpoint | None:
-    return None if committed is None else committed.checkpoint
 
 
 async def _uncancelled(work: Coroutine[Any, Any, None]) -> None:

@@ -1,124 +1,114 @@
-"""Where an assignment starts: one decision, without I/O."""
+"""Where an assignment starts: one table of decisions, without I/O.
+
+=============================================  ================================================
+1  another program has moved the broker's      there, from nothing; the store's checkpoint is
+   position away from the store's checkpoint   replaced, aloud
+2  ``restart="from_start"``, and what is       as if nothing were known; pinned, so that the
+   known was written by another application    same application resumes
+3  the checkpoint says that all was read       nothing to read
+4  a checkpoint, of a broker that redelivers   the broker's own cursor, which knows its holes
+   what it has not heard of, and no store
+5  a checkpoint: the store's, else the         where it reads on
+   broker's, also one that others have set
+6  none, and the partition is newer than the   its earliest record
+   group's first start
+7  none                                        ``start``: earliest; a position; latest or a time,
+                                               which move and are pinned
+=============================================  ================================================
+
+Then, of every start that is a position:
+
+=============================================  ================================================
+8  the broker does not store it (any more, or  ``out_of_range``: fail; earliest, where settled
+   yet)                                        ranges stay; latest. Pinned, aloud, counted
+9  it is more than ``max_lag`` behind the end  ``lag_policy``: warn; pause until `Consumer.resume`;
+                                               skip to the end, pinned. Aloud, counted
+=============================================  ================================================
+
+Rows 2, 5 and 7 are storm-kafka's PartitionManager, which asked ZooKeeper, then ``forceFromStart`` of a
+new topology id, then ``startOffsetTime``; 8 and 9 are what it did in silence (its fetch went to
+the end when it was out of range, and ``maxOffsetBehind`` dropped what was failing).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from consumer_sdk.errors import PositionOutOfRangeError
-from consumer_sdk.records import (
-    Assignment,
-    AtPosition,
-    Checkpoint,
-    Position,
-    Start,
-    StartPoint,
-)
+from consumer_sdk.records import AtPosition, Checkpoint, StartPoint
+from consumer_sdk.runtime.facts import Decision, Facts
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.start_limits import at, within_lag, within_range
 
-__all__ = ["Decision", "decide"]
+__all__ = ["decide"]
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Where to start, and what the tracker is restored from.
-
-    Attributes:
-        start: what the adapter seeks to.
-        checkpoint: what the tracker restores.
-        is_pin: the start was resolved just now from something that moves (latest, a time), so
-            that it must be durable before the first record is handed out.
-        lost: unsettled positions that are skipped, where they can be counted; else 0.
-        reason: what happened, when records are gone; to be logged.
-    """
-
-    start: Start
-    checkpoint: Checkpoint = Checkpoint()  # noqa: RUF009 - frozen
-    is_pin: bool = False
-    lost: int = 0
-    reason: str = ""
-
-
-def decide(
-    assignment: Assignment,
-    known: Checkpoint | None,
-    *,
-    start: Start,
-    resolved: Position | None,
-    earliest: Position | None,
-    latest: Position | None,
-    out_of_range: str,
-    keeps_cursor: bool = False,
-) -> Decision:
-    """Decides where ``assignment`` starts.
-
-    ====================  ==================================================================
-    a checkpoint is known  at its resume position, if the broker still stores it
-    … by the broker alone  where it redelivers what it has not heard of, it is left to do that
-    … that is too old      ``out_of_range``: fail, earliest (its settled ranges stay), latest
-    … that is too new      ``out_of_range``: fail, earliest or latest, from nothing
-    none, new partition    earliest: it appeared after the group first started
-    none                   ``start``; latest and a time are pinned
-    ====================  ==================================================================
-
-    Args:
-        known: the store's checkpoint, else the broker's; None for neither.
-        start: what the consumer was configured with.
-        resolved: the position that ``start`` stands for now, where it is a time or latest.
-        earliest: the first position that the broker stores; None where it cannot say.
-        latest: the next position that it will write.
-        out_of_range: ``"fail"``, ``"earliest"`` or ``"latest"``.
-        keeps_cursor: the checkpoint is the broker's own, and it redelivers what it has not heard
-            of: a seek would make it forget what was settled above a hole. (A store's checkpoint
-            knows that, and has to see those records again, since a broker may lose acks.)
+def decide(facts: Facts, options: Options) -> Decision:
+    """Decides where an assignment starts, by the table above.
 
     Raises:
-        PositionOutOfRangeError: the checkpoint is out of range, and the policy is to fail.
+        PositionOutOfRangeError: the start is out of range, and the policy is to fail.
+        ConfigurationError: ``max_lag`` was given, and positions are not whole numbers.
     """
-    if known is not None and known.ended:
+    decision = _choose(facts, options)
+    if options.application_id is not None:
+        named = replace(decision.checkpoint, application=options.application_id)
+        decision = replace(decision, checkpoint=named)
+    return within_lag(facts, options, within_range(facts, options, decision))
+
+
+def _choose(facts: Facts, options: Options) -> Decision:
+    """Rows 1 to 7."""
+    known = facts.known
+    if known is None:
+        return _begin(facts, options)
+    if facts.reset is not None:
+        return _honour(facts, known, facts.reset)
+    if facts.is_new_application(options):
+        return _start_anew(facts, known, options)
+    return _resume(facts, known) or _begin(facts, options)
+
+
+def _honour(facts: Facts, known: Checkpoint, found: Checkpoint) -> Decision:
+    """Row 1."""
+    reason = (
+        f"{facts.assignment.partition}: another program has set the group's position to "
+        f"{found.start!r}; going on there, not at the store's checkpoint ({known.start!r}, with "
+        f"{len(known.ranges)} settled ranges above it)"
+    )
+    checkpoint = replace(found, application=known.application)
+    start = at(found.start, StartPoint.EARLIEST)
+    return Decision(start, checkpoint, is_pin=True, is_reset=True, reasons=(reason,))
+
+
+def _start_anew(facts: Facts, known: Checkpoint, options: Options) -> Decision:
+    """Row 2."""
+    decision = _begin(facts, options)
+    reason = (
+        f"{facts.assignment.partition}: application {options.application_id!r} starts anew "
+        f"(restart='from_start'); the checkpoint at {known.start!r} was written by "
+        f"{known.application!r}"
+    )
+    checkpoint = Checkpoint(resume=decision.position)
+    return replace(decision, checkpoint=checkpoint, is_pin=True, reasons=(reason,))
+
+
+def _resume(facts: Facts, known: Checkpoint) -> Decision | None:
+    """Rows 3 to 5; None where the checkpoint has no position."""
+    if known.ended:
         return Decision(StartPoint.ENDED, known)
-    position = None if known is None else known.start
-    if known is not None and (position is not None or keeps_cursor):
-        if not _is_below(position, earliest) and not _is_below(latest, position):
-            return Decision(StartPoint.BROKER if keeps_cursor else AtPosition(position), known)
-        return _out_of_range(assignment, known, position, earliest, latest, out_of_range)
-    if assignment.discovered or start is StartPoint.EARLIEST:
-        return Decision(_at(earliest, StartPoint.EARLIEST))
+    if facts.keeps_cursor:
+        return Decision(StartPoint.BROKER, known)
+    return None if known.start is None else Decision(AtPosition(known.start), known)
+
+
+def _begin(facts: Facts, options: Options) -> Decision:
+    """Rows 6 and 7."""
+    start = options.start
+    is_later = facts.is_later or facts.assignment.discovered
+    if is_later or start is StartPoint.EARLIEST:
+        return Decision(at(facts.earliest, StartPoint.EARLIEST))
     if isinstance(start, AtPosition):
         return Decision(start)
-    position = latest if resolved is None else resolved
+    position = facts.latest if facts.resolved is None else facts.resolved
     pinned = Checkpoint(resume=position)
-    return Decision(_at(position, StartPoint.LATEST), pinned, is_pin=position is not None)
-
-
-def _is_below(one: Position | None, other: Position | None) -> bool:
-    return one is not None and other is not None and bool(one < other)
-
-
-def _at(position: Position | None, otherwise: StartPoint) -> Start:
-    return otherwise if position is None else AtPosition(position)
-
-
-def _out_of_range(  # noqa: PLR0917 - one call, right above
-    assignment: Assignment,
-    known: Checkpoint,
-    position: Position,
-    earliest: Position | None,
-    latest: Position | None,
-    policy: str,
-) -> Decision:
-    is_gone = _is_below(position, earliest)
-    where = f"starts at {earliest!r}" if is_gone else f"ends at {latest!r}"
-    what = (
-        f"{assignment.partition}: the checkpoint is at {position!r}, but the broker's log {where}"
-    )
-    if policy == "fail":
-        raise PositionOutOfRangeError(
-            f"{what}. Set out_of_range='earliest' or 'latest' to go on (records may be lost or "
-            f"repeated), or reset the group's checkpoint"
-        )
-    target = earliest if policy == "earliest" else latest
-    clipped, gone = known.clip(target if is_gone else None)
-    checkpoint = clipped if is_gone and policy == "earliest" else Checkpoint(resume=target)
-    lost = gone.count
-    reason = f"{what}; going on at {target!r} (out_of_range={policy!r}), {lost} positions skipped"
-    start = _at(target, StartPoint.EARLIEST if policy == "earliest" else StartPoint.LATEST)
-    return Decision(start, checkpoint, is_pin=True, lost=lost, reason=reason)
+    return Decision(at(position, StartPoint.LATEST), pinned, is_pin=position is not None)

@@ -15,8 +15,9 @@ class ConsumerStats:
 
     Attributes:
         partitions: held now.
-        paused: those whose fetch is paused, by back-pressure or for their holes.
+        paused: those whose fetch is paused, by back-pressure, for their holes or for their lag.
         over_hole_budget: those that have more holes, or older ones, than they may.
+        over_max_lag: those that started too far behind the end, and wait for `Consumer.resume`.
         fetched: records tracked, without re-fetches.
         suppressed: records fetched again although they were settled or known; not delivered.
         settled: records settled.
@@ -26,7 +27,9 @@ class ConsumerStats:
         failed: deliveries that failed.
         dead_lettered: records whose dead letter is durable.
         ignored: settles that came too late, twice, or for a lost partition.
-        lost: positions skipped because the broker no longer stored them.
+        lost: positions skipped at a start: the broker no longer stored them, or they were too
+            many (``lag_policy="skip"``).
+        resets: starts at a position that another program had set, against the store's.
         hole_alarms: times that a partition went over its hole budget.
         flushes: round trips that made acks durable.
         fetch_errors: fetches that failed and were tried again.
@@ -35,6 +38,7 @@ class ConsumerStats:
     partitions: tuple[Partition, ...]
     paused: tuple[Partition, ...]
     over_hole_budget: tuple[Partition, ...]
+    over_max_lag: tuple[Partition, ...]
     fetched: int
     suppressed: int
     settled: int
@@ -46,6 +50,7 @@ class ConsumerStats:
     dead_lettered: int
     ignored: int
     lost: int
+    resets: int
     hole_alarms: int
     flushes: int
     fetch_errors: int

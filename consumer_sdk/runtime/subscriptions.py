@@ -14,6 +14,10 @@ from consumer_sdk.trackers import QueueTracker, WatermarkTracker
 
 __all__ = ["check", "check_ordering", "make_tracker"]
 
+ROOM = 1000
+"""Characters of commit metadata that hold any checkpoint without ranges and attempts, whose names are
+not absurd. In less an application's id would get lost, and each restart would start it anew."""
+
 
 def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
     """Refuses what cannot work.
@@ -27,6 +31,7 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
         raise ConfigurationError(
             f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
         )
+    _check_start(adapter, store, options)
     if adapter.capabilities.needs_leases:
         raise ConfigurationError(f"{adapter.broker}: leases are not supported yet")
 
@@ -41,6 +46,27 @@ def _check_queue(adapter: Adapter, store: CheckpointStore | None, options: Optio
         raise ConfigurationError(
             f"{adapter.broker}: a queue starts where the broker's subscription stands: leave "
             f"start= out"
+        )
+    if options.application_id is not None or options.max_lag is not None:
+        raise ConfigurationError(
+            f"{adapter.broker}: a queue has no checkpoint and no position: leave restart=, "
+            f"application_id= and max_lag= out"
+        )
+
+
+def _check_start(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
+    capabilities = adapter.capabilities
+    carries_checkpoints = capabilities.commits and capabilities.metadata_size >= ROOM
+    if options.restart == "from_start" and store is None and not carries_checkpoints:
+        raise ConfigurationError(
+            f"{adapter.broker}: restart='from_start' keeps the application_id in the checkpoint, and "
+            f"this subscription's commits have no room for one: give the consumer a store=…"
+        )
+    counts_records = capabilities.lag_unit == "records" and not capabilities.wants_settled
+    if options.max_lag is not None and not counts_records:
+        raise ConfigurationError(
+            f"{adapter.broker}: max_lag counts positions that are whole numbers, and this "
+            f"subscription's are not: leave max_lag= out"
         )
 
 

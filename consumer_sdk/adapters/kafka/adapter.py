@@ -27,6 +27,7 @@ from consumer_sdk.records import (
     Capabilities,
     Committed,
     Outcome,
+    Partition,
     Position,
     Run,
     Start,
@@ -194,6 +195,9 @@ class KafkaAdapter(Adapter):
     ) -> Mapping[Assignment, Position | None]:
         found = await self._session.offsets.at(map(_tp, assignments), at)
         return {a: found.get(_tp(a)) for a in assignments}
+
+    async def partitions(self, stream: str) -> Sequence[Partition]:
+        return [Partition(stream, str(n)) for n in await self._session.offsets.partitions(stream)]
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
         session = self._session

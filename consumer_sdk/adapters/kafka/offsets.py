@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError
 
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.grants import Grant
+from consumer_sdk.adapters.kafka.topics import describe_topics
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
 
@@ -70,6 +71,11 @@ class Offsets:
         except (KafkaError, OSError, TimeoutError) as error:
             raise translate(error, f"reading the group's positions of {_names(wanted)}") from error
         return found
+
+    async def partitions(self, topic: str) -> Sequence[int]:
+        """The numbers of a topic's partitions; none if it is gone."""
+        topics = await describe_topics(self._consumer._client, [topic])
+        return sorted(topics[topic].partitions)
 
     async def resolve(self, grants: Sequence[Grant], *, has_group: bool) -> Mapping[Grant, int]:
         """The offset at which each of these grants starts; those that have ended are left out.

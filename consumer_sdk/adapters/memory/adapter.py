@@ -13,7 +13,16 @@ from consumer_sdk.adapters.memory.calls import Calls, Seam
 from consumer_sdk.adapters.memory.kinds import ConsumerKind, Options
 from consumer_sdk.adapters.memory.session import Session
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
-from consumer_sdk.records import AckFlush, Assignment, Committed, Outcome, Position, Run, Start
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Committed,
+    Outcome,
+    Partition,
+    Position,
+    Run,
+    Start,
+)
 
 __all__ = ["MemoryAdapter"]
 
@@ -186,6 +195,10 @@ class MemoryAdapter(Adapter):
     ) -> Mapping[Assignment, Position | None]:
         """What a start stands for now."""
         return await self._calls.make("positions", lambda: self._session.positions(assignments, at))
+
+    async def partitions(self, stream: str) -> Sequence[Partition]:
+        """All partitions of a stream."""
+        return await self._calls.make("positions", lambda: self.memory.partitions(stream))
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
         """Positions between the next fetch and the end; of a subscription, records."""

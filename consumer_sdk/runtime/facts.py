@@ -1,0 +1,124 @@
+"""What is known when an assignment starts, and what was decided on it: values alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from consumer_sdk.records import (
+    Assignment,
+    AtPosition,
+    Checkpoint,
+    Committed,
+    Position,
+    Start,
+    StartPoint,
+)
+from consumer_sdk.runtime.options import Options
+
+__all__ = ["Decision", "Facts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known when an assignment starts.
+
+    Attributes:
+        assignment: what starts.
+        stored: the store's checkpoint; None for none.
+        committed: the broker's idea of where the group is; None for none.
+        resolved: the position that ``start`` stands for, where it moves: the group's, if there
+            is a store; None where no record is that new.
+        is_later: the partition is newer than the group's first start.
+        earliest: the first position that the broker stores; None where it cannot say.
+        latest: the next position that it will write.
+        redelivers: the broker redelivers what it has not heard of: a seek would make it forget
+            what was settled above a hole.
+    """
+
+    assignment: Assignment
+    stored: Checkpoint | None = None
+    committed: Committed | None = None
+    resolved: Position | None = None
+    is_later: bool = False
+    earliest: Position | None = None
+    latest: Position | None = None
+    redelivers: bool = False
+
+    @property
+    def known(self) -> Checkpoint | None:
+        """The store's checkpoint, else the broker's."""
+        if self.stored is not None:
+            return self.stored
+        return None if self.committed is None else self.committed.checkpoint
+
+    @property
+    def is_foreign(self) -> bool:
+        """Another program has written the broker's position."""
+        return self.committed is not None and self.committed.is_foreign
+
+    @property
+    def reset(self) -> Checkpoint | None:
+        """What another program has written, where that is not where the store is.
+
+        Equal starts are no reset: it may be one that was honoured just before a crash.
+        """
+        stored, committed = self.stored, self.committed
+        if stored is None or committed is None or not committed.is_foreign:
+            return None
+        found = committed.checkpoint
+        return None if found.start == stored.start else found
+
+    @property
+    def keeps_cursor(self) -> bool:
+        """The broker's own cursor knows best: it redelivers, and no store knows more."""
+        return self.redelivers and self.stored is None and self.committed is not None
+
+    def is_new_application(self, options: Options) -> bool:
+        """What is known was written by another application, and this one is to start anew.
+
+        Whoever moved the broker's position had the last word: where that has erased the record,
+        nobody can tell whether this application had started anew before.
+        """
+        if options.restart != "from_start" or self.known is None or self.reset is not None:
+            return False
+        is_ours = self.stored is not None or not self.is_foreign
+        return is_ours and self.known.application != options.application_id
+
+    def needs_start(self, options: Options) -> bool:
+        """``start`` decides, so that it has to be resolved where it moves."""
+        if self.assignment.discovered:
+            return False
+        known = self.known
+        is_unknown = known is None or (known.start is None and not known.ended)
+        return self.is_new_application(options) or (is_unknown and not self.keeps_cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where to start, and what the tracker is restored from.
+
+    Attributes:
+        start: what the adapter seeks to.
+        checkpoint: what the tracker restores.
+        is_pin: it was decided just now what may be decided otherwise later, so that it must be
+            durable before the first record is handed out.
+        is_reset: another program's position was honoured.
+        is_over_lag: it is not to be fetched before the user says so.
+        lost: unsettled positions that are skipped, where they can be counted; else 0.
+        reasons: what happened, to be logged.
+    """
+
+    start: Start
+    checkpoint: Checkpoint = Checkpoint()  # noqa: RUF009 - frozen
+    is_pin: bool = False
+    is_reset: bool = False
+    is_over_lag: bool = False
+    lost: int = 0
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def position(self) -> Position | None:
+        """Where it starts; None where the adapter finds that out."""
+        if self.start is StartPoint.BROKER:
+            return self.checkpoint.start
+        return self.start.position if isinstance(self.start, AtPosition) else None
