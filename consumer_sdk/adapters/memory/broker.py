@@ -228,6 +228,14 @@ class MemoryBroker:
         committed = self.group(group).committed
         return {p: c.position for p, c in committed.items() if p.stream == stream}
 
+    def reset(self, group: str, partition: Partition, position: int) -> None:
+        """Sets a group's position, as an operator's tool or another client does.
+
+        Raises:
+            ConfigurationError: the group has members; like Kafka's tools it waits for none.
+        """
+        self.group(group).reset(partition, position)
+
     def subscribe(
         self, name: str, kind: CursorKind, *, keeps_indexes: bool = False
     ) -> Subscription:

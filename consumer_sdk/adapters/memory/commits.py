@@ -45,7 +45,8 @@ class Commits:
         if committed is None:
             return None
         if committed.text is None:
-            return Committed(Checkpoint(resume=committed.position))
+            bare = Checkpoint(resume=committed.position)
+            return Committed(bare, is_foreign=committed.is_foreign)
         checkpoint = decode_checkpoint(
             committed.text,
             broker="memory",

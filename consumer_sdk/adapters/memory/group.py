@@ -13,9 +13,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
 
 __all__ = ["Commit", "Group", "Member"]
+
+STRANGER = ("", -1, -1)
+"""The owner of a commit that no member has written."""
 
 
 @dataclass(slots=True)
@@ -33,6 +37,11 @@ class Commit:
     text: str | None
     owner: tuple[str, int, int]
     number: int
+
+    @property
+    def is_foreign(self) -> bool:
+        """No member has written it."""
+        return self.owner == STRANGER
 
 
 @dataclass(slots=True, eq=False)
@@ -159,6 +168,19 @@ class Group:
             self.committed[partition] = new
             for watcher in self.watchers:
                 watcher(partition, new)
+
+    def reset(self, partition: Partition, position: int) -> None:
+        """Sets the position from outside.
+
+        Raises:
+            ConfigurationError: there are members, which would overwrite it.
+        """
+        if self.members:
+            raise ConfigurationError(
+                f"the group {self.name!r} has members: {', '.join(self.members)}; its positions can "
+                f"be reset when they have left"
+            )
+        self.committed[partition] = Commit(position, None, STRANGER, 0)
 
     def shares(self) -> Mapping[str, Sequence[Partition]]:
         """Who holds what, by member."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Outcome, OutcomeKind
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Checkpoint,
+    Outcome,
+    OutcomeKind,
+    Position,
+)
 from consumer_sdk.testing.conformance.adapter_case import AdapterCase
 from consumer_sdk.testing.conformance.adapter_delivery import numbered
 
@@ -53,6 +60,28 @@ class CommitCases(AdapterCase):
             committed = (await member.adapter.committed([assignment]))[assignment]
         assert committed is not None
         assert committed.checkpoint.resume == places[5]
+
+    async def test_position_that_another_program_set_is_foreign_until_it_is_committed_over(
+        self,
+    ) -> None:
+        """An operator's reset is seen as such, once; what this SDK committed never is."""
+        self.needs("reset")
+        stream = await self.broker.create_stream()
+        places = await self.broker.append(stream, numbered(0, 9))
+        assert await self._committed_by_next(stream, places[5]) == [None]
+        await self.broker.reset(stream, self.group, places[2])
+        assert await self._committed_by_next(stream, places[3]) == [(places[2], True)]
+        assert await self._committed_by_next(stream, places[3]) == [(places[3], False)]
+
+    async def _committed_by_next(
+        self, stream: str, then: Position
+    ) -> list[tuple[Position, bool] | None]:
+        """What the next member finds; it commits another position and leaves."""
+        async with self.member(stream) as member:
+            (held,) = await member.holding(1)
+            found = member.owner.committed[held]
+            assert (await member.commit(held, then)).kind is DURABLE
+        return [found and (found.checkpoint.resume, found.is_foreign)]
 
     async def test_commit_inside_revoked_lands(self) -> None:
         """The last flush of a drain is in time: the next owner starts behind it."""

@@ -25,7 +25,9 @@ from consumer_sdk.records import (
 
 __all__ = ["Ability", "AdapterHarness", "Event", "Journal", "Member", "Record", "RecordingOwner"]
 
-Ability = Literal["backlog", "crash", "disconnect", "entry", "gap", "grow", "recreate", "truncate"]
+Ability = Literal[
+    "backlog", "crash", "disconnect", "entry", "gap", "grow", "recreate", "reset", "truncate"
+]
 
 
 class Record(NamedTuple):
@@ -98,6 +100,10 @@ class AdapterHarness(ABC):
 
     async def grow(self, stream: str, total: int) -> None:
         """Ability ``"grow"``: gives the stream ``total`` partitions."""
+        raise NotImplementedError
+
+    async def reset(self, stream: str, group: str, position: Position, partition: int = 0) -> None:
+        """Ability ``"reset"``: sets the group's position as an operator's tool does."""
         raise NotImplementedError
 
     async def recreate(self, stream: str) -> None:

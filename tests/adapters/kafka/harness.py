@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.structs import OffsetAndMetadata
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.kafka import KafkaAdapter
@@ -27,7 +28,7 @@ class KafkaHarness(AdapterHarness):
     """Topics and groups of one test."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {"crash", "gap", "grow", "recreate", "truncate"}
+        {"crash", "gap", "grow", "recreate", "reset", "truncate"}
     )
     patience = 15.0
     quiet = 0.1
@@ -151,6 +152,18 @@ class KafkaHarness(AdapterHarness):
         async with asyncio.timeout(self.patience):
             while stream in await self.admin.list_topics():
                 await asyncio.sleep(0.02)
+
+    async def reset(self, stream: str, group: str, position: Position, partition: int = 0) -> None:
+        """Kafka's own tools commit like this: as no member, with empty metadata."""
+        tp = TopicPartition(stream, partition)
+        tool = AIOKafkaConsumer(
+            bootstrap_servers=self.servers,
+            group_id=f"{group}-{self.uid}",
+            enable_auto_commit=False,
+        )
+        async with tool:
+            tool.assign([tp])
+            await tool.commit({tp: OffsetAndMetadata(position, "")})
 
     async def recreate(self, stream: str) -> None:
         await self.delete(stream)

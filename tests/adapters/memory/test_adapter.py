@@ -299,3 +299,20 @@ def test_wrong_url_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="memory"):
         MemoryAdapter.from_url(url)
     assert broker.name == "by-name"
+
+
+def test_position_of_a_group_with_members_is_not_reset() -> None:
+    """They would write over it: like Kafka's tools, the broker refuses, and names them."""
+
+    async def main() -> None:
+        broker = MemoryBroker()
+        broker.create_stream("s")
+        (partition,) = broker.partitions("s")
+        adapter, _ = await opened(broker)
+        with pytest.raises(ConfigurationError, match="'g' has members: member-"):
+            broker.reset("g", partition, 3)
+        await adapter.aclose()
+        broker.reset("g", partition, 3)
+        assert broker.committed("g", "s") == {partition: 3}
+
+    run(main())

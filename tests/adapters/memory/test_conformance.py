@@ -10,7 +10,7 @@ import pytest
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.adapters.memory.kinds import ConsumerKind
-from consumer_sdk.records import Position
+from consumer_sdk.records import Partition, Position
 from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import (
     AdapterHarness,
@@ -25,7 +25,7 @@ class MemoryHarness(AdapterHarness):
     """The in-memory broker with short time-outs."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {"crash", "gap", "grow", "recreate", "truncate"}
+        {"crash", "gap", "grow", "recreate", "reset", "truncate"}
     )
     patience = 10.0
     quiet = 0.03
@@ -69,6 +69,9 @@ class MemoryHarness(AdapterHarness):
 
     async def grow(self, stream: str, total: int) -> None:
         self.broker.add_partitions(stream, total)
+
+    async def reset(self, stream: str, group: str, position: Position, partition: int = 0) -> None:
+        self.broker.reset(group, Partition(stream, str(partition)), position)
 
     async def recreate(self, stream: str) -> None:
         self.broker.delete_stream(stream)
