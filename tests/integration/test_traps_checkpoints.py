@@ -133,15 +133,15 @@ async def test_position_passes_what_transactions_leave_behind(field: Field) -> N
     assert seen == [b"0", b"1", b"2"]
 
 
-async def test_what_was_only_fetched_or_acked_above_a_hole_is_not_committed(
+async def test_what_was_only_fetched_or_acked_above_a_hole_moves_no_position(
     field: Field,
 ) -> None:
     """T4, T21: an ack commits no other record, and closing commits nothing unsettled."""
     await field.create()
     await field.append(5)
-    for _ in range(2):
+    for left in ([0, 1, 2, 3, 4], [0, 1, 3, 4]):
         async with asyncio.timeout(PATIENCE), field.consumer(drain_timeout=0.1) as consumer:
-            taken = [await anext(consumer) for _ in range(5)]
-            assert [message.position for message in taken] == list(range(5))
-            assert taken[2].ack()
+            taken = [await anext(consumer) for _ in left]
+            assert [message.position for message in taken] == left
+            assert taken[left.index(4) - 2].ack()
         assert (await field.committed()).get(0, 0) == 0

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Message
@@ -88,6 +91,25 @@ class World:
         """The group's committed offsets, as Kafka's own tools see them."""
         found = await self.kafka.admin.list_consumer_group_offsets(f"{self.group}-{self.kafka.uid}")
         return {tp.partition: at.offset for tp, at in found.items() if tp.topic == topic}
+
+    async def commit_as_another(
+        self, topic: str, commits: Mapping[int, tuple[int, str]], group: str = ""
+    ) -> None:
+        """Another program commits offsets and metadata for the group, which has no members."""
+        stranger = AIOKafkaConsumer(
+            bootstrap_servers=self.kafka.servers,
+            group_id=f"{group or self.group}-{self.kafka.uid}",
+            enable_auto_commit=False,
+        )
+        async with stranger:
+            tps = {TopicPartition(topic, p): OffsetAndMetadata(*c) for p, c in commits.items()}
+            stranger.assign(list(tps))
+            await stranger.commit(tps)
+
+    async def metadata(self, topic: str) -> dict[int, str]:
+        """The metadata of the group's commits, as Kafka's own tools see them."""
+        found = await self.kafka.admin.list_consumer_group_offsets(f"{self.group}-{self.kafka.uid}")
+        return {tp.partition: at.metadata for tp, at in found.items() if tp.topic == topic}
 
     async def state(self) -> str:
         """The group's state, as Kafka's own tools see it."""
