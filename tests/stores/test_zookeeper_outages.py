@@ -4,132 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
-from kazoo.client import KazooClient
 
-from consumer_sdk import Consumer, Message
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import Assignment, OutcomeKind, Partition
 from consumer_sdk.stores import ZooKeeperStore
-from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.servers import ZooKeeperEndpoint, ZooKeeperServer
-from consumer_sdk.trackers import decode_checkpoint
+from tests.stores.zookeeper_load import SESSION_TIMEOUT, Load, expire, until
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(180)]
 
-GROUP = "g"
-PARTITIONS = [Partition("orders", str(number)) for number in range(4)]
-SESSION_TIMEOUT = 2.0
-
-
-class Load:
-    """Records that are appended without a pause, a consumer of them, and what it saw.
-
-    Args:
-        hosts: of the ZooKeeper that has the checkpoints.
-    """
-
-    def __init__(self, hosts: str) -> None:
-        self.hosts = hosts
-        self.broker = MemoryBroker()
-        self.broker.create_stream("orders", len(PARTITIONS))
-        self.appended = 0
-        self.seen: dict[tuple[str, int], int] = {}
-        self.watermarks = dict.fromkeys(PARTITIONS, -1)
-
-    def store(self) -> ZooKeeperStore:
-        """A session of its own."""
-        return ZooKeeperStore(self.hosts, session_timeout=SESSION_TIMEOUT)
-
-    async def append(self) -> None:
-        """Without end."""
-        while True:
-            self.broker.append_all("orders", [b"%d" % n for n in range(20)])
-            self.appended += 20
-            await asyncio.sleep(0.01)
-
-    async def see(self, message: Message) -> None:
-        """A handler that is in no hurry."""
-        await asyncio.sleep(0.001)
-        place = (message.partition.id, message.position)
-        self.seen[place] = self.seen.get(place, 0) + 1
-
-    async def watch(self) -> None:
-        """Looks at the checkpoints whenever they can be read: none moves back."""
-        store = self.store()
-        await store.open()
-        try:
-            while True:
-                with suppress(TransientStoreError):
-                    await self.look(store)
-                await asyncio.sleep(0.02)
-        finally:
-            await store.aclose()
-
-    async def look(self, store: ZooKeeperStore) -> None:
-        """Each watermark is at least what it was, and everything below it was processed."""
-        for partition, text in (await store.peek(GROUP, PARTITIONS)).items():
-            at = -1 if text is None else watermark(partition, text)
-            assert at >= self.watermarks[partition], f"{partition} moved back to {at}"
-            self.watermarks[partition] = at
-            assert all((partition.id, p) in self.seen for p in range(at + 1)), "skipped"
-
-    def consumer(self, store: ZooKeeperStore) -> Consumer:
-        """A member of the group."""
-        adapter = MemoryAdapter(self.broker, "orders", group=GROUP)
-        return Consumer(adapter, store=store, flush_interval=0.02, drain_timeout=1.0)
-
-    async def advances(self) -> None:
-        """Waits until every partition's checkpoint has moved."""
-        before = dict(self.watermarks)
-        await until(lambda: all(self.watermarks[p] > before[p] for p in PARTITIONS))
-
-    @asynccontextmanager
-    async def running(self, store: ZooKeeperStore | None = None) -> AsyncIterator[None]:
-        """Consumes, appends and watches; at the end everything is processed and durable."""
-        consumer = self.consumer(store or self.store())
-        async with asyncio.TaskGroup() as group:
-            run = group.create_task(consumer.run(self.see, concurrency=50))
-            append = group.create_task(self.append())
-            watch = group.create_task(self.watch())
-            await self.advances()
-            yield
-            await self.advances()
-            append.cancel()
-            await until(lambda: sum(at + 1 for at in self.watermarks.values()) == self.appended)
-            consumer.stop()
-            await run
-            watch.cancel()
-        assert len(self.seen) == self.appended
-
-
-def watermark(partition: Partition, text: str) -> int:
-    """What a checkpoint says is settled; -1 for nothing."""
-    checkpoint = decode_checkpoint(
-        text, broker="memory", partition=partition, identity=None, decode_position=int
-    )
-    return -1 if checkpoint.watermark is None else int(checkpoint.watermark)
-
-
-async def until(is_so: Callable[[], bool], patience: float = 60.0) -> None:
-    """Waits for something that has to happen."""
-    deadline = time.monotonic() + patience
-    while not is_so():
-        assert time.monotonic() < deadline, "never happened"
-        await asyncio.sleep(0.02)
-
-
-async def expire(store: ZooKeeperStore) -> None:
-    """Ends a session behind its owner's back: somebody with the same id closes it."""
-    assert store._bridge is not None
-    twin = KazooClient(store._hosts, client_id=store._bridge._client.client_id)
-    await asyncio.to_thread(twin.start)
-    await asyncio.to_thread(twin.stop)
-    await asyncio.to_thread(twin.close)
+GROUP = Load.group
+PARTITIONS = Load.partitions
 
 
 async def killed(server: ZooKeeperServer) -> None:

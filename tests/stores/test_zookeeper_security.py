@@ -267,8 +267,8 @@ async def test_tls_and_certificates_of_both_sides(
     Who has none, trusts another server, or is called otherwise never gets a session.
     """
     server, client = certified(tmp_path, "server"), certified(tmp_path, "client")
-    tls = {"use_ssl": True, "check_hostname": True, "ca": str(server["certfile"])}
-    mine = {name: str(path) for name, path in client.items()}
+    tls: dict[str, Any] = {"use_ssl": True, "check_hostname": True, "ca": str(server["certfile"])}
+    mine: dict[str, Any] = {name: str(path) for name, path in client.items()}
     async with tls_server(tmp_path, server, client["certfile"]) as hosts:
         async with opened(hosts, "/sdk", **tls, **mine) as store:
             await owned(store, FIRST)
