@@ -13,7 +13,8 @@
     │   ├── TransientStoreError                worth trying again; the runtime does
     │   ├── FencedError                        another owner has taken over
     │   ├── CheckpointMismatchError            the checkpoint belongs to another stream or broker
-    │   └── CheckpointFormatError              the stored bytes are not a checkpoint
+    │   ├── CheckpointFormatError              the stored bytes are not a checkpoint
+    │   └── ImportRefusedError (stores)        what would be imported is behind what is stored
     ├── TokenFormatError (also ValueError)     these bytes are no branch's token, or no receipts
     ├── FeedError (spark_bridge)               the directory that feeds Spark; has a tree of its own
     ├── ServerError (testing.servers)          a server for tests could not be started

@@ -11,15 +11,48 @@ from consumer_sdk.lazy import lazy_names
 from consumer_sdk.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
+    from consumer_sdk.stores.exchange import (
+        Imported,
+        ImportRefusedError,
+        export_checkpoints,
+        import_checkpoints,
+    )
+    from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
+    from consumer_sdk.stores.legacy import Found, read_kinesis_spout, read_storm_kafka
     from consumer_sdk.stores.local import LocalStore
+    from consumer_sdk.stores.urls import store_from_url
     from consumer_sdk.stores.zookeeper import ZooKeeperStore
 
-__all__ = ["LocalStore", "MemoryStore", "ZooKeeperStore"]
+__all__ = [
+    "CheckpointFile",
+    "Entry",
+    "Found",
+    "ImportRefusedError",
+    "Imported",
+    "LocalStore",
+    "MemoryStore",
+    "ZooKeeperStore",
+    "export_checkpoints",
+    "import_checkpoints",
+    "read_kinesis_spout",
+    "read_storm_kafka",
+    "store_from_url",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
+        "CheckpointFile": "consumer_sdk.stores.exchange_lines",
+        "Entry": "consumer_sdk.stores.exchange_lines",
+        "Found": "consumer_sdk.stores.legacy",
+        "ImportRefusedError": "consumer_sdk.stores.exchange",
+        "Imported": "consumer_sdk.stores.exchange",
         "LocalStore": "consumer_sdk.stores.local",
         "ZooKeeperStore": "consumer_sdk.stores.zookeeper",
+        "export_checkpoints": "consumer_sdk.stores.exchange",
+        "import_checkpoints": "consumer_sdk.stores.exchange",
+        "read_kinesis_spout": "consumer_sdk.stores.legacy",
+        "read_storm_kafka": "consumer_sdk.stores.legacy",
+        "store_from_url": "consumer_sdk.stores.urls",
     },
 )

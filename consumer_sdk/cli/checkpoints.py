@@ -1,0 +1,153 @@
+"""``checkpoints``: look at, move and delete what stores keep."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import BinaryIO
+from urllib.parse import quote
+
+from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Partition
+from consumer_sdk.stores.exchange import export_checkpoints, import_checkpoints
+from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
+from consumer_sdk.stores.urls import store_from_url
+
+__all__ = ["delete", "export", "import_file", "import_kinesis_spout", "import_storm", "show"]
+
+BATCH = 500
+
+
+async def export(arguments: Namespace) -> None:
+    """Writes a group's lines to stdout."""
+    count = -2  # the first line and the last one
+    async with _opened(arguments.store, must_exist=True) as store:
+        async for line in export_checkpoints(store, arguments.group, stream=arguments.stream):
+            sys.stdout.write(line)
+            count += 1
+    sys.stderr.write(f"exported {count}\n")
+
+
+async def import_file(arguments: Namespace) -> None:
+    """Reads lines from a file or stdin."""
+    name = "stdin" if arguments.file == "-" else arguments.file
+    with _copy_of(arguments.file) as copy:
+        await _import(arguments, CheckpointFile(copy, name))
+
+
+@contextmanager
+def _copy_of(file: str) -> Iterator[BinaryIO]:
+    """It is read twice, must not change in between, and may be a pipe."""
+    with TemporaryFile() as copy:
+        if file == "-":
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+        else:
+            with Path(file).open("rb") as original:
+                shutil.copyfileobj(original, copy)
+        copy.seek(0)
+        yield copy
+
+
+async def import_storm(arguments: Namespace) -> None:
+    """Takes a KafkaSpout's offsets over."""
+    from consumer_sdk.stores.legacy import read_storm_kafka
+
+    found = await read_storm_kafka(
+        arguments.hosts,
+        arguments.zk_root,
+        arguments.spout_id,
+        topic=arguments.topic,
+        group=arguments.group,
+    )
+    _say_skipped(found.skipped)
+    await _import(arguments, found.entries)
+
+
+async def import_kinesis_spout(arguments: Namespace) -> None:
+    """Takes a KinesisSpout's sequence numbers over."""
+    from consumer_sdk.stores.legacy import read_kinesis_spout
+
+    found = await read_kinesis_spout(
+        arguments.hosts,
+        arguments.prefix,
+        arguments.topology,
+        arguments.stream,
+        group=arguments.group,
+    )
+    _say_skipped(found.skipped)
+    await _import(arguments, found.entries)
+
+
+def _say_skipped(skipped: Mapping[str, str]) -> None:
+    for path, reason in skipped.items():
+        sys.stderr.write(f"nothing to import from {path}: {reason}\n")
+
+
+async def _import(arguments: Namespace, entries: Iterable[Entry]) -> None:
+    async with _opened(arguments.store) as store:
+        done = await import_checkpoints(
+            store, entries, force=arguments.force, dry_run=arguments.dry_run
+        )
+    verb = "would write" if arguments.dry_run else "wrote"
+    sys.stdout.write(f"{verb} {done.written}, kept {done.kept} that were there\n")
+
+
+async def show(arguments: Namespace) -> None:
+    """One line for each pinned start and checkpoint."""
+    async with _opened(arguments.store, must_exist=True) as store:
+        for stream, start in sorted((await store.pins(arguments.group)).items()):
+            sys.stdout.write(f"{quote(stream, safe='')}\tpinned {start}\n")
+        partitions = await store.list(arguments.group)
+        for first in range(0, len(partitions), BATCH):
+            texts = await store.peek(arguments.group, partitions[first : first + BATCH])
+            for partition, text in texts.items():
+                sys.stdout.write(f"{partition}\t{_summary(text or '')}\n")
+
+
+def _summary(text: str) -> str:
+    try:
+        body = json.loads(text)
+        ended = ", ended" if body["ended"] else ""
+        return (
+            f"{body['broker']}: settled up to {body['watermark']}, reads on at {body['resume']}, "
+            f"{len(body['ranges'])} ranges above, {len(body['attempts'])} failed records{ended}"
+        )
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return f"no checkpoint that can be read: {text[:60]!r}"
+
+
+async def delete(arguments: Namespace) -> None:
+    """Deletes checkpoints; their fences stay."""
+    async with _opened(arguments.store, must_exist=True) as store:
+        if arguments.partition:
+            partitions = list(map(_partition, arguments.partition))
+        else:
+            stream = arguments.stream
+            listed = await store.list(arguments.group)
+            partitions = [p for p in listed if stream is None or p.stream == stream]
+        await store.delete(arguments.group, partitions)
+    sys.stdout.write(f"deleted {len(partitions)}\n")
+
+
+def _partition(text: str) -> Partition:
+    try:
+        return Partition.parse(text)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
+
+
+@asynccontextmanager
+async def _opened(url: str, *, must_exist: bool = False) -> AsyncIterator[CheckpointStore]:
+    store = store_from_url(url, must_exist=must_exist)
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.aclose()
