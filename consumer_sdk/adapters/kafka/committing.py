@@ -31,7 +31,7 @@ Answers = dict[Assignment, Answer]
 
 NONE = 0
 UNKNOWN_TOPIC = (3, 100)  # by name, by id
-TOO_LARGE = (10, 12, 18, 28)  # message, metadata, record list, commit
+METADATA_TOO_LARGE = 12
 COORDINATOR_MOVED = (15, 16)
 NOT_A_MEMBER = (22, 25, 82)  # illegal generation, unknown member, fenced instance
 
@@ -88,7 +88,9 @@ class Committer:
 
     async def _too_large(self, answers: Answers) -> list[Grant]:
         """Those whose metadata has to shrink, once the limit did; no metadata cannot."""
-        refused = [a.draft for a in answers.values() if a.code in TOO_LARGE and a.draft.metadata]
+        refused = [
+            a.draft for a in answers.values() if a.code == METADATA_TOO_LARGE and a.draft.metadata
+        ]
         if refused:
             await self._limit.shrink(min(len(draft.metadata) for draft in refused))
         return [draft.grant for draft in refused]

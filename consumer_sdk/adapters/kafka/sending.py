@@ -18,8 +18,11 @@ from consumer_sdk.adapters.kafka.protocol import NO_TOPIC_ID, OffsetCommitById
 __all__ = ["Answer", "Draft", "Sender"]
 
 MOST_BYTES = 500_000
-"""The broker stores a request as one batch, and refuses one above its ``message.max.bytes``, which
-is 1 MiB by default."""
+"""The broker stores a request as one batch, and refuses one above its ``message.max.bytes``: 1 MiB
+by default, which 86 partitions with full metadata exceed."""
+FEWEST_BYTES = 20_000
+BATCH_TOO_LARGE = {-1, 10, 18, 28}
+"""What brokers say then: since Kafka 4 it is -1, unknown server error."""
 UNIT_BYTES = 3
 ENTRY_BYTES = 300
 """A partition's share of the batch beside its metadata, with the names of group and topic."""
@@ -65,13 +68,14 @@ class Answer:
 
 
 class Sender:
-    """Sends drafts to the coordinator; retries nothing."""
+    """Sends drafts to the coordinator; retries nothing, but sends less after it was too much."""
 
     def __init__(self, consumer: Any, options: KafkaOptions) -> None:
         self._consumer = consumer
         self._group = options.group or ""
         self._group_instance_id = options.client_options.get("group_instance_id")
         self._speaks_topic_ids = True
+        self._most_bytes = MOST_BYTES
 
     async def send(self, drafts: Iterable[Draft]) -> list[Answer]:
         """An answer to each."""
@@ -82,9 +86,11 @@ class Sender:
             members[grant.generation, grant.member_id, has_id].append(draft)
         answers: list[Answer] = []
         for (generation, member_id, has_id), theirs in members.items():
-            for some in _batches(theirs):
+            for some in _batches(theirs, self._most_bytes):
                 codes = await self._send_some(generation, member_id, some, has_id=has_id)
                 answers += map(Answer, some, codes)
+                if len(some) > 1 and not BATCH_TOO_LARGE.isdisjoint(codes):
+                    self._most_bytes = max(self._most_bytes // 2, FEWEST_BYTES)
         return answers
 
     async def _send_some(
@@ -132,13 +138,13 @@ def _entry(draft: Draft) -> tuple[int, int, str]:
     return draft.grant.tp.partition, draft.offset, draft.metadata
 
 
-def _batches(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
-    """As few as stay below `MOST_BYTES` each."""
+def _batches(drafts: Sequence[Draft], most_bytes: int) -> Iterator[list[Draft]]:
+    """As few as stay below ``most_bytes`` each."""
     batch: list[Draft] = []
     size = 0
     for draft in drafts:
         added = UNIT_BYTES * len(draft.metadata) + ENTRY_BYTES
-        if batch and size + added > MOST_BYTES:
+        if batch and size + added > most_bytes:
             yield batch
             batch, size = [], 0
         batch.append(draft)

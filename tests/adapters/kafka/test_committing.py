@@ -51,6 +51,7 @@ class ScriptedCoordinator:
         self.coordinator_id = 1
         self.limit = 4096
         self.tells_limit = True
+        self.most_bytes, self.too_much = 1_000_000, 28
 
     async def send(self, node: int, request: Any) -> Any:
         """Answers what its limit of metadata is."""
@@ -58,7 +59,7 @@ class ScriptedCoordinator:
         assert (node, [(4, "1", [LIMIT])]) == (self.coordinator_id, request._resources)
         if not self.tells_limit:
             return SimpleNamespace(resources=[(31, "not allowed", 4, "1", [])])
-        entry = (LIMIT, str(self.limit), True, 5, False, [])
+        entry: tuple[Any, ...] = (LIMIT, str(self.limit), True, 5, False, [])
         return SimpleNamespace(resources=[(0, None, 4, "1", [entry])])
 
     async def _send_req(self, request: Any) -> Any:
@@ -74,7 +75,11 @@ class ScriptedCoordinator:
             self.in_air -= 1
         self.sent.append({p: offset for _, ps in topics for p, offset, _ in ps})
         self.texts.append({p: text for _, ps in topics for p, _, text in ps})
-        answers = [(t, [(p, self._code(p, text)) for p, _, text in ps]) for t, ps in topics]
+        is_too_much = sum(map(_size, self.texts[-1].values())) > self.most_bytes
+        answers = [
+            (t, [(p, self.too_much if is_too_much else self._code(p, text)) for p, _, text in ps])
+            for t, ps in topics
+        ]
         if by_id:
             return SimpleNamespace(
                 topics=[(t, [(p, code, {}) for p, code in ps], {}) for t, ps in answers]
@@ -337,11 +342,10 @@ async def test_partition_whose_metadata_is_too_large_does_not_hold_up_its_siblin
     assert [list(sent) for sent in bench.coordinator.sent] == [[0, 1, 2], [1]]
 
 
-@pytest.mark.parametrize("code", [10, 12, 18, 28])
-async def test_commit_that_no_metadata_makes_small_enough_is_retried_later(code: int) -> None:
+async def test_commit_that_no_metadata_makes_small_enough_is_retried_later() -> None:
     """T20: the broker's refusal of a position alone is no success, and no endless loop."""
     bench = Bench()
-    bench.coordinator.codes = {0: code}
+    bench.coordinator.codes = {0: 12}
     (outcome,) = await bench.flush(HOLED)
     assert outcome.kind is RETRY
     assert bench.coordinator.texts[-1] == {0: ""}
@@ -357,6 +361,19 @@ async def test_commits_with_much_metadata_are_split_below_what_a_broker_stores()
     sizes = [sum(map(_size, texts.values())) for texts in bench.coordinator.texts]
     assert len(sizes) < 5
     assert max(sizes) < 500_000
+
+
+@pytest.mark.parametrize("code", [-1, 10, 18, 28])
+async def test_commits_that_the_broker_cannot_store_at_once_are_split_further(code: int) -> None:
+    """Its own topic may take less; a flush is tried again, with fewer partitions in a request."""
+    bench = Bench(40)
+    flushes = [AckFlush(grant.assignment, 1, WIDE) for grant in bench.held]
+    bench.coordinator.most_bytes, bench.coordinator.too_much = 60_000, code
+    tries = 0
+    while {o.kind for o in await bench.committer.commit(flushes)} != {DURABLE}:
+        tries += 1
+        assert tries < 6
+    assert sum(_size(text) for text in bench.coordinator.texts[-1].values()) <= 60_000
 
 
 def _size(text: str) -> int:

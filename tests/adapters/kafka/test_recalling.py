@@ -22,6 +22,8 @@ pytestmark = pytest.mark.kafka
 
 HOLED = Checkpoint(4, 5, ((7, 9), (12, 40)), {5: (3, 1_700_000_000.0)})
 WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(7, 20_007, 2)))
+FAR = Checkpoint(4, 5, tuple((n * 50_021, n * 50_021 + 30_011) for n in range(1, 2_000)))
+"""Its bits are so mixed that a character of them takes three bytes."""
 
 
 async def read_back(member: Member, assignment: Assignment) -> Committed:
@@ -103,11 +105,13 @@ async def test_a_hundred_partitions_full_of_holes_are_committed_at_once(world: W
     topic = await world.kafka.create_stream(100)
     async with world.member(topic) as member:
         held = await member.holding(100)
-        outcomes = await member.adapter.commit([AckFlush(a, 1, WIDE) for a in held])
+        outcomes = await member.adapter.commit([AckFlush(a, 1, FAR) for a in held])
         assert {outcome.kind.value for outcome in outcomes} == {"durable"}
         assert {outcome.covered is None for outcome in outcomes} == {False}
         found = await member.adapter.committed(held)
-    assert all(c and len(c.checkpoint.ranges) > 3_700 for c in found.values())
+    assert all(c and len(c.checkpoint.ranges) > 1_000 for c in found.values())
+    texts = (await world.metadata(topic)).values()
+    assert sum(len(text.encode()) for text in texts) > 2**20
 
 
 async def test_reset_by_another_program_is_foreign_and_the_next_commit_is_not(
