@@ -11,9 +11,9 @@ the first commit of whoever holds it first.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from consumer_sdk.abc import Adapter, CheckpointStore
 from consumer_sdk.errors import CheckpointFormatError
@@ -93,9 +93,9 @@ async def _of_group(
         if isinstance(pinned, AtTime):
             return await _at(adapter, pinned, assignments)
         return {a: _in(pinned, a, adapter) for a in assignments}
-    except (LookupError, TypeError, ValueError) as error:
+    except (CheckpointFormatError, RecursionError, ValueError) as error:
         raise CheckpointFormatError(
-            f"the start that group {group!r} has pinned for {name!r} is none: {text[:80]!r}"
+            f"the start that group {group!r} has pinned for {name!r} is none: {text[:80]!r}: {error}"
         ) from error
 
 
@@ -114,7 +114,7 @@ def _in(pinned: Mapping[str, str], assignment: Assignment, adapter: Adapter) -> 
 async def _propose(adapter: Adapter, start: AtTime | StartPoint, stream: str) -> str | None:
     """What to pin unless it is pinned already; None where the broker cannot say."""
     if isinstance(start, AtTime):
-        return json.dumps({"version": VERSION, "time": start.time})
+        return json.dumps({"version": VERSION, "time": float(start.time)})
     everywhere = [Assignment(partition, 0) for partition in await adapter.partitions(stream)]
     ends = await adapter.positions(everywhere, start)
     texts = {
@@ -126,12 +126,12 @@ async def _propose(adapter: Adapter, start: AtTime | StartPoint, stream: str) ->
 
 
 def _decode(text: str) -> AtTime | Mapping[str, str]:
-    body: dict[str, Any] = json.loads(text)
-    if body["version"] != VERSION:
-        raise ValueError(f"version {body['version']!r}")
-    if "time" in body:
-        return AtTime(float(body["time"]))
-    positions: dict[str, str] = body["positions"]
-    if not all(isinstance(each, str) for each in positions.values()):
-        raise TypeError("a position that is no text")
-    return positions
+    body = json.loads(text)
+    if not isinstance(body, dict) or body.get("version") != VERSION:
+        raise ValueError(f"not of version {VERSION}")
+    time, positions = body.get("time"), body.get("positions")
+    if isinstance(time, float) and math.isfinite(time):
+        return AtTime(time)
+    if isinstance(positions, dict) and all(isinstance(p, str) for p in positions.values()):
+        return positions
+    raise ValueError("neither a time nor positions")

@@ -18,13 +18,14 @@ LATEST = StartPoint.LATEST
 WHOLE = Checkpoint(29, 31, ((33, 35),), {31: (1, 5.0)}, identity="i", application="a")
 OURS = Committed(Checkpoint(resume=50))
 THEIRS = Committed(Checkpoint(resume=50), is_foreign=True)
-A = {"application_id": "a", "restart": "from_start"}
-B = {"application_id": "b", "restart": "from_start"}
+A: dict[str, Any] = {"application_id": "a", "restart": "from_start"}
+B: dict[str, Any] = {"application_id": "b", "restart": "from_start"}
 
 
 def given(assignment: Assignment = HELD, **facts: Any) -> Facts:
     """The log holds 10 to 99."""
-    return Facts(**{"assignment": assignment, "earliest": 10, "latest": 100} | facts)
+    log: dict[str, Any] = {"earliest": 10, "latest": 100}
+    return Facts(assignment=assignment, **(log | facts))
 
 
 def start_of(facts: Facts, **options: Any) -> tuple[Start, bool]:

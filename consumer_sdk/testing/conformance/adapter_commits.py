@@ -81,7 +81,7 @@ class CommitCases(AdapterCase):
             (held,) = await member.holding(1)
             found = member.owner.committed[held]
             assert (await member.commit(held, then)).kind is DURABLE
-        return [found and (found.checkpoint.resume, found.is_foreign)]
+        return [None if found is None else (found.checkpoint.resume, found.is_foreign)]
 
     async def test_commit_inside_revoked_lands(self) -> None:
         """The last flush of a drain is in time: the next owner starts behind it."""
