@@ -9,6 +9,7 @@ import asyncio
 import os
 import resource
 import sys
+from pathlib import Path
 
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import ConsumerClosedError, StoreError
@@ -68,6 +69,21 @@ async def fill_up(store: LocalStore, limit: str) -> None:
     assignment, _ = await claim(store, FIRST)
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), hard))
+    number = await fill(store, assignment)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    await go_on(store, assignment, number)
+
+
+async def fill_disk(store: LocalStore, ballast: str) -> None:
+    """Saves until the disk is full, then makes space by deleting a file."""
+    assignment, _ = await claim(store, FIRST)
+    number = await fill(store, assignment)
+    Path(ballast).unlink()  # noqa: ASYNC240 - nobody waits for it
+    await go_on(store, assignment, number)
+
+
+async def fill(store: LocalStore, assignment: Assignment) -> int:
+    """Saves until that fails, and says how; the last durable number."""
     number, outcome = 0, Outcome.durable()
     while outcome.kind is OutcomeKind.DURABLE:
         number += 1
@@ -79,8 +95,12 @@ async def fill_up(store: LocalStore, limit: str) -> None:
         await store.claim("g", [Assignment(FIRST, 2)])
     except StoreError as error:
         say(type(error).__name__)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    (outcome,) = await store.save("g", [StoreItem(assignment, f"{number} on")])
+    return number - 1
+
+
+async def go_on(store: LocalStore, assignment: Assignment, number: int) -> None:
+    """There is space again."""
+    (outcome,) = await store.save("g", [StoreItem(assignment, f"{number + 1} on")])
     say(outcome.kind.value)
 
 
@@ -104,7 +124,7 @@ async def fork(store: LocalStore, _: str) -> None:
     say(outcome.kind.value)
 
 
-ROLES = {role.__name__: role for role in (count_up, compete, save_one, fill_up, fork)}
+ROLES = {role.__name__: role for role in (count_up, compete, save_one, fill_up, fill_disk, fork)}
 
 
 async def main(role: str, path: str, argument: str = "") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -14,10 +13,12 @@ import pytest
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.abc import CheckpointStore, StoreItem
-from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError, StoreError
-from consumer_sdk.records import Assignment, Checkpoint, Outcome, OutcomeKind, Partition
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
+from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore
+from consumer_sdk.stores.fencing import Stamp
 from consumer_sdk.stores.zookeeper_tree import Znode
+from consumer_sdk.stores.zookeeper_znodes import encode_znode
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import encode_checkpoint
 from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
@@ -118,7 +119,6 @@ def row(path: Path) -> tuple[Any, ...]:
         return found
 
 
-COLUMNS = ("text", "writer", "fence", "serial")
 ROWS = [
     ("text", b"\xff\x00", False),
     ("text", b"{}", False),
@@ -168,28 +168,6 @@ async def test_hostile_name_of_a_partition_is_refused(tmp_path: Path) -> None:
     await store.aclose()
 
 
-async def test_random_rows_are_typed_errors_or_text(tmp_path: Path) -> None:
-    """Any value in any column: the row is as it was, or the claim was granted with its text."""
-    path, chaos = tmp_path / "state.db", random.Random(5)
-    store = LocalStore(path)
-    await store.open()
-    await owned(store, BAD)
-    values: list[Any] = [None, 0, -1, 2**62, 1.5, "", "text", b"", b"\xff\xfe", "9" * 5000]
-    for epoch in range(300):
-        try:
-            planted = update(path, chaos.choice(COLUMNS), chaos.choice(values))
-        except sqlite3.IntegrityError:
-            continue  # NULL, where the table does not take it
-        assignment = Assignment(BAD, epoch, 2**63 - 1)
-        try:
-            answer = (await store.claim("g", [assignment]))[assignment]
-        except StoreError:
-            assert row(path) == planted
-        else:
-            assert answer is None or isinstance(answer, str | Outcome)
-    await store.aclose()
-
-
 # -- whole consumers -------------------------------------------------------------------------
 
 
@@ -207,6 +185,12 @@ TEXTS = {
     "another broker": (checkpoint_of("kafka", BAD), CheckpointMismatchError),
     "storm-kafka's": ('{"offset":42,"topic":"orders","partition":0}', CheckpointFormatError),
     "nothing": ("", CheckpointFormatError),
+    "a number": ("42", CheckpointFormatError),
+    "another type": (
+        checkpoint_of("memory", BAD).replace('"resume":"2"', '"resume":2'),
+        CheckpointFormatError,
+    ),
+    "two megabytes": ("x" * 2_000_000, CheckpointFormatError),
     "another version": (
         checkpoint_of("memory", BAD).replace('"version":1', '"version":9'),
         CheckpointFormatError,
@@ -233,8 +217,11 @@ async def test_consumer_does_not_start_on_hostile_text(
         seen.append(message)
 
     async with opened(make_store()) as store:
-        (assignment,) = await owned(store, BAD)
-        await store.save("g", [StoreItem(assignment, text)])
+        await owned(store, BAD)
+    if kind == "zookeeper":
+        plant(server, encode_znode(Stamp("writer", None, 1), text))
+    else:
+        update(tmp_path / "state.db", "text", text)
     consumer = Consumer(MemoryAdapter(broker, "orders", group="g"), store=make_store())
     with pytest.raises(error):
         await asyncio.wait_for(consumer.run(see), 10)

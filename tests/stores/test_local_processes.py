@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -113,6 +114,36 @@ async def test_files_that_may_not_grow_are_retry_and_passes(path: Path) -> None:
     assert "disk" in error
     assert int(durable) > 1
     assert await stored(path) == {"0": f"{int(durable) + 1} on"}
+
+
+def on_a_disk_of_its_own(disk: Path, script: str) -> list[str]:
+    """Runs a script where ``disk`` has one megabyte; returns its lines."""
+    unshare = [shutil.which("unshare") or "false", "--user", "--map-root-user", "--mount"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets nobody mount a disk of his own")
+    disk.mkdir()
+    script = f"mount -t tmpfs -o size=1m tmpfs {disk} && {script}"  # gone with the process
+    ended = subprocess.run(
+        [*unshare, "sh", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+async def test_full_disk_is_retry_and_passes(tmp_path: Path) -> None:
+    """A file system without space left: RETRY that says so, nothing lost, and then it goes on."""
+    disk, copy = tmp_path / "disk", tmp_path / "copy.db"
+    child = f"{sys.executable} -W error -m tests.stores.local_child"
+    said = on_a_disk_of_its_own(
+        disk,
+        f"head -c 500000 /dev/zero > {disk}/ballast && "
+        f"{child} fill_disk {disk}/state.db {disk}/ballast && cp {disk}/state.db {copy}",
+    )
+    kind, error, durable, raised, after = said
+    assert (kind, raised, after) == ("retry", "TransientStoreError", "durable")
+    assert "the disk is full: free some space" in error
+    assert int(durable) > 1
+    assert await stored(copy) == {"0": f"{int(durable) + 1} on"}
 
 
 async def test_forked_child_is_told_and_harms_nothing(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 from hypothesis import given
@@ -23,7 +22,7 @@ from consumer_sdk.stores.zookeeper_znodes import (
     escape,
     unescape,
 )
-from consumer_sdk.trackers import decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers import encode_checkpoint
 
 ORDERS = Partition("orders", "0")
 PATH = "/sdk/g/orders/0"
@@ -153,60 +152,3 @@ def test_hostile_pin_is_a_typed_error(content: bytes) -> None:
     """A pin that cannot be read never means "no pin"."""
     with pytest.raises(CheckpointFormatError):
         decode_pin(content, PATH)
-
-
-def mutated(data: bytes, chaos: random.Random) -> bytes:
-    """Some of: flipped bits, a lost part, a doubled part, foreign bytes."""
-    changed = bytearray(data)
-    for _ in range(chaos.randint(1, 3)):
-        at = chaos.randrange(len(changed) + 1)
-        end = min(at + chaos.randint(1, 20), len(changed))
-        kind = chaos.randrange(4)
-        if kind == 0 and at < len(changed):
-            changed[at] ^= 1 << chaos.randrange(8)
-        elif kind == 1:
-            del changed[at:end]
-        elif kind == 2:
-            changed[at:at] = changed[at:end]
-        else:
-            changed[at:end] = chaos.randbytes(chaos.randint(0, 8))
-    return bytes(changed)
-
-
-def survive(count: int) -> None:
-    """Decodes so many damaged znodes as a consumer would at its start."""
-    chaos, text = random.Random(11), checkpoint_text()
-    data = encode_znode(STAMP, text)
-    original = _consumer_reads(data)
-    refused = 0
-    for _ in range(count):
-        damaged = mutated(data, chaos)
-        try:
-            found = _consumer_reads(damaged)
-        except CheckpointFormatError:
-            refused += 1
-        else:
-            assert found == original, damaged
-    assert refused > count * 0.5
-
-
-def _consumer_reads(data: bytes) -> Checkpoint | None:
-    _, text = decode_znode(data, PATH)
-    return (
-        None
-        if text is None
-        else decode_checkpoint(
-            text, broker="kafka", partition=ORDERS, identity=None, decode_position=int
-        )
-    )
-
-
-def test_damaged_checkpoint_is_refused_or_the_same() -> None:
-    """Flipped, cut, doubled: a typed error, or what was saved; never another position."""
-    survive(5_000)
-
-
-@pytest.mark.slow
-def test_damaged_checkpoint_is_refused_or_the_same_often() -> None:
-    """The same, a hundred thousand times."""
-    survive(100_000)
