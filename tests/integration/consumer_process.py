@@ -12,17 +12,25 @@ from consumer_sdk.adapters import KafkaAdapter
 from consumer_sdk.stores import LocalStore
 
 
-async def main(servers: str, topic: str, group: str, store: str, processed: str) -> None:
-    """Processes until it is killed or stopped."""
+async def main(
+    servers: str, topic: str, group: str, store: str, processed: str, *stuck: str
+) -> None:
+    """Processes until it is killed or stopped.
+
+    Args:
+        store: its file; "" for none.
+        stuck: positions of records that are never done.
+    """
     out = os.open(processed, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     chance = random.Random(os.getpid())
 
     async def handle(message: Message) -> None:
-        await asyncio.sleep(chance.random() * 0.005)
+        await asyncio.sleep(3600 if str(message.position) in stuck else chance.random() * 0.005)
         os.write(out, f"{message.partition.id} {message.position}\n".encode())
 
     adapter = KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=1.5)
-    consumer = Consumer(adapter, store=LocalStore(store), flush_interval=0.05)
+    kept = LocalStore(store) if store else None
+    consumer = Consumer(adapter, store=kept, flush_interval=0.05)
     await consumer.run(handle, concurrency=32, ordering=Ordering.KEY)
 
 

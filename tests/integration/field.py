@@ -10,7 +10,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from consumer_sdk import Consumer, Message, RetryPolicy
+from consumer_sdk import Consumer, Message, Partition, RetryPolicy
+from consumer_sdk.adapters.kafka.metadata import read_metadata
+from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.adapters.kafka.harness import KafkaHarness
 
@@ -105,6 +107,21 @@ class Field:
         for partition, offset in at.items():
             self.seen_commits.setdefault(partition, []).append(offset)
         return at
+
+    async def checkpoint(self, partition: int = 0) -> Checkpoint:
+        """What the group's commit says, as the next owner of the partition reads it."""
+        tp = TopicPartition(self.topic, partition)
+        found = (await self.kafka.admin.list_consumer_group_offsets(self.group, partitions=[tp]))[
+            tp
+        ]
+        committed, _ = read_metadata(
+            found.metadata,
+            found.offset,
+            group=self.group,
+            partition=Partition(self.topic, str(partition)),
+            identity=None,
+        )
+        return committed.checkpoint
 
     async def until_committed(self, wanted: Mapping[int, int]) -> None:
         """Waits until the group stands there."""
