@@ -31,6 +31,7 @@ GROUP = "g"
 PATIENCE = 30.0
 """Seconds until something that has to happen counts as missing."""
 ALL = range(1000)
+LONG_AGO = 1_600_000_000.0
 
 
 class Scene:
@@ -39,6 +40,9 @@ class Scene:
     Args:
         broker: where it is.
         make_store: a new handle on one store; None for none.
+
+    Attributes:
+        first_time: when record 0 was made, record 1 a millisecond later; None for now.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Scene:
         self._make_store = make_store
         self.has_store = make_store is not None
         self.stream = ""
+        self.first_time: float | None = None
 
     async def prepare(self, count: int = 10, partitions: int = 1) -> None:
         """Makes the stream."""
@@ -57,12 +62,20 @@ class Scene:
 
     async def append(self, *values: int, partition: int = 0) -> None:
         """Appends numbers."""
-        records = [Record(b"%d" % value, timestamp=1_000_000 + value) for value in values]
+        first = self.first_time
+        times = [None if first is None else int(first * 1000) + value for value in values]
+        records = [
+            Record(b"%d" % value, timestamp=time) for value, time in zip(values, times, strict=True)
+        ]
         await self.broker.append(self.stream, records, partition)
 
     async def reset(self, position: int) -> None:
         """Another program sets the group's position."""
         await self.broker.reset(self.stream, GROUP, position)
+
+    def group(self, name: str = GROUP) -> str:
+        """The group's name at the broker and in the store."""
+        return self.broker.make_adapter(self.stream, name).group or ""
 
     def consumer(self, group: str = GROUP, **options: Any) -> Consumer:
         """A consumer that is not open yet."""
@@ -81,7 +94,7 @@ class Scene:
         finally:
             await store.aclose()
 
-    async def plant(self, checkpoint: Checkpoint, group: str = GROUP) -> None:
+    async def plant(self, checkpoint: Checkpoint) -> None:
         """Another process has saved this."""
         assignment = Assignment(Partition(self.stream, "0"), 1)
         broker = self.broker.make_adapter(self.stream, "nobody").broker
@@ -89,8 +102,8 @@ class Scene:
             checkpoint, broker=broker, partition=assignment.partition, encode_position=str
         )
         async with self.store() as store:
-            await store.claim(group, [assignment])
-            await store.save(group, [StoreItem(assignment, text)])
+            await store.claim(self.group(), [assignment])
+            await store.save(self.group(), [StoreItem(assignment, text)])
 
     async def take(
         self, count: int, ack: range | set[int] = range(0), **options: Any
@@ -154,8 +167,9 @@ class StartCases:
 
     async def test_start_at_a_time_and_at_a_position(self, scene: Scene) -> None:
         """The first record stored at or after it."""
+        scene.first_time = LONG_AGO
         await scene.prepare()
-        assert (await scene.take(1, start=AtTime(1000.006), group="time"))[0] == [6]
+        assert (await scene.take(1, start=AtTime(LONG_AGO + 0.006), group="time"))[0] == [6]
         assert (await scene.take(1, start=AtPosition(7), group="position"))[0] == [7]
 
     async def test_start_at_a_time_that_no_record_has_reached_is_the_end(
@@ -331,21 +345,30 @@ class StoredStartCases(StartCases):
         async with asyncio.timeout(PATIENCE), scene.consumer("scout", start="latest") as scout:
             await until_granted(scout)
         async with scene.store() as store:
-            pins = await store.pins("scout")
+            pins = await store.pins(scene.group("scout"))
             ((name, start),) = pins.items()
-            await store.pin(GROUP, name, start)  # GROUP's first member held partition 0 alone
+            await store.pin(
+                scene.group(), name, start
+            )  # GROUP's first member held partition 0 alone
         await scene.append(10, partition=1)
         assert (await scene.take(1, start="latest"))[0] == [10]
 
     async def test_time_is_that_of_the_groups_first_start(self, scene: Scene) -> None:
         """Members that count back from their own start agree."""
+        scene.first_time = LONG_AGO
         await scene.prepare(partitions=2)
         async with scene.store() as store:
-            async with asyncio.timeout(PATIENCE), scene.consumer("s", start=AtTime(1000.006)) as c:
+            async with (
+                asyncio.timeout(PATIENCE),
+                scene.consumer("s", start=AtTime(LONG_AGO + 0.006)) as c,
+            ):
                 await until_granted(c)
-            ((name, start),) = (await store.pins("s")).items()
-            await store.pin(GROUP, name, start)
-        assert set((await scene.take(2, start=AtTime(1000.009), fetch_records=1))[0]) <= {6, 7}
+            ((name, start),) = (await store.pins(scene.group("s"))).items()
+            await store.pin(scene.group(), name, start)
+        assert set((await scene.take(2, start=AtTime(LONG_AGO + 0.009), fetch_records=1))[0]) <= {
+            6,
+            7,
+        }
 
     async def test_garbled_pin_stops_the_consumer(self, scene: Scene) -> None:
         """It never means that "latest" is asked anew."""
@@ -353,9 +376,9 @@ class StoredStartCases(StartCases):
         async with asyncio.timeout(PATIENCE), scene.consumer("s", start="latest") as consumer:
             await until_granted(consumer)
         async with scene.store() as store:
-            ((name, _),) = (await store.pins("s")).items()
-            await store.pin(GROUP, name, '{"version":1,"positions":["0"]}')
-        with pytest.raises(CheckpointFormatError, match="group 'g' has pinned for"):
+            ((name, _),) = (await store.pins(scene.group("s"))).items()
+            await store.pin(scene.group(), name, '{"version":1,"positions":["0"]}')
+        with pytest.raises(CheckpointFormatError, match="has pinned for"):
             await scene.take(1, start="latest")
 
     async def test_store_comes_before_a_group_that_never_committed(self, scene: Scene) -> None:
