@@ -1,0 +1,159 @@
+"""A position that another program has set: honoured once, whenever the consumer is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from consumer_sdk import Consumer, TransientStoreError
+from consumer_sdk.records import Partition
+from consumer_sdk.runtime.stats import ConsumerStats
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import Faults, MemoryAdapter
+from tests.runtime.bench import QUICK, Bench, bench
+
+PARTITION = Partition("s", "0")
+NEVER = 10**6
+
+
+def consumer(b: Bench, store: MemoryStore, seam: Faults | None = None, **options: Any) -> Consumer:
+    """A consumer whose calls to the broker may fail."""
+    adapter = MemoryAdapter(b.broker, "s", group="g", seam=seam)
+    return Consumer(
+        adapter, store=store, retry=QUICK, clock=b.simulation.clock, drain_timeout=0.1, **options
+    )
+
+
+async def take(b: Bench, store: MemoryStore, count: int) -> tuple[list[int], ConsumerStats]:
+    """The positions that a healthy consumer is handed; all of them are settled and durable."""
+    async with consumer(b, store.handle()) as healthy:
+        taken = [await anext(healthy) for _ in range(count)]
+        assert all(message.ack() for message in taken)
+        await healthy.flush()
+        await asyncio.sleep(1)  # the broker is told after the store
+        return [message.position for message in taken], healthy.stats()
+
+
+async def live_in_vain(b: Bench, store: MemoryStore, seam: Faults | None = None) -> None:
+    """A consumer that holds its partition back, for as long as it lives."""
+    async with consumer(b, store, seam) as held:
+        pulling = asyncio.ensure_future(anext(held))
+        await asyncio.sleep(30)
+        assert (held.stats().fetched, held.stats().resets) == (0, 0)
+        pulling.cancel()
+
+
+async def prepare(b: Bench, reset: int) -> MemoryStore:
+    """Five of ten records are settled, and an operator has reset the group."""
+    b.append(*map(str, range(10)))
+    store = MemoryStore()
+    await take(b, store, 5)
+    b.broker.reset("g", PARTITION, reset)
+    return store
+
+
+def test_reset_that_the_store_could_not_keep_is_honoured_by_the_next() -> None:
+    """Killed before the pin: nothing was handed out, and nothing is forgotten."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        faults = Faults(error=lambda _: TransientStoreError("down"))
+        faults.fail_next("save", times=NEVER)
+        faults.fail_next("read_back", times=NEVER)
+        await live_in_vain(b, store.handle(faults=faults))
+        taken, stats = await take(b, store, 1)
+        assert (taken, stats.resets) == ([2], 1)
+
+    bench(test)
+
+
+def test_reset_that_the_broker_did_not_hear_of_is_no_reset_the_next_time() -> None:
+    """Killed between the pin and the broker: its position is the store's own start."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        faults = Faults()
+        faults.fail_next("commit", times=NEVER)
+        await live_in_vain(b, store.handle(), faults)
+        taken, stats = await take(b, store, 2)
+        assert (taken, stats.resets) == ([2, 3], 0)
+        taken, stats = await take(b, store, 1)
+        assert (taken, stats.resets) == ([4], 0)
+
+    bench(test)
+
+
+def test_broker_is_told_before_the_first_record_whatever_comes_of_that() -> None:
+    """Killed before a later commit: its position is ours, behind the store's, and no reset."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        faults = Faults()
+        async with consumer(b, store.handle(), faults) as killed:
+            message = await anext(killed)
+            faults.fail_next("commit", times=NEVER)
+            message.ack()
+            await killed.flush()
+        assert b.committed() == {"0": 2}
+        taken, stats = await take(b, store, 1)
+        assert (taken, stats.resets) == ([3], 0)
+
+    bench(test)
+
+
+def test_group_of_another_client_is_ours_before_the_first_record() -> None:
+    """Or a crash after it would look like a reset to where that client had stopped."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        store = MemoryStore()
+        b.broker.reset("g", PARTITION, 3)
+        faults = Faults()
+        faults.fail_next("commit", times=NEVER)
+        await live_in_vain(b, store.handle(), faults)
+        faults = Faults()
+        async with consumer(b, store.handle(), faults) as killed:
+            message = await anext(killed)
+            faults.fail_next("commit", times=NEVER)
+            message.ack()
+            await killed.flush()
+        taken, stats = await take(b, store, 1)
+        assert (taken, stats.resets) == ([4], 0)
+
+    bench(test)
+
+
+def test_start_that_is_tried_again_is_counted_once() -> None:
+    """What is said and counted is what has happened, not what was tried."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        b.broker.truncate("s", 0, 4)
+        faults = Faults()
+        faults.fail_next("commit", times=5)
+        async with consumer(b, store.handle(), faults, out_of_range="earliest") as tried:
+            assert (await anext(tried)).position == 4
+            assert (tried.stats().resets, tried.stats().lost) == (1, 2)
+
+    bench(test)
+
+
+def test_resumed_partition_stays_so_when_it_comes_back() -> None:
+    """Who was told of its lag once has decided."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        store = MemoryStore()
+        options: dict[str, Any] = {"max_lag": 5, "lag_policy": "pause"}
+        async with consumer(b, store, **options) as paused:
+            pulling = asyncio.ensure_future(anext(paused))
+            await asyncio.sleep(5)
+            assert paused.stats().over_max_lag == (PARTITION,)
+            assert paused.resume(PARTITION)
+            assert (await pulling).position == 0
+            async with consumer(b, store.handle()):
+                await asyncio.sleep(5)
+            again = await anext(paused)
+            assert (again.position, paused.stats().over_max_lag) == (0, ())
+
+    bench(test)
