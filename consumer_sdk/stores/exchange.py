@@ -78,7 +78,7 @@ async def _stored(store: CheckpointStore, group: str, stream: str | None) -> Asy
     for name, start in sorted((await store.pins(group)).items()):
         if stream in (None, name):
             yield Entry("the store", group, name, None, start)
-    partitions = [p for p in await store.list(group) if stream in (None, p.stream)]
+    partitions = sorted(p for p in await store.list(group) if stream in (None, p.stream))
     for first in range(0, len(partitions), BATCH):
         texts = await store.peek(group, partitions[first : first + BATCH])
         for partition, text in texts.items():
