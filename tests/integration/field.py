@@ -108,12 +108,15 @@ class Field:
             self.seen_commits.setdefault(partition, []).append(offset)
         return at
 
+    async def commit(self, partition: int = 0) -> OffsetAndMetadata:
+        """The group's commit, as Kafka's own tools see it."""
+        tp = TopicPartition(self.topic, partition)
+        found = await self.kafka.admin.list_consumer_group_offsets(self.group, partitions=[tp])
+        return found[tp]
+
     async def checkpoint(self, partition: int = 0) -> Checkpoint:
         """What the group's commit says, as the next owner of the partition reads it."""
-        tp = TopicPartition(self.topic, partition)
-        found = (await self.kafka.admin.list_consumer_group_offsets(self.group, partitions=[tp]))[
-            tp
-        ]
+        found = await self.commit(partition)
         committed, _ = read_metadata(
             found.metadata,
             found.offset,

@@ -1,4 +1,4 @@
-"""Without a store: what a group's commits on a real Kafka bring back, and what they cannot."""
+"""What a group's commits on a real Kafka bring back without a store, and say beside one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
+from consumer_sdk.stores import LocalStore
 from tests.integration.field import PATIENCE, Field, Place, place, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
@@ -169,3 +170,24 @@ async def test_reset_by_an_operator_is_where_it_goes_on(field: Field, offset: in
     async with asyncio.timeout(PATIENCE), field.consumer(drain_timeout=0.1) as consumer:
         again = [(await anext(consumer)).position for _ in range(10 - offset)]
     assert again == list(range(offset, 10))
+
+
+async def test_beside_a_store_the_commit_is_a_mark_and_a_reset_is_seen_by_its_absence(
+    field: Field, tmp_path: Path
+) -> None:
+    """The broker hears the position alone, O(1); the store's ranges count until an operator's do."""
+    await field.create()
+    await field.append(10)
+    for expected in (list(range(10)), [4], list(range(2, 10))):
+        store = LocalStore(tmp_path / "state.db")
+        consumer = field.consumer(store=store, drain_timeout=0.1)
+        async with asyncio.timeout(PATIENCE), consumer:
+            taken = [await anext(consumer) for _ in expected]
+            assert [message.position for message in taken] == expected
+            assert all(message.ack() for message in taken if message.position != 4)
+            await consumer.flush()
+            assert consumer.stats().resets == (expected[0] == 2)
+        assert await field.committed() == {0: 4}
+        assert (await field.commit()).metadata.isascii()
+        if expected == [4]:
+            await field.commit_as_another(2)
