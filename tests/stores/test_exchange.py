@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tempfile
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -344,25 +345,27 @@ async def test_import_under_leases_with_live_members_is_refused() -> None:
 class Interfering:
     """Lets others do something right after the store has done its part."""
 
-    def __init__(self, store: MemoryStore, seam: str, text: str, times: int = 1) -> None:
+    def __init__(
+        self, store: MemoryStore, seam: str, text: str, times: Container[int] = (0,)
+    ) -> None:
         self.store, self.seam, self.text, self.times = store.handle(), seam, text, times
+        self.calls = itertools.count()
 
     async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
         """An owner claims and saves."""
         result = await call()
-        if seam == self.seam and self.times:
-            self.times -= 1
+        if seam == self.seam and next(self.calls) in self.times:
             await own(self.store, replace_text(entry(AT_41), self.text))
         return result
 
 
-@pytest.mark.parametrize("seam", ["peek", "claim"])
-async def test_what_an_owner_saves_meanwhile_is_not_overwritten(seam: str) -> None:
-    """It is compared again when it was claimed; what else was written is said, and stays."""
+@pytest.mark.parametrize("seam, call", [("peek", 0), ("peek", 1), ("claim", 0)])
+async def test_what_an_owner_saves_meanwhile_is_not_overwritten(seam: str, call: int) -> None:
+    """After it was compared, just before it is claimed, and just after."""
     first = MemoryStore()
     await own(first, entry(Checkpoint(5, 6)))
     ahead = entry(Checkpoint(500, 501)).text
-    target = first.handle(faults=Interfering(first, seam, ahead))
+    target = first.handle(faults=Interfering(first, seam, ahead, (call,)))
 
     with pytest.raises(ImportRefusedError, match="the store is ahead"):
         await import_checkpoints(target, [entry(AT_99)])
@@ -383,7 +386,7 @@ async def test_owner_that_always_claims_back_ends_the_import() -> None:
     """In bounded time, with an error that says what to do."""
     first = MemoryStore()
     await own(first, entry(Checkpoint(5, 6)))
-    faults = Interfering(first, "claim", entry(Checkpoint(5, 6)).text, times=1000)
+    faults = Interfering(first, "claim", entry(Checkpoint(5, 6)).text, range(1000))
 
     with pytest.raises(FencedError, match="stop the group's consumers"):
         await import_checkpoints(first.handle(faults=faults), [entry(AT_99)])
