@@ -376,8 +376,8 @@ class Consumer:
     async def flush(self) -> None:
         """Returns when everything settled so far is durable.
 
-        Except, without a store, what is settled above a hole where the broker keeps a position
-        alone (Kafka): it is delivered again after a crash. `Message.durable` waits for that too.
+        Except, without a store, what is settled above more holes than the broker's commit has
+        room for: it is delivered again after a crash. `Message.durable` waits for that too.
 
         Raises:
             PartitionLostError: a partition was lost meanwhile; it is redelivered.
