@@ -5,6 +5,9 @@ thousand znodes, ten thousand pipelined gets, and a thousand sets one after the 
 the seeds' spouts wrote. A load reads checkpoints as the gets do; a claim, which is what a consumer
 does at its start, writes each of them as well.
 
+How many holes a Kafka commit carries is counted beside that: half of the records are settled, in
+random order.
+
 Sides take turns, in opposite order in every second round; a ratio is the median of the rounds'
 ratios. Time is wall-clock: waiting for the server is most of it.
 """
@@ -24,6 +27,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
+from benchmarks.commit_metadata import holes_that_fit
 from benchmarks.harness import Say
 from benchmarks.markdown import figure, table
 from consumer_sdk.abc import CheckpointStore, StoreItem
@@ -40,6 +44,7 @@ AIMS = {
     "zk_claim_10000_vs_bare_gets": "-",
     "zk_vs_per_partition_sets": "≥ 5",
     "local_flush_1000_ms": "-",
+    "kafka_metadata_holes": "-",
 }
 GROUP = "benchmark"
 DIRTY = 1_000
@@ -204,6 +209,7 @@ def _report(times: Times) -> dict[str, Any]:
         "zk_claim_10000_vs_bare_gets": round(ratio("zk_claim", "bare_gets"), 2),
         "zk_vs_per_partition_sets": round(ms["bare_sets"] / ms["zk_flush"], 1),
         "local_flush_1000_ms": ms["local_flush"],
+        "kafka_metadata_holes": holes_that_fit(),
         "ms": ms,
     }
 
