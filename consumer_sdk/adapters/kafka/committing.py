@@ -18,7 +18,7 @@ from aiokafka import errors as kafka
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.limits import MetadataLimit
-from consumer_sdk.adapters.kafka.metadata import offset_of
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, offset_of
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.sending import Answer, Draft, Sender
 from consumer_sdk.adapters.kafka.topics import describe_topics
@@ -64,7 +64,7 @@ class Committer:
             answers: Answers = {}
             due = [grant for flush in flushes if (grant := self._advance(flush)) is not None]
             while due:
-                answers |= _by_assignment(await self._sender.send(map(self._draft, due)))
+                answers |= _by_assignment(await self._sender.send(await self._drafts(due)))
                 due = await self._too_large(answers)
             await self._confirm_gone(answers)
         return [self._outcome(flush, answers.get(flush.assignment)) for flush in flushes]
@@ -83,8 +83,13 @@ class Committer:
             grant.checkpoint = flush.checkpoint
         return grant
 
-    def _draft(self, grant: Grant) -> Draft:
-        return Draft.of(grant, self._group, self._limit.size)
+    async def _drafts(self, grants: Iterable[Grant]) -> list[Draft]:
+        drafts = []
+        for grant in grants:
+            drafts.append(Draft.of(grant, self._group, self._limit.size))
+            if len(drafts[-1].metadata) > HEAD_SIZE:  # some milliseconds, where holes are many
+                await asyncio.sleep(0)
+        return drafts
 
     async def _too_large(self, answers: Answers) -> list[Grant]:
         """Those whose metadata has to shrink, once the limit did; no metadata cannot."""
