@@ -11,6 +11,7 @@ __all__ = ["holes_that_fit"]
 
 SEED = 1
 RECORDS = 60_000
+GROUP = "billing"
 ORDERS = Partition("orders", "0")
 
 
@@ -24,9 +25,8 @@ def holes_that_fit(settled: float = 0.5) -> int:
     chance = random.Random(SEED)
     done = [first + n for n in range(1, RECORDS) if chance.random() < settled]
     checkpoint = Checkpoint(first - 1, first, _ranges(done), identity="i" * 22)
-    place = {"group": "billing", "partition": ORDERS}
-    text, _ = write_metadata(checkpoint, first, limit=MOST, **place)
-    committed, _ = read_metadata(text, first, identity=None, **place)
+    text, _ = write_metadata(checkpoint, first, group=GROUP, partition=ORDERS, limit=MOST)
+    committed, _ = read_metadata(text, first, group=GROUP, partition=ORDERS, identity=None)
     return len(committed.checkpoint.ranges)
 
 
