@@ -223,9 +223,14 @@ class AckTracker(ABC):
     tracked record, dense and growing: it is the handle that settles it. Nothing that is called
     late, twice or for a stranger raises or moves a checkpoint backwards: it answers False and
     is counted.
+
+    Attributes:
+        ignored: how often.
     """
 
     __slots__ = ()
+
+    ignored: int
 
     @abstractmethod
     def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:

@@ -142,7 +142,8 @@ class Branch:
         Args:
             reason: kept for the dead letter, should the limit be reached. An exception does what
                 it does when a handler raises it: `Reject` and `Retry` choose.
-            delay: seconds until the next delivery; the retry policy's back-off if None.
+            delay: seconds until the next delivery, if there is one; the retry policy's back-off
+                if None.
         """
         if not self.edge:
             return self.holder.late()
@@ -266,7 +267,6 @@ class Joined(Branch):
 
     def __init__(self, parts: Iterable[Branch]) -> None:
         self._parts = tuple(parts)
-        self.edge = 1  # for __exit__; the parts know whether they are settled
 
     @property
     def is_settled(self) -> bool:
@@ -289,6 +289,15 @@ class Joined(Branch):
 
     def extend(self, seconds: float) -> bool:
         return sum(part.extend(seconds) for part in self._parts) > 0
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            super().__exit__(kind, error, trace)
+            return
+        for part in self._parts:
+            part.__exit__(None, None, None)
 
     def _hand_over(self) -> list[Anchor]:
         handed_over = [part._hand_over() for part in self._parts]  # noqa: SLF001 - same module

@@ -341,11 +341,12 @@ class Engine:
             redelivered=totals.redelivered,
             failed=totals.failed,
             dead_lettered=totals.dead_lettered,
-            ignored=totals.ignored,
+            ignored=totals.ignored + sum(h.ignored for h in held),
             lost=totals.lost,
             resets=totals.resets,
             hole_alarms=totals.hole_alarms,
             flushes=totals.flushes,
+            truncated=totals.truncated,
             fetch_errors=totals.fetch_errors,
         )
 

@@ -238,8 +238,22 @@ class Flusher:
 
     def _succeeded(self, holding: Holding, flush: AckFlush, outcome: Outcome) -> None:
         holding.confirm(flush, outcome)
+        self._note_cut(holding, outcome)
         if self.tells_broker:
             self.tell(flush)
+
+    def _note_cut(self, holding: Holding, outcome: Outcome) -> None:
+        """The checkpoint had a limit, and its top ranges did not fit."""
+        is_cut = outcome.covered is not None
+        self._totals.truncated += is_cut
+        if is_cut and not holding.is_truncated:
+            log.warning(
+                "%s has more settled ranges than its checkpoint may hold: what is settled after %s "
+                "is delivered again after a restart, until the holes below are settled (see "
+                "consumer.explain())",
+                *(holding.assignment.partition, outcome.covered),
+            )
+        holding.is_truncated = is_cut
 
     async def run_commits(self) -> None:
         """Tells the broker what the store has, for its lag tools, for ever."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -66,6 +67,7 @@ class Totals:
     fetch_errors: int = 0
     resets: int = 0
     hole_alarms: int = 0
+    truncated: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -91,6 +93,8 @@ class Holding:
         blocked: records that wait in `Lanes` behind a retry.
         purged: records, taken out of the queues when the revoke began, that nobody was handed.
         confirmed: the number of the last flush that was answered as durable.
+        moot: acks on a handler's return, of what the handler had settled itself.
+        is_truncated: its last flush did not hold all settled ranges.
     """
 
     assignment: Assignment
@@ -115,6 +119,8 @@ class Holding:
     purged: int = 0
     confirmed: int = 0
     fetched: int = 0
+    moot: int = 0
+    is_truncated: bool = False
     lanes: dict[Any, Any] = field(default_factory=dict)
     retries: dict[int, bool] = field(default_factory=dict)
     ack: Callable[[int], bool] = field(init=False)
@@ -143,6 +149,7 @@ class Holding:
         """Acks many messages of this holding."""
         settled = self._acks.ack_all([message.index for message in messages])
         self._progress.set()
+        self._count_if_closed(len(messages))
         return settled
 
     def ack_cumulative(self, message: Message) -> bool:
@@ -156,7 +163,10 @@ class Holding:
         settled = self._acks.ack_cumulative(message.index)
         if self.tracker.retrying < before:
             self.retries_settled(self, message)
+        if self.trees is not None:
+            self.trees.trees.acked(settled)
         self._progress.set()
+        self._count_if_closed()
         return settled > 0
 
     def nack(self, message: Message, delay: float | None, reason: str) -> bool:
@@ -171,6 +181,8 @@ class Holding:
 
     def extend(self, message: Message, seconds: float) -> bool:
         """Moves the ack timeout."""
+        if not 0 < seconds < math.inf:
+            raise ConfigurationError(f"extend(seconds={seconds!r}): give finite seconds above 0")
         now = self.clock.monotonic()
         extended = self.tracker.extend(message.index, message.attempt, now, seconds)
         self.reschedule()
@@ -243,7 +255,7 @@ class Holding:
 
     def returned(self, messages: Sequence[Message]) -> None:
         """Their handler has returned."""
-        self.ack_all(messages)
+        self.moot += len(messages) - self.ack_all(messages)
 
     def raised(self, message: Message, error: BaseException | str) -> bool:
         """Its handler, or its tree, ended with an error: `Reject` and `Retry` choose."""
@@ -256,6 +268,7 @@ class Holding:
         index, now = message.index, self.clock.monotonic()
         verdict = self.tracker.nack(index, message.attempt, now, delay, message)
         if verdict.kind is VerdictKind.IGNORED:
+            self._count_if_closed()
             return False
         message.index = NACKED if verdict.kind is VerdictKind.RETRY else SETTLED
         self.carry_out(verdict, index, message, error)
@@ -295,6 +308,7 @@ class Holding:
         """Takes a record out of delivery because it can never be processed."""
         index = message.index
         if not self.tracker.reject(index, message.attempt):
+            self._count_if_closed()
             return False
         message.index = SETTLED
         self.give_up(index, message, error)
@@ -364,8 +378,9 @@ class Holding:
         """The assignment is over: every later call is a counted no-op."""
         if self.is_closed:
             return
-        self.is_closed = True
         self.totals.settled += self.fetched - self.tracker.unsettled
+        self.totals.ignored += self.ignored
+        self.is_closed = True
         self.tracker.close()
         self.ack, self._acks = self._ack_when_closed, self.tracker
         if self.unsettled is not None:
@@ -381,8 +396,18 @@ class Holding:
         self._waiters = []
 
     def _ack_when_closed(self, _index: int) -> bool:
-        self.totals.ignored += 1
+        self._count_if_closed()
         return False
+
+    def _count_if_closed(self, calls: int = 1) -> None:
+        """From here on nobody reads what the tracker counts."""
+        if self.is_closed:
+            self.totals.ignored += calls
+
+    @property
+    def ignored(self) -> int:
+        """Settles that came too late or twice, while it is held."""
+        return 0 if self.is_closed else self.tracker.ignored - self.moot
 
     def forbid(self) -> None:
         """In a forked child: settling is an error, since nothing here would flush it."""

@@ -32,6 +32,8 @@ class ConsumerStats:
         resets: starts at a position that another program had set, against the store's.
         hole_alarms: times that a partition went over its hole budget.
         flushes: round trips that made acks durable.
+        truncated: checkpoints whose settled ranges were more than the store or the broker takes;
+            the top ones were left out.
         fetch_errors: fetches that failed and were tried again.
     """
 
@@ -53,4 +55,5 @@ class ConsumerStats:
     resets: int
     hole_alarms: int
     flushes: int
+    truncated: int
     fetch_errors: int

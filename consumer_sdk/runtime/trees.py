@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.records import Branch, Message
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from consumer_sdk.runtime.holding import Holding
 
 __all__ = ["TreeHolder"]
+
+SOON = 0.001
+"""Seconds: an ack timeout that is over when its handler returns."""
 
 
 class TreeHolder:
@@ -26,13 +29,14 @@ class TreeHolder:
         is_naming: `Branch.open_branches` is wanted.
     """
 
-    __slots__ = ("_holding", "_is_timed", "trees")
+    __slots__ = ("_extended", "_holding", "_is_timed", "trees")
 
     def __init__(
         self, holding: Holding, *, is_timed: bool = False, is_naming: bool = False
     ) -> None:
         self._holding = holding
         self._is_timed = is_timed
+        self._extended: dict[int, float] = {}  # root → when its ack timeout is to come
         self.trees = NamingTrees(self) if is_naming else TreeTracker(self)
 
     # -- what a message calls -------------------------------------------------------------
@@ -44,12 +48,15 @@ class TreeHolder:
         message.holder = self
         return self.trees.tree(message)
 
-    @property
-    def ack(self) -> Callable[[int], bool]:
-        return self._holding.ack
+    def ack(self, index: int) -> bool:
+        is_settled = self._holding.ack(index)
+        self.trees.acked(is_settled)
+        return is_settled
 
     def ack_all(self, messages: Sequence[Message]) -> int:
-        return self._holding.ack_all(messages)
+        settled = self._holding.ack_all(messages)
+        self.trees.acked(settled)
+        return settled
 
     def ack_cumulative(self, message: Message) -> bool:
         return self._holding.ack_cumulative(message)
@@ -61,7 +68,13 @@ class TreeHolder:
         return self._holding.reject(message, reason)
 
     def extend(self, message: Message, seconds: float) -> bool:
-        return self._holding.extend(message, seconds)
+        """Also while the handler is alive: what it asks for begins with its return."""
+        if self._holding.extend(message, seconds):
+            return True
+        if not self._is_timed or self._holding.tracker.is_settled(message.index):
+            return False
+        self._extended[message.root] = self._holding.clock.monotonic() + seconds
+        return True
 
     async def durable(self) -> None:
         await self._holding.durable()
@@ -76,11 +89,22 @@ class TreeHolder:
         """The handler has returned: the trees go on, and their ack timeouts begin."""
         if self._is_timed:
             self._holding.hand_out(messages)
+            for message in messages if self._extended else ():
+                self._extend_now(message)
             self._holding.reschedule()
+
+    def _extend_now(self, message: Message) -> None:
+        due = self._extended.pop(message.root, None)
+        if due is not None:
+            now = self._holding.clock.monotonic()
+            self._holding.tracker.extend(
+                message.index, message.attempt, now, max(due - now, SOON), message
+            )
 
     def release(self, message: Message) -> None:
         """The delivery has ended without its tree."""
         message.holder = self._holding
+        self._extended.pop(message.root, None)
         self.trees.release(message)
 
     def close(self) -> None:

@@ -110,7 +110,7 @@ class Workers:
             else:
                 holder: Any = message.holder
                 if holder is lane.holding:
-                    holder.ack(message.index)
+                    holder.moot += not holder.ack(message.index)
                 else:
                     holder.returned([message])
             lanes.done(lane)

@@ -78,17 +78,17 @@ class Receipts:
         """
         self._settle(token, Fate.ACKED, "")
 
-    def fail(self, token: Bytes, reason: str = "a branch failed") -> None:
+    def fail(self, token: Bytes, reason: BaseException | str = "a branch failed") -> None:
         """The branch's record is to be delivered again."""
         self._settle(token, Fate.FAILED, reason)
 
-    def reject(self, token: Bytes, reason: str = "rejected") -> None:
+    def reject(self, token: Bytes, reason: BaseException | str = "rejected") -> None:
         """The branch's record can never be processed: it goes to the dead letters."""
         self._settle(token, Fate.REJECTED, reason)
 
-    def _settle(self, token: Bytes, fate: Fate, reason: str) -> None:
+    def _settle(self, token: Bytes, fate: Fate, reason: BaseException | str) -> None:
         for anchor in decode_token(token):
-            self._merge(anchor, Receipt(0, anchor.edge, fate, _shortened(reason)))
+            self._merge(anchor, Receipt(0, anchor.edge, fate, _shortened(str(reason))))
 
     def branch(self, token: Bytes) -> bytes:
         """The token of a new child of a branch, to be settled here or elsewhere.

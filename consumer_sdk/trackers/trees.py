@@ -23,8 +23,8 @@ from consumer_sdk.trackers.tree_table import FIRST_EDGE, LATE, TreeTable
 
 __all__ = ["TreeOwner", "TreeTracker"]
 
-FIRST_CROWD = 1024
-"""Open trees before the first `TreeTracker.sweep`."""
+FEW = 16
+"""Settled messages that open trees may keep."""
 
 
 class TreeOwner(Protocol):
@@ -58,13 +58,13 @@ class TreeTracker(TreeTable):
         id: random; in tokens, so that they are settled by no other tracker.
     """
 
-    __slots__ = ("_crowd", "_owner", "_settled", "_sweep_at", "id", "is_naming", "new_edge")
+    __slots__ = ("_acked", "_owner", "_settled", "id", "is_naming", "new_edge")
 
     def __init__(self, owner: TreeOwner, new_edge: Callable[[], int] = new_edge) -> None:
         self.new_edge = new_edge
         self.is_naming = False
         self._owner = owner
-        self._crowd = self._sweep_at = FIRST_CROWD
+        self._acked = 0  # since the last sweep
         self.id = new_edge()
         # Root → edges that receipts have settled; for trees of which some branch was a token.
         self._settled: dict[int, set[int]] = {}
@@ -95,24 +95,18 @@ class TreeTracker(TreeTable):
         self.end(message.root)
         self._settled.pop(message.root, None)
 
-    def _grow(self, root: int) -> Any:
-        if root >= self._sweep_at:
-            self._sweep_a_crowd(root)
-        return super()._grow(root)
+    def acked(self, count: int) -> None:
+        """So many messages were settled by an ack of their own, which names no tree.
 
-    def _sweep_a_crowd(self, root: int) -> None:
-        if self.live >= self._crowd:
+        Once they are half of the open trees, a sweep finds them: constant cost for an ack.
+        """
+        self._acked += count
+        if self._acked > FEW and self._acked > self.live // 2:
+            self._acked = 0
             self.sweep()
-            self._crowd = max(FIRST_CROWD, 2 * self.live)
-        # There cannot be so many again before that many more were opened.
-        self._sweep_at = root + self._crowd - self.live
 
     def sweep(self) -> None:
-        """Ends the trees of messages that were settled by an ack of their own.
-
-        That ack knows nothing of trees, as it is the hot path; so this runs whenever there are
-        twice as many open trees as after the last time.
-        """
+        """Ends the trees of messages that were settled by an ack of their own."""
         for message in self._owner.settled([owner for _root, owner in self.roots()]):
             self.release(message)
 
@@ -129,7 +123,7 @@ class TreeTracker(TreeTable):
         return self._owner.late()
 
     def failed(self, root: int, error: BaseException | str, delay: float | None = None) -> bool:
-        if delay is not None:
+        if delay is not None and not isinstance(error, Reject):
             error = Retry(str(error), delay=delay)
         owner = self.end(root)
         if owner is LATE:

@@ -277,3 +277,25 @@ def test_branch_cannot_be_copied_by_accident(share: object) -> None:
     assert callable(share)
     with pytest.raises(TypeError, match=r"branch\.token\(\)"):
         share(Grove().tree())
+
+
+def test_joined_branch_settled_in_its_block_is_not_late() -> None:
+    """As with any branch; and what is open of it is acked."""
+    here, there = Grove(), Grove()
+    first, second = here.tree(), there.tree()
+    with Branch.join([first, second]) as joined:
+        joined.ack()
+        first.ack()
+    second.ack()
+    with Branch.join([here.tree(1), there.tree(1)]) as joined:
+        joined._parts[0].ack()
+    assert here.ignored == there.ignored == 0
+    assert here.ends.keys() == there.ends.keys() == {0}
+
+
+def test_reject_as_a_reason_wins_over_a_delay() -> None:
+    """There will be no next delivery."""
+    grove = Grove()
+    never = Reject("never")
+    grove.tree().fail(never, delay=1.0)
+    assert grove.ends == {0: never}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
-from consumer_sdk import Consumer, ConsumerClosedError, Message
+from consumer_sdk import Batch, ConfigurationError, Consumer, ConsumerClosedError, Message
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import MemoryAdapter
 from tests.runtime.bench import Bench, bench
@@ -166,10 +167,43 @@ def test_settling_after_close_changes_nothing() -> None:
         consumer = b.consumer(drain_timeout=1)
         async with consumer:
             message = await anext(consumer)
-        assert not message.ack()
-        assert not message.nack()
-        assert consumer.stats().ignored >= 1
+        batch = Batch([message, message])
+        late = [message.ack(), message.nack(), message.reject(), message.ack_cumulative()]
+        assert late == [False] * 4
+        assert batch.ack() == 0
+        assert consumer.stats().ignored == 6
         assert b.committed() in ({}, {"0": 0})
+
+    bench(test)
+
+
+def test_settling_twice_is_counted_while_held_and_after() -> None:
+    """Each of the ways to settle, whoever was first."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        consumer = b.consumer()
+        async with consumer:
+            message = await anext(consumer)
+            assert message.ack()
+            late = [message.ack(), message.nack(), message.reject(), message.ack_cumulative()]
+            assert late == [False] * 4
+            assert consumer.stats().ignored == 4
+        assert consumer.stats().ignored == 4
+
+    bench(test)
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, math.inf, math.nan])
+def test_extending_by_no_time_is_an_error(seconds: float) -> None:
+    """It would turn the ack timeout off for good."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        async with b.consumer(ack_timeout=10) as consumer:
+            message = await anext(consumer)
+            with pytest.raises(ConfigurationError, match="finite seconds above 0"):
+                message.extend(seconds)
 
     bench(test)
 
@@ -264,3 +298,26 @@ def test_retries_that_are_due_together_come_back_in_order() -> None:
             assert [m.value for m in again] == [b"0", b"1", b"2", b"3", b"4"]
 
     bench(test)
+
+
+def test_checkpoint_that_was_cut_is_said_once_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """Top ranges that do not fit come again after a restart; the position is never at risk."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(100)))
+        adapter = MemoryAdapter(b.broker, "s", group="g", metadata_size=300)
+        consumer = Consumer(adapter, clock=b.simulation.clock)
+        async with consumer:
+            messages = [await anext(consumer) for _ in range(100)]
+            for some in (messages[1:50:2], messages[51::2]):
+                for message in some:
+                    message.ack()
+                await consumer.flush()
+            assert (consumer.stats().truncated, b.committed()) == (2, {"0": 0})
+            messages[-2].ack_cumulative()
+            await consumer.flush()
+            assert (consumer.stats().truncated, b.committed()) == (2, {"0": 100})
+
+    bench(test)
+    (warning,) = [r.getMessage() for r in caplog.records if "may hold" in r.getMessage()]
+    assert warning.startswith("s/0 has more settled ranges than its checkpoint may hold")

@@ -439,6 +439,58 @@ def test_hooks_are_told_of_trees_with_the_message_itself() -> None:
     assert told == [("retried", 1, retry, 3.0), ("tree failed", 1, retry), ("settled", 2)]
 
 
+def test_trees_of_messages_acked_themselves_keep_few_of_them() -> None:
+    """One by one, or cumulatively: the branches that nobody settles hold no record for long."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(200)))
+        async with b.consumer() as consumer:
+            for _ in range(100):
+                message = await anext(consumer)
+                message.tree().branch()
+                message.ack()
+            (holding,) = consumer._engine.holdings.values()
+            assert holding.trees is not None
+            assert holding.trees.trees.live <= 17
+            for _ in range(99):
+                (await anext(consumer)).tree().branch()
+            (await anext(consumer)).ack_cumulative()
+            assert holding.trees.trees.live == 0
+
+    bench(test)
+
+
+@pytest.mark.parametrize(
+    "is_nacked, times, failed", [(False, (99, 101), [0, 1]), (True, (29, 31), [1, 2])]
+)
+def test_time_asked_for_in_a_handler_counts_after_its_return(
+    times: tuple[float, float], failed: list[int], *, is_nacked: bool
+) -> None:
+    """There the ack timeout begins; the time is that delivery's, not the next one's."""
+
+    async def test(b: Bench) -> None:
+        b.append("x")
+        seen: list[int] = []
+
+        async def handle(message: Message) -> None:
+            tree = message.tree()
+            tree.branch()
+            if message.attempt == 1:
+                assert tree.extend(100.0)
+                if is_nacked:
+                    message.nack(0.0)
+
+        consumer = b.consumer(ack_timeout=30.0)
+        for seconds in times:
+            asyncio.get_running_loop().call_later(
+                seconds, lambda: seen.append(consumer.stats().failed)
+            )
+        await b.run(consumer, handle, seconds=times[-1] + 1)
+        assert seen == failed
+
+    bench(test)
+
+
 # -- off, and named ---------------------------------------------------------------------------
 
 
