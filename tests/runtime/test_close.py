@@ -226,6 +226,13 @@ async def _use(consumer: Consumer) -> None:
         {"max_in_flight": 0},
         {"ack_timeout": 0},
         {"max_in_flight_bytes": -5},
+        {"restart": "from_scratch"},
+        {"restart": "from_start"},
+        {"application_id": ""},
+        {"application_id": "x" * 101},
+        {"application_id": 7},
+        {"max_lag": 0},
+        {"lag_policy": "drop"},
     ],
 )
 def test_bad_option_is_refused_when_built(options: dict[str, object]) -> None:

@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import AtPosition, AtTime, ConfigurationError, PositionOutOfRangeError
+from consumer_sdk import (
+    AtPosition,
+    AtTime,
+    ConfigurationError,
+    Consumer,
+    PositionOutOfRangeError,
+)
+from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition, Start, StartPoint
 from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.starts import decide
+from consumer_sdk.stores import MemoryStore
 
 HELD = Assignment(Partition("s", "0"), 1)
 NEW = Assignment(Partition("s", "0"), 1, discovered=True)
@@ -251,6 +259,23 @@ def test_start_that_is_not_stored_follows_the_policy_aloud(
     assert f"going on at {at} (out_of_range='{policy}'), {lost} positions skipped" in reason
 
 
+BEYOND = Checkpoint(
+    29, 31, ((33, 35), (40, 120), (130, 2**62)), {31: (1, 5.0), 100: (2, 5.0)}, identity="i"
+)
+
+
+@pytest.mark.parametrize("source", ["stored", "committed"])
+def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
+    """T9: the log was cut, or the checkpoint is hostile; records to come would be skipped."""
+    known = BEYOND if source == "stored" else Committed(BEYOND)
+    decision = decide(given(**{source: known}), Options())
+
+    assert (decision.start, decision.is_pin, decision.lost) == (AtPosition(31), True, 0)
+    assert decision.checkpoint == Checkpoint(29, 31, ((33, 35),), {31: (1, 5.0)}, identity="i")
+    (reason,) = decision.reasons
+    assert f"s/0: the checkpoint knows of {2**62}, but the broker's log ends at 100" in reason
+
+
 @pytest.mark.parametrize(
     "facts, options",
     [
@@ -335,3 +360,30 @@ def test_lag_of_positions_that_are_no_numbers_is_refused() -> None:
 
     with pytest.raises(ConfigurationError, match=r"not \(5, 0\): leave max_lag= out"):
         decide(facts, Options(max_lag=1))
+
+
+# -- what cannot work -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "group, metadata_size, has_store, works",
+    [
+        ("g", 1000, False, True),
+        ("g", 999, False, False),
+        (None, 4096, False, False),
+        ("g", 0, True, True),
+    ],
+)
+def test_new_application_needs_a_place_for_its_id(
+    group: str | None, metadata_size: int, *, has_store: bool, works: bool
+) -> None:
+    """Where no checkpoint outlives the process, every restart would start anew."""
+    broker = MemoryBroker()
+    broker.create_stream("s")
+    adapter = MemoryAdapter(broker, "s", group=group, metadata_size=metadata_size)
+    store = MemoryStore() if has_store else None
+    if works:
+        Consumer(adapter, store=store, **A)
+        return
+    with pytest.raises(ConfigurationError, match="keeps the application_id in the checkpoint"):
+        Consumer(adapter, store=store, **A)

@@ -103,9 +103,13 @@ def test_keys_of_a_key_shared_queue_keep_their_order() -> None:
         ("shared", {"store": MemoryStore()}, "leave store= out"),
         ("key_shared", {"start": "latest"}, "leave start= out"),
         ("shared", {"start": AtPosition((1, 0))}, "leave start= out"),
+        ("shared", {"application_id": "a"}, "application_id= and max_lag= out"),
+        ("key_shared", {"max_lag": 5}, "application_id= and max_lag= out"),
+        ("failover", {"max_lag": 5}, "positions that are whole numbers"),
+        ("failover", {"application_id": "a", "restart": "from_start"}, "give the consumer a store"),
     ],
 )
-def test_option_that_a_queue_cannot_keep_is_refused(
+def test_option_that_a_subscription_cannot_keep_is_refused(
     kind: ConsumerKind, options: dict[str, Any], match: str
 ) -> None:
     """The broker's subscription keeps positions and acks: nothing else may claim to."""

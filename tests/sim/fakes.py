@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,7 +128,10 @@ class SimStore(CheckpointStore):
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """The first one wins."""
-        return self._shared.pins.setdefault(stream, start)
+        if stream not in self._shared.pins:
+            self._shared.pins[stream] = start
+            self._shared.ledger.pinned(json.loads(start)["positions"])
+        return self._shared.pins[stream]
 
     async def pins(self, group: str) -> Mapping[str, str]:
         """The starts, by stream."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from consumer_sdk import Ordering
 from consumer_sdk.adapters.memory.subscription import Subscription
@@ -125,6 +125,18 @@ class Ledger:
             if record.partition == partition and record.position < before:
                 record.is_removed = True
                 self._close(record)
+
+    def begins_again(self, partition: Partition, position: int) -> None:
+        """All from there on is to be processed, whatever was; and nothing below."""
+        if self._trace:
+            self._trace(f"{partition} is to be read from {position}")
+        left = [r for r in self.records.values() if r.partition == partition and not r.is_removed]
+        for record in left:
+            record.reopen()
+        self.origin[partition] = position
+        self._open[partition] = sorted(r.position for r in left if r.position >= position)
+        self.durable.pop(partition, None)
+        self.committed.pop(partition, None)
 
     def unsettled(self, partition: Partition) -> list[int]:
         """The positions that are not settled, ascending."""
@@ -248,15 +260,24 @@ class Ledger:
         for assignment in assignments:
             self._grants[assignment] = Grant(process, self.durable.get(assignment.partition))
 
+    def pinned(self, positions: Mapping[str, str]) -> None:
+        """The group begins there, whoever reads which partition first, and when."""
+        for id_, text in positions.items():
+            self._begins(Partition("stream", id_), read_number(text))
+
+    def _begins(self, partition: Partition, position: int) -> None:
+        if partition not in self.origin:
+            self.origin[partition] = position
+            places = self._open.setdefault(partition, [])
+            del places[: bisect_left(places, position)]
+
     def granted(self, assignment: Assignment, position: int) -> None:
         """The runtime has said where to start."""
         partition = assignment.partition
         if self._trace:
             self._trace(f"grant {partition} epoch {assignment.epoch} at {position}")
+        self._begins(partition, position)
         places = self._open.setdefault(partition, [])
-        if partition not in self.origin:
-            self.origin[partition] = position
-            del places[: bisect_left(places, position)]
         if places and position > places[0]:
             self.breaks(f"{partition} is started at {position}, past the unsettled {places[0]}")
 

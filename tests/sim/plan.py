@@ -12,6 +12,7 @@ from consumer_sdk.testing import FaultRates
 
 Style = Literal["run", "run_batches", "messages", "batches"]
 Ending = Literal["stop", "cancel", "close", "crash"]
+Again = Literal["reset", "from_start"]
 
 FAULTS_END = 20.0
 """Virtual seconds after which nothing fails any more and nobody is killed."""
@@ -80,7 +81,12 @@ class Subscribing:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A scenario; ``subscribing`` is None for a group that reads by position."""
+    """A scenario.
+
+    Attributes:
+        again: how the last process comes to read elsewhere than where the others had got to.
+        subscribing: None for a group that reads by position.
+    """
 
     partitions: int
     records: int
@@ -100,7 +106,13 @@ class Plan:
     rates: dict[str, FaultRates]
     retry: RetryPolicy
     slots: tuple[tuple[Life, ...], ...]
+    again: Again | None = None
     subscribing: Subscribing | None = None
+
+    @property
+    def keeps_checkpoints(self) -> bool:
+        """An application's id outlives its process."""
+        return self.has_store or self.metadata_size >= 1000
 
     @property
     def orderings(self) -> tuple[Ordering, ...]:
@@ -111,7 +123,13 @@ class Plan:
 def make_plan(chance: random.Random) -> Plan:
     """Draws a scenario; half of them with a subscription."""
     plan = _make_plan(chance)
-    return plan if chance.random() < 0.5 else _subscribe(plan, chance)
+    if chance.random() < 0.5:
+        return _subscribe(plan, chance)
+    choices: tuple[Again | None, ...] = (None, None, "reset", "from_start")
+    again = chance.choice(choices)
+    if again == "from_start" and not plan.keeps_checkpoints:
+        again = None
+    return replace(plan, again=again)
 
 
 def _subscribe(plan: Plan, chance: random.Random) -> Plan:

@@ -67,9 +67,18 @@ class Process:
         world: the broker, the store and the ledger.
         name: for the trace.
         life: how it lives and ends.
+        is_new: it is an application that is to start anew.
     """
 
-    def __init__(self, world: World, name: str, life: Life, chance: random.Random) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        life: Life,
+        chance: random.Random,
+        *,
+        is_new: bool = False,
+    ) -> None:
         self.name = name
         self.life = life
         self.faults = Faults(chance, world.plan.rates, until=FAULTS_END, trace=world.trace)
@@ -91,6 +100,8 @@ class Process:
             retry=world.plan.retry,
             ack_timeout=world.plan.ack_timeout,
             out_of_range="earliest",
+            application_id="new" if is_new else None,
+            restart="from_start" if is_new else "resume",
             hooks=Witness(world.ledger) if chance.random() < 0.5 else None,
             **(life.options | {"hole_policy": self._hole_policy()}),
         )

@@ -54,6 +54,10 @@ class Record:
         """A checkpoint may cover it."""
         return self.is_processed or self.is_buried or self.is_removed
 
+    def reopen(self) -> None:
+        """Somebody wants it processed again."""
+        self.is_processed = self.is_buried = self.is_given_up = False
+
     def __str__(self) -> str:
         return f"{self.partition.id}@{self.position}"
 

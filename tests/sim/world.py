@@ -112,7 +112,8 @@ class World:
             for number, lives in enumerate(self.plan.slots):
                 tasks.create_task(self._slot(number, lives))
             await self._until(FAULTS_END)
-        last = self._start("last", self._last_life())
+        await self._begin_again()
+        last = self._start("last", self._last_life(), is_new=self.plan.again == "from_start")
         await self._rest()
         await last.end()
         if last.consumer.stats().partitions:
@@ -128,8 +129,29 @@ class World:
             await self._until(min(life.end, FAULTS_END))
             await process.end()
 
-    def _start(self, name: str, life: Life) -> Process:
-        process = Process(self, name, life, random.Random(self._random_of_processes.random()))
+    async def _begin_again(self) -> None:
+        """Nobody is left: an operator resets the group, or a new application starts anew."""
+        if self.plan.again is None:
+            return
+        while self.broker.group(GROUP).members:  # the killed ones, until their session is over
+            await asyncio.sleep(0.5)
+        for partition in self.broker.partitions(STREAM):
+            position = self._first_again(partition)
+            if self.plan.again == "reset":
+                self.broker.reset(GROUP, partition, position)
+            self.ledger.begins_again(partition, position)
+
+    def _first_again(self, partition: Partition) -> int:
+        log = self.broker.log(partition)
+        assert log is not None
+        if self.plan.again == "reset":
+            return self.chance.randint(log.start, log.end)
+        is_later = self.broker.group(GROUP).is_discovered(partition)
+        return log.end if self.plan.start == "latest" and not is_later else log.start
+
+    def _start(self, name: str, life: Life, *, is_new: bool = False) -> Process:
+        chance = random.Random(self._random_of_processes.random())
+        process = Process(self, name, life, chance, is_new=is_new)
         self.processes.append(process)
         return process
 
