@@ -9,7 +9,7 @@ from consumer_sdk.records import AtPosition, Checkpoint, Position, Start, StartP
 from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.options import Options
 
-__all__ = ["at", "within_lag", "within_range"]
+__all__ = ["at", "within_end", "within_lag", "within_range"]
 
 
 def at(position: Position | None, otherwise: StartPoint) -> Start:
@@ -45,6 +45,23 @@ def within_range(facts: Facts, options: Options, decision: Decision) -> Decision
     reason = f"{what}; going on at {target!r} (out_of_range={policy!r}), {lost} positions skipped"
     otherwise = StartPoint.EARLIEST if is_to_earliest else StartPoint.LATEST
     return _moved(decision, at(target, otherwise), checkpoint, lost, reason)
+
+
+def within_end(facts: Facts, decision: Decision) -> Decision:
+    """Row 8 again: what is known of the end and above is forgotten, aloud.
+
+    The log was cut there, or the checkpoint is forged. Other records will be written there, and
+    would be taken for settled.
+    """
+    clipped, lost = decision.checkpoint.clip(end=facts.latest)
+    if lost.above is None:
+        return decision
+    end, last = lost.above
+    reason = (
+        f"{facts.assignment.partition}: the checkpoint knows of {last!r}, but the broker's log "
+        f"ends at {end!r}; what it knows from there on is forgotten"
+    )
+    return _moved(decision, decision.start, clipped, 0, reason)
 
 
 def _skip(decision: Decision, target: Position | None) -> tuple[Checkpoint, int]:

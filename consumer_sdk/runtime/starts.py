@@ -21,6 +21,8 @@ Then, of every start that is a position:
 =============================================  ================================================
 8  the broker does not store it (any more, or  ``out_of_range``: fail; earliest, where settled
    yet)                                        ranges stay; latest. Pinned, aloud, counted
+   … or the checkpoint reaches beyond its end  what it knows from the end on is forgotten; pinned,
+                                               aloud
 9  it is more than ``max_lag`` behind the end  ``lag_policy``: warn; pause until `Consumer.resume`;
                                                skip to the end, pinned. Aloud, counted
 =============================================  ================================================
@@ -37,7 +39,7 @@ from dataclasses import replace
 from consumer_sdk.records import AtPosition, Checkpoint, StartPoint
 from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.start_limits import at, within_lag, within_range
+from consumer_sdk.runtime.start_limits import at, within_end, within_lag, within_range
 
 __all__ = ["decide"]
 
@@ -53,7 +55,8 @@ def decide(facts: Facts, options: Options) -> Decision:
     if options.application_id is not None:
         named = replace(decision.checkpoint, application=options.application_id)
         decision = replace(decision, checkpoint=named)
-    return within_lag(facts, options, within_range(facts, options, decision))
+    stored = within_end(facts, within_range(facts, options, decision))
+    return within_lag(facts, options, stored)
 
 
 def _choose(facts: Facts, options: Options) -> Decision:

@@ -8,7 +8,9 @@ import json
 
 import pytest
 
-from consumer_sdk import Consumer, Message, PositionOutOfRangeError
+from consumer_sdk import Consumer, Message, Partition, PositionOutOfRangeError
+from consumer_sdk.adapters.kafka.metadata import write_metadata
+from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.integration.field import PATIENCE, Field, until
 
@@ -36,6 +38,21 @@ async def test_foreign_commit_metadata_is_no_reason_to_stop_or_to_skip(field: Fi
             assert [message.position for message in taken] == [3, 4, 5], group
             assert all(message.ack() for message in taken)
             await consumer.flush()
+
+
+async def test_ranges_beyond_the_end_of_the_log_skip_no_record_to_come(field: Field) -> None:
+    """T9: a hostile run, or a log that was cut: what is written there later is delivered."""
+    await field.create()
+    await field.append(6)
+    hostile = Checkpoint(2, 3, ((4, 4), (5, 2**62)))
+    partition = Partition(field.topic, "0")
+    text, _ = write_metadata(hostile, 3, group=field.group, partition=partition, limit=4096)
+    await field.commit_as_another(3, text)
+    async with asyncio.timeout(PATIENCE), field.consumer(drain_timeout=0.1) as consumer:
+        taken = [await anext(consumer) for _ in range(2)]
+        assert [message.position for message in taken] == [3, 5]
+        await field.append(2)
+        assert [await _position(consumer) for _ in range(2)] == [6, 7]
 
 
 async def _position(consumer: Consumer) -> int:
