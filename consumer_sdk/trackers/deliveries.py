@@ -14,6 +14,7 @@ import math
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
 
@@ -46,7 +47,7 @@ from consumer_sdk.trackers.grouping import Grouping
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.retry import RetryPolicy
 from consumer_sdk.trackers.schedule import Schedule
-from consumer_sdk.trackers.settled import Settled
+from consumer_sdk.trackers.settled import Unsent
 from consumer_sdk.trackers.window import Window, is_consecutive
 
 __all__ = ["Deliveries"]
@@ -79,8 +80,10 @@ class Deliveries(Grouping):
         "_assignment",
         "_chunks",
         "_failures",
+        "_floor",
         "_fresh",
         "_identity",
+        "_late",
         "_mask",
         "_policy",
         "_random",
@@ -101,7 +104,7 @@ class Deliveries(Grouping):
         flush_interval: float = 0.1,
         ack_timeout: float | None = None,
         identity: str | None = None,
-        settled: Settled | None = None,
+        settled: Unsent | None = None,
         random: Callable[[], float] = random.random,
         chunk_bits: int = BITS,
     ) -> None:
@@ -126,12 +129,16 @@ class Deliveries(Grouping):
         self._failures: dict[int, int] = {}
         # Restored retries that nobody has been handed in this assignment.
         self._unseen: set[int] = set()
+        # Below it, a cumulative ack has settled all but dead letters and what was unseen then;
+        # of that, what was handed out since: a heap, which may hold settled ones too.
+        self._floor = 0
+        self._late: list[int] = []
         self._restored = Restored(Checkpoint(), 0, 0, 0)
 
     def close(self) -> None:
         self._is_closed = True
         self._forget(self._shift)
-        self._settled = self._settled and Settled(0, 0)
+        self._settled = None
         self._in_air = None
         self._is_clean = True
 
@@ -224,36 +231,43 @@ class Deliveries(Grouping):
     def ack_cumulative(self, index: int) -> int:
         if not 0 <= index < self._window.minted:
             return int(self._ignore())
-        if self._unseen:
-            return self._ack_seen(index)
-        settled = sum(
-            self._settle_up_to(chunk, index + 1 - (chunk.number << self._shift))
-            for chunk in self._window.live_up_to(index)
-        )
+        settled = self._settle_late(index)
+        if index >= self._floor:
+            settle = self._settle_seen if self._unseen else self._settle_part
+            for chunk in self._window.live_between(self._floor, index):
+                first = chunk.number << self._shift
+                settled += settle(chunk, max(self._floor - first, 0), index + 1 - first)
+            self._floor = index + 1
         self.ignored += not settled
         if settled:
             self._dirty()
         return settled
 
-    def _ack_seen(self, last: int) -> int:
-        """One by one: whoever acks up to ``last`` has not seen the restored retries below it."""
-        seen = []
-        for chunk in self._window.live_up_to(last):
-            first = chunk.number << self._shift
-            states = enumerate(chunk.states[: last + 1 - first], first)
-            seen += [i for i, state in states if state in SETTLEABLE and i not in self._unseen]
-        self.ignored += not seen
+    def _settle_late(self, last: int) -> int:
+        settled = 0
+        while self._late and self._late[0] <= last:
+            index = heappop(self._late)
+            if self._window.state(index) in SETTLEABLE:
+                settled += self.ack(index)
+        return settled
+
+    def _settle_seen(self, chunk: Chunk, start: int, stop: int) -> int:
+        """One by one: whoever acks up to here has not seen the restored retries among them."""
+        first = chunk.number << self._shift
+        states = enumerate(chunk.states[start:stop], first + start)
+        seen = [i for i, state in states if state in SETTLEABLE and i not in self._unseen]
         return sum(map(self.ack, seen))
 
-    def _settle_up_to(self, chunk: Chunk, end: int) -> int:
-        states = chunk.states[:end]
+    def _settle_part(self, chunk: Chunk, start: int, stop: int) -> int:
+        states = chunk.states[start:stop]
         if self._schedule.moment_of or self._failures or self._settled is not None:
             first = chunk.number << self._shift
             for match in SIDE_ENTRY.finditer(states):
-                self._forget_delivery(first + match.start(), chunk, match.start())
+                offset = start + match.start()
+                self._forget_delivery(first + offset, chunk, offset)
         settled = len(states) - states.count(DONE) - states.count(DEAD)
         if settled:
-            chunk.states[:end] = states.translate(SETTLE)
+            chunk.states[start:stop] = states.translate(SETTLE)
             chunk.left -= settled
             if not chunk.left:
                 self._window.retire(chunk)
@@ -308,10 +322,17 @@ class Deliveries(Grouping):
         if not self._are_all_fresh(indices):
             messages = [m for m in messages if self._window.state(m.index) in DELIVERED]
             indices = [message.index for message in messages]
-            self._unseen.difference_update(indices)
+            self._see(indices)
         if self._ack_timeout is not None and messages:
             self._start_timeouts(indices, messages, now + self._ack_timeout)
         return messages
+
+    def _see(self, indices: Sequence[int]) -> None:
+        """A cumulative ack that has passed some of these did not mean them; the next one does."""
+        for index in self._unseen.intersection(indices):
+            self._unseen.remove(index)
+            if index < self._floor:
+                heappush(self._late, index)
 
     def _are_all_fresh(self, indices: Sequence[int]) -> bool:
         """A whole run that nobody has settled meanwhile: seen without looking at each record."""

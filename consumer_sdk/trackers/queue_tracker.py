@@ -162,7 +162,7 @@ class QueueTracker(Deliveries):
         return AckFlush(self._assignment, number, checkpoint, self._named.take())
 
     def _confirmed(self, outcome: Outcome, now: float) -> bool:  # noqa: ARG002 - of a log only
-        self._named.confirm(now)
+        self._named.remember(now)
         return True
 
     def _put_back(self) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from operator import itemgetter
-
 from consumer_sdk.records import Checkpoint, Position
 from consumer_sdk.trackers.chunks import Span
 
@@ -14,47 +11,57 @@ __all__ = ["Restored"]
 class Restored:
     """The settled ranges and attempts of a checkpoint, until fetching has passed them.
 
+    A log asks in ascending order, so each range and attempt is looked at once and dropped.
+
     Args:
         checkpoint: what was restored.
         now: monotonic seconds.
         wall: seconds since the epoch.
         longest_wait: a restored delay is clamped to this, in case a clock was set.
+
+    Attributes:
+        attempts: position → (failures, monotonic seconds). A time that is over is kept as it is,
+            so that attempts age while restarts go on.
     """
 
-    __slots__ = ("attempts", "ranges", "resume", "top")
+    __slots__ = ("_coming", "_ranges", "attempts", "resume")
 
     def __init__(
         self, checkpoint: Checkpoint, now: float, wall: float, longest_wait: float
     ) -> None:
         self.resume = checkpoint.resume
-        self.ranges: list[Span] = list(checkpoint.ranges)
         self.attempts: dict[Position, tuple[int, float]] = {
-            position: (failures, now + min(max(due - wall, 0.0), longest_wait))
+            position: (failures, now + min(due - wall, longest_wait))
             for position, (failures, due) in checkpoint.attempts.items()
         }
-        tops = [*self.attempts, *(last for _, last in self.ranges[-1:])]
-        self.top: Position | None = max(tops, default=None)
+        # What comes next is last, where it is popped in O(1).
+        self._ranges: list[Span] = list(reversed(checkpoint.ranges))
+        self._coming: list[Position] = sorted(self.attempts, reverse=True)
+
+    @property
+    def is_over(self) -> bool:
+        """Fetching has passed all of it."""
+        return not self._ranges and not self._coming
 
     def end_of(self, position: Position) -> Position | None:
         """The end of the settled range that ``position`` lies in; None if it was not settled."""
-        at = bisect_right(self.ranges, position, key=itemgetter(0)) - 1
-        return self.ranges[at][1] if at >= 0 and position <= self.ranges[at][1] else None
+        while self._ranges and self._ranges[-1][1] < position:
+            self._ranges.pop()
+        is_settled = self._ranges and self._ranges[-1][0] <= position
+        return self._ranges[-1][1] if is_settled else None
 
     def passed(self, position: Position) -> None:
         """Fetching has reached ``position``: what lies below is known, or does not exist."""
-        if self.top is None:
-            return
-        if position >= self.top:
-            self.ranges, self.attempts, self.top = [], {}, None
-            return
-        del self.ranges[: bisect_right(self.ranges, position, key=itemgetter(1))]
-        self.attempts = {p: a for p, a in self.attempts.items() if p > position}
+        while self._ranges and self._ranges[-1][1] <= position:
+            self._ranges.pop()
+        while self._coming and self._coming[-1] <= position:
+            del self.attempts[self._coming.pop()]
 
     def append_to(
         self, watermark: Position | None, spans: list[Span]
     ) -> tuple[Position | None, list[Span]]:
         """Adds the ranges still to come to those that were found."""
-        for first, last in self.ranges:
+        for first, last in reversed(self._ranges):
             if spans and first <= spans[-1][1]:
                 spans[-1] = (spans[-1][0], last)
             elif not spans and watermark is not None and first <= watermark:

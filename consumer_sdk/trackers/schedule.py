@@ -59,15 +59,15 @@ class Schedule:
         self._moments[moment.key] = moment
         self.retrying += len(items) if is_retry else 0
 
-    def stop(self, index: int) -> Moment | None:
-        """Nothing is due for the record any more; returns what was."""
+    def stop(self, index: int) -> None:
+        """Nothing is due for the record any more."""
         moment = self.moment_of.pop(index, None)
-        if moment is not None:
-            self.retrying -= moment.is_retry
-            del moment.items[index]
-            if not moment.items:
-                del self._moments[moment.key]
-        return moment
+        if moment is None:
+            return
+        self.retrying -= moment.is_retry
+        del moment.items[index]
+        if not moment.items:
+            del self._moments[moment.key]
 
     def next_due(self) -> float | None:
         """When the first moment comes."""

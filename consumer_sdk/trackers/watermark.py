@@ -29,7 +29,7 @@ from consumer_sdk.trackers.chunks import DONE, Span
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.settled import Settled
+from consumer_sdk.trackers.settled import Unsent
 
 __all__ = ["WatermarkTracker"]
 
@@ -66,8 +66,7 @@ class WatermarkTracker(Deliveries):
         names_settled: bool = False,
         **options: Any,
     ) -> None:
-        settled = Settled(proof_count=0, proof_age=0.0) if names_settled else None
-        super().__init__(assignment, wake, settled=settled, **options)
+        super().__init__(assignment, wake, settled=Unsent() if names_settled else None, **options)
         self._keeps_ranges = keeps_ranges
         self._is_cut = False
         self._last_seen: Position | None = None
@@ -93,7 +92,7 @@ class WatermarkTracker(Deliveries):
         self._moved(run, is_empty=not positions)
         if not positions:
             return Tracked(self._window.minted, 0)
-        if self._restored.top is not None or not self._is_new(positions[0]):
+        if not self._restored.is_over or not self._is_new(positions[0]):
             return self._track_slowly(run, positions, now)
         self._last_seen = positions[-1]
         first = self._window.mint(positions, run.size, self._fresh, now)
@@ -146,7 +145,7 @@ class WatermarkTracker(Deliveries):
             self._window.set_natives(index, [message.native])
         self._resume_delivery(index, message, now, found)
 
-    def _name_again(self, settled: Settled, messages: Sequence[Message]) -> None:
+    def _name_again(self, settled: Unsent, messages: Sequence[Message]) -> None:
         """The broker has redelivered these: it knows them by new native handles."""
         indices = self._window.find([message.position for message in messages])
         for index, message in zip(indices, messages, strict=True):
@@ -162,9 +161,9 @@ class WatermarkTracker(Deliveries):
         settled = () if self._settled is None else self._settled.take()
         return AckFlush(self._assignment, number, checkpoint, settled)
 
-    def _confirmed(self, outcome: Outcome, now: float) -> bool:
+    def _confirmed(self, outcome: Outcome, now: float) -> bool:  # noqa: ARG002 - of a queue only
         if self._settled is not None:
-            self._settled.confirm(now)
+            self._settled.confirm()
         # Where a size budget dropped the top ranges, their receipts stay open until a later
         # flush covers them.
         return outcome.covered is None and not self._is_cut

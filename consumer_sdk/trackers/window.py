@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from typing import Any
 
 from consumer_sdk.records import Position
@@ -147,10 +146,15 @@ class Window:
         """The live chunks, oldest first."""
         return live_from(self.head)
 
-    def live_up_to(self, index: int) -> Iterator[Chunk]:
-        """The live chunks with records up to ``index``, oldest first."""
-        last = index >> self.bits
-        return takewhile(lambda chunk: chunk.number <= last, self.live())
+    def live_between(self, first: int, last: int) -> Iterator[Chunk]:
+        """The live chunks with records from ``first`` to ``last``, oldest first.
+
+        O(chunks in between, or all live ones, whichever are fewer).
+        """
+        numbers = range(first >> self.bits, (last >> self.bits) + 1)
+        if len(numbers) <= len(self.chunks):
+            return filter(None, map(self.chunks.get, numbers))
+        return (chunk for chunk in self.live() if chunk.number in numbers)
 
     @property
     def unsettled(self) -> int:

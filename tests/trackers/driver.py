@@ -288,6 +288,11 @@ class Driver(ABC):
         assert tracker._unseen == {i for i, r in enumerate(self.model.records) if r.is_unseen}
         natives = sum(len(chunk.natives) for chunk in chunks)
         assert natives == (live if self.model.names else 0)
+        names = self.model.names
+        unsent = tracker._settled
+        assert (unsent and (unsent.pending, unsent._in_air)) == (
+            names and (names.pending, names.in_air)
+        )
 
 
 def plain(result: Any) -> Any:

@@ -74,7 +74,7 @@ class LogDriver(Driver):
         )
         self.tracker.restore(checkpoint, self.now, self.wall, durable=durable)
         attempts = {
-            p: (n, self.now + min(max(due - self.wall, 0.0), self.policy.maximum))
+            p: (n, self.now + min(due - self.wall, self.policy.maximum))
             for p, (n, due) in checkpoint.attempts.items()
         }
         self.model = LogModel(

@@ -74,7 +74,7 @@ class QueueDriver(Driver):
         )
         self.tracker.restore(self.durable, self.now, self.wall, durable=durable)
         attempts = {
-            position: (failures, self.now + min(max(due - self.wall, 0.0), self.policy.maximum))
+            position: (failures, self.now + min(due - self.wall, self.policy.maximum))
             for position, (failures, due) in self.durable.attempts.items()
             if self.wall - due <= ATTEMPTS_AGE
         }

@@ -87,6 +87,91 @@ def test_cumulative_ack_with_restored_retries_costs_its_prefix() -> None:
     assert cost(20_000) <= cost(200)
 
 
+class Place(int):
+    """A position whose comparisons can be counted."""
+
+    def __lt__(self, other: int) -> bool:
+        return int(self) < int(other)
+
+    def __le__(self, other: int) -> bool:
+        return int(self) <= int(other)
+
+    def __gt__(self, other: int) -> bool:
+        return int(self) > int(other)
+
+    def __ge__(self, other: int) -> bool:
+        return int(self) >= int(other)
+
+
+@pytest.mark.parametrize("kind", ["ranges", "attempts"])
+def test_run_costs_the_same_whatever_a_checkpoint_knows_of_later_records(kind: str) -> None:
+    """What was restored is looked at once, when fetching comes to it."""
+
+    def cost(count: int) -> int:
+        tracker = make_tracker(chunk_bits=10)
+        places = [Place(place) for place in range(500, 500 + 2 * count, 2)]
+        ranges = tuple((place, place) for place in places) if kind == "ranges" else ()
+        attempts = dict.fromkeys(places, (1, WALL)) if kind == "attempts" else {}
+        tracker.restore(Checkpoint(None, None, ranges, attempts), NOW, WALL, durable=True)
+        return operations(lambda: [track(tracker, [Place(place)]) for place in range(400)])
+
+    assert cost(20_000) <= cost(20)
+
+
+@pytest.mark.parametrize("kind", ["dead letters", "restored retries"])
+def test_cumulative_ack_costs_the_same_whatever_earlier_ones_left_open(kind: str) -> None:
+    """One record in each chunk that it may not settle: they are passed once."""
+
+    def cost(count: int) -> int:
+        stuck = range(0, 16 * count, 16)
+        attempts = dict.fromkeys(stuck, (1, WALL + 9.0)) if kind[0] == "r" else {}
+        tracker = make_tracker(chunk_bits=4)
+        tracker.restore(Checkpoint(None, 0, (), attempts), NOW, WALL, durable=True)
+        track(tracker, range(16 * count + 400))
+        for index in stuck if kind[0] == "d" else ():
+            tracker.reject(index, 1)
+        tracker.ack_cumulative(16 * count)
+        ahead = range(16 * count + 1, 16 * count + 300)
+        return operations(lambda: [tracker.ack_cumulative(index) for index in ahead])
+
+    assert cost(1000) <= cost(10)
+
+
+def test_cumulative_ack_of_what_was_handed_out_late_costs_what_it_settles() -> None:
+    """Restored retries come due one by one, far below what was acked since."""
+
+    def cost(count: int) -> int:
+        tracker = make_tracker(chunk_bits=4)
+        attempts = {16 * i: (1, WALL + 2.0 + i / 1024) for i in range(count)}
+        tracker.restore(Checkpoint(None, 0, (), attempts), NOW, WALL, durable=True)
+        run = make_run(range(16 * count))
+        tracker.track(run, NOW)
+        for index, message in enumerate(run.messages):
+            message.index = index
+        tracker.ack_cumulative(16 * count - 1)
+
+        def see_and_ack() -> None:
+            for i in range(10):
+                assert len(tracker.due(NOW + 2.0 + i / 1024).ready) == 1
+                tracker.handed_out([run.messages[16 * i]], NOW + 3)
+                assert tracker.ack_cumulative(16 * count - 1) == 1
+
+        return operations(see_and_ack)
+
+    assert cost(1024) <= cost(16) + 400
+
+
+def test_cumulative_ack_far_above_the_last_passes_what_is_live_alone() -> None:
+    """A stuck record and a million settled ones in between: their chunks are gone."""
+
+    def cost(count: int) -> int:
+        tracker = in_flight(count)
+        tracker.ack_all(range(1, count - 10))
+        return operations(lambda: tracker.ack_cumulative(count - 5))
+
+    assert cost(50_000) <= cost(500)
+
+
 def test_short_delay_among_many_long_ones_is_found_at_once() -> None:
     """O(log n) to schedule and to take out, whatever else waits."""
 

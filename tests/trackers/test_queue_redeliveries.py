@@ -7,7 +7,7 @@ ack once it is sent, and its clients drop those made while there is no connectio
 from __future__ import annotations
 
 from consumer_sdk.records import Checkpoint, Outcome, OutcomeKind, VerdictKind
-from tests.trackers.building import NOW, WALL, deliver, look, make_queue, send, take
+from tests.trackers.building import NOW, POLICY, WALL, deliver, look, make_queue, send, take
 
 SENT = Outcome(OutcomeKind.SENT)
 
@@ -161,6 +161,30 @@ def test_attempts_of_a_record_that_never_comes_end_with_their_age() -> None:
     queue.restore(Checkpoint(attempts=attempts), NOW, WALL, durable=True)
 
     assert look(queue).attempts.keys() == {5, 7}
+
+
+def test_attempts_age_although_restarts_are_less_than_their_age_apart() -> None:
+    """Each restart keeps the time that was stored, also one that is long over."""
+    checkpoint = Checkpoint(attempts={5: (1, WALL)})
+    ages = []
+    for hours in range(9, 36, 9):
+        queue = make_queue()
+        queue.restore(checkpoint, NOW, WALL + hours * 3600, durable=True)
+        checkpoint = queue.checkpoint(NOW + 60, WALL + hours * 3600 + 60)
+        ages += [(hours, due) for _, due in checkpoint.attempts.values()]
+
+    assert ages == [(9, WALL), (18, WALL)]
+
+
+def test_restored_time_that_is_over_holds_nothing_back() -> None:
+    """Nor does a clock that was set back: no delay is longer than the longest."""
+    queue = make_queue()
+    attempts = {5: (1, WALL - 500.0), 6: (1, WALL + 1e6)}
+    queue.restore(Checkpoint(attempts=attempts), NOW, WALL, durable=True)
+
+    tracked = deliver(queue, [5, 6])
+    assert (tracked.tries, list(tracked.held)) == ({0: 2}, [1])
+    assert queue.next_due() == NOW + POLICY.maximum
 
 
 def test_cumulative_ack_settles_what_this_consumer_was_handed_and_no_more() -> None:

@@ -6,14 +6,14 @@ import random
 
 import pytest
 
-from consumer_sdk.trackers.settled import Settled
+from consumer_sdk.trackers.settled import Settled, Unsent
 
 
 def tell(settled: Settled, position: int, now: float = 0.0) -> None:
     """Flushes one position."""
     settled.add(position, None)
     settled.take()
-    settled.confirm(now)
+    settled.remember(now)
 
 
 def test_position_is_known_from_its_settling_to_the_end_of_the_window() -> None:
@@ -24,7 +24,7 @@ def test_position_is_known_from_its_settling_to_the_end_of_the_window() -> None:
     assert 5 in settled
     assert settled.take() == [(5, "handle")]
     assert 5 in settled
-    settled.confirm(0.0)
+    settled.remember(0.0)
     assert 5 in settled
 
     for other in (1, 2):
@@ -45,7 +45,7 @@ def test_one_known_position_in_a_run_is_noticed(stage: str) -> None:
     if stage != "pending":
         settled.take()
     if stage in {"told", "older"}:
-        settled.confirm(0.0)
+        settled.remember(0.0)
     if stage == "older":
         tell(settled, 6)
 
@@ -71,9 +71,20 @@ def test_flush_that_named_nothing_can_be_put_back_and_confirmed() -> None:
     settled = Settled(9, 9.0)
     assert settled.take() == []
     settled.put_back()
-    settled.confirm(0.0)
+    settled.remember(0.0)
 
     assert settled.take() == []
+
+
+def test_confirmed_flush_is_not_put_back() -> None:
+    """A log's: what has arrived is gone."""
+    unsent = Unsent()
+    unsent.add(5, "handle")
+    unsent.take()
+    unsent.confirm()
+    unsent.put_back()
+
+    assert unsent.take() == []
 
 
 def test_generation_is_over_when_it_is_as_old_as_it_may_be() -> None:
@@ -99,7 +110,7 @@ def test_window_keeps_at_least_what_it_says_and_at_most_twice_that(seed: int) ->
         for position in fresh:
             settled.add(position, None)
         settled.take()
-        settled.confirm(now)
+        settled.remember(now)
         told += [(position, now) for position in fresh]
         for position, at in told[1:]:
             further = told[-1][0] - position
