@@ -70,6 +70,7 @@ class Bridge:
         self._slots = asyncio.Semaphore(SLOTS)
         self._may_ask = asyncio.Event()
         self._is_closing = False
+        self._has_worked = False
         self._client = self._start()
 
     async def ask(self, call: Call[T], subjects: Sequence[T]) -> list[Any]:
@@ -78,7 +79,7 @@ class Bridge:
         Raises:
             TransientStoreError: there is no connection; some calls may not have been made.
             UnknownResultError: they were made, and no answer came.
-            StoreError: the servers refused our credentials.
+            StoreError: the servers refused our credentials, and never took them before.
 
         Cancellation: what was handed over is done nevertheless.
         """
@@ -106,6 +107,7 @@ class Bridge:
         if not (await asyncio.wait([window.arrived], timeout=self._patience))[0]:
             raise UnknownResultError(f"ZooKeeper gave no answer for {self._patience} s")
         self._check_alive()
+        self._has_worked |= any(handle.exception is None for handle in window.handles)
         return [h.value if h.exception is None else h.exception for h in window.handles]
 
     async def _until_free(self) -> None:
@@ -137,10 +139,11 @@ class Bridge:
             f"{self._hosts}: kazoo has given up, see the log of kazoo.client. Are auth_data= and "
             f"sasl_options= what the servers want?"
         )
-        was_refused = self._was_refused
+        # A server that goes down in the middle of a login looks like one that refuses it.
+        is_for_good = self._was_refused and not self._has_worked
         self.abandon()
         self._client = self._start()
-        raise translate(AuthFailedError(), self._hosts) if was_refused else error
+        raise translate(AuthFailedError(), self._hosts) if is_for_good else error
 
     def _start(self) -> KazooClient:
         self._was_connected = self._was_refused = False

@@ -9,7 +9,7 @@ import pytest
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import OutcomeKind, Partition
-from consumer_sdk.testing.conformance.store_case import DURABLE, RETRY, StoreCase
+from consumer_sdk.testing.conformance.store_case import DURABLE, FENCED, RETRY, StoreCase
 
 __all__ = ["ContentCases"]
 
@@ -127,14 +127,20 @@ class ContentCases(StoreCase):
     async def test_save_larger_than_one_request_is_written_whole(
         self, mine: CheckpointStore
     ) -> None:
-        """Several checkpoints of nearly max_size in one save: however they are sent, all stay."""
+        """Several checkpoints of nearly max_size in one save: however they are sent, all stay.
+
+        And one claim of them reads them all, and takes them all over.
+        """
         grants = [self.grant(str(number)) for number in range(5)]
         await mine.claim(self.group, grants)
         texts = [f"{number}{'x' * (mine.max_size * 9 // 10)}" for number in range(5)]
         outcomes = await self.save(mine, *zip(grants, texts, strict=True))
         assert outcomes == [DURABLE] * 5
+        again = [self.grant(str(number)) for number in range(5)]
+        assert list((await mine.claim(self.group, again)).values()) == texts
         found = await mine.peek(self.group, [a.partition for a in grants])
         assert list(found.values()) == texts
+        assert await self.save(mine, (grants[0], "late"), (again[1], "new")) == [FENCED, DURABLE]
 
     async def test_last_text_of_one_save_wins(self, mine: CheckpointStore) -> None:
         """The same partition twice in one save: the later item is what stays."""
