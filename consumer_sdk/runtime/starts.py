@@ -6,8 +6,8 @@
 2  ``restart="from_start"``, and what is       as if nothing were known; pinned, so that the
    known was written by another application    same application resumes
 3  the checkpoint says that all was read       nothing to read
-4  a checkpoint, of a broker that redelivers   the broker's own cursor, which knows its holes
-   what it has not heard of, and no store
+4  the position of a broker that redelivers    the broker's own cursor, which knows its holes
+   what it has not heard of; no store's
 5  a checkpoint: the store's, else the         where it reads on
    broker's, also one that others have set
 6  none, and the partition is newer than the   its earliest record

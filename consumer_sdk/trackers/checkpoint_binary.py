@@ -110,7 +110,7 @@ def decode_checkpoint_bytes(
     try:
         version, owner = HEAD.unpack_from(signed)
         stored, body = _name(signed[HEAD.size :], "identity")
-        application, body = (None, body) if version == MAGIC else _name(body, "application")
+        application, body = (None, body) if version == MAGIC else _application(body)
         checkpoint = check(replace(read_body(body, stored), application=application))
     except ValueError as error:
         raise CheckpointFormatError(f"a checkpoint with a malformed field: {error}") from error
@@ -134,6 +134,14 @@ def _signed(data: bytes) -> bytes:
     if checksum != CRC.pack(zlib.crc32(signed)):
         raise CheckpointFormatError(f"a checkpoint with a wrong checksum: {data[:40]!r}")
     return signed
+
+
+def _application(data: bytes) -> tuple[str, bytes]:
+    """Version 2 has one: without, there would be two ways to write the same."""
+    name, rest = _name(data, "application")
+    if name is None:
+        raise ValueError("no application")
+    return name, rest
 
 
 def _name(data: bytes, what: str) -> tuple[str | None, bytes]:

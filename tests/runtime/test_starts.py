@@ -268,7 +268,8 @@ BEYOND = Checkpoint(
 def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
     """T9: the log was cut, or the checkpoint is hostile; records to come would be skipped."""
     known = BEYOND if source == "stored" else Committed(BEYOND)
-    decision = decide(given(**{source: known}), Options())
+    facts: dict[str, Any] = {source: known}
+    decision = decide(given(**facts), Options())
 
     assert (decision.start, decision.is_pin, decision.lost) == (AtPosition(31), True, 0)
     assert decision.checkpoint == Checkpoint(29, 31, ((33, 35),), {31: (1, 5.0)}, identity="i")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -76,6 +77,16 @@ def test_application_makes_it_version_2() -> None:
     assert data[:2] == bytes((0xC5, 2))
     assert decode_bytes(data) == checkpoint
     assert encode_bytes(replace(checkpoint, application=None))[0][:2] == bytes((0xC5, 1))
+
+
+def test_version_2_without_an_application_is_refused() -> None:
+    """The same checkpoint is written in one way only."""
+    data, _ = encode_bytes(Checkpoint(5, 6, application=""))
+    hollow = data[:-4].replace(b"\xff\xff\x00\x00", b"\xff\xff\xff\xff")
+
+    assert decode_bytes(data).application == ""
+    with pytest.raises(CheckpointFormatError, match="no application"):
+        decode_bytes(hollow + zlib.crc32(hollow).to_bytes(4, "big"))
 
 
 def test_application_is_covered_by_the_checksum() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from consumer_sdk.records import AtPosition, AtTime, Position, StartPoint
+from consumer_sdk.records import Assignment, AtPosition, AtTime, Position, StartPoint
 from consumer_sdk.testing.conformance.adapter_case import AdapterCase
 from consumer_sdk.testing.conformance.adapter_delivery import messages, numbered, values
 from consumer_sdk.testing.conformance.adapter_harness import Record
@@ -50,6 +50,31 @@ class StartCases(AdapterCase):
                     await self.broker.append(stream, numbered(4, 5))
                 rest = await member.read(len(expected) - len(seen))
                 assert values(seen + rest) == expected
+
+    async def test_partitions_and_their_ends_are_known_whoever_holds_them(self) -> None:
+        """So that a group can pin where all of them ended when it first started."""
+        stream = await self.broker.create_stream(2)
+        for partition, count in ((0, 3), (1, 5)):
+            await self.broker.append(stream, numbered(0, count), partition)
+        found = []
+        async with self.member(stream) as one, self.member(stream) as other:
+            for member in (one, other):
+                (held,) = await member.holding(1)
+                named = await member.adapter.partitions(stream)
+                assert {(p.stream, p.id) for p in named} == {(stream, "0"), (stream, "1")}
+                grants = [Assignment(partition, 0) for partition in named]
+                ends = await member.adapter.positions([*grants, held], StartPoint.LATEST)
+                assert ends[held] in [ends[each] for each in grants]
+                found.append({each.partition: ends[each] for each in grants})
+        assert found[0] == found[1]
+        assert None not in found[0].values()
+
+    async def test_stream_that_is_not_there_has_no_partitions(self) -> None:
+        """It may have been deleted meanwhile: that is no error of the question."""
+        stream = await self.broker.create_stream()
+        async with self.member(stream) as member:
+            await member.holding(1)
+            assert not await member.adapter.partitions(f"{stream}-absent")
 
 
 class PositionCases(AdapterCase):
