@@ -15,12 +15,18 @@ import pytest
 from kazoo.client import KazooClient
 
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import ConsumerClosedError
-from consumer_sdk.records import Assignment, OutcomeKind, Partition
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    CheckpointMismatchError,
+    ConsumerClosedError,
+)
+from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint, ZooKeeperServer
 from consumer_sdk.testing.servers.ports import HOST
 from consumer_sdk.testing.servers.wire import ask
+from consumer_sdk.trackers import encode_checkpoint
+from tests.stores.zookeeper_load import Load
 
 pytestmark = pytest.mark.zookeeper
 
@@ -115,6 +121,49 @@ async def test_closing_ends_the_session(own_zookeeper_server: ZooKeeperServer) -
     began = time.monotonic()
     while b"sid=" in await ask(host, int(port), b"cons"):
         assert time.monotonic() < began + 5.0, "it seems to wait for the session to expire"
+
+
+def no_checkpoint_of_ours(good: bytes) -> dict[str, bytes]:
+    """What somebody may have put there."""
+    return {
+        "truncated": good[:-30],
+        "another version": good.replace(b'{"version":1', b'{"version":2', 1),
+        "another topic": good.replace(b'"stream":"orders"', b'"stream":"other"'),
+        "another type": good.replace(b'"serial":1', b'"serial":"1"'),
+        "another program's": b'{"topology":{"id":"a","name":"b"},"offset":42,"partition":0}',
+        "nothing": b"",
+        "a megabyte": b"x" * 1_000_000,
+    }
+
+
+async def test_consumer_stops_at_what_is_no_checkpoint_of_ours(
+    zookeeper_server: ZooKeeperEndpoint, root: str
+) -> None:
+    """With a typed error, before it has handed out a record; what is there stays."""
+    load = Load(zookeeper_server.hosts)
+    await load.append_some()
+    path = f"{root}/{load.group}/orders/0"
+
+    text, _ = encode_checkpoint(
+        Checkpoint(watermark=1, resume=2), broker="memory", partition=FIRST, encode_position=str
+    )
+    async with opened(zookeeper_server.hosts, root) as store:
+        owner = Assignment(FIRST, 1)
+        await store.claim(load.group, [owner])
+        await store.save(load.group, [StoreItem(owner, text)])
+    with shell(zookeeper_server.hosts) as client:
+        good = client.get(path)[0]
+        for name, content in no_checkpoint_of_ours(good).items():
+            assert content != good, name
+            client.set(path, content)
+            consumer = load.consumer(ZooKeeperStore(zookeeper_server.hosts, root=root))
+            with pytest.raises((CheckpointFormatError, CheckpointMismatchError)):
+                await consumer.run(load.see, handle_signals=False)
+            stored = client.get(path)[0]
+            # A claim of what is another topic's has a stamp of its own, and the same text.
+            text_of_another = content.partition(b',"checkpoint"')[2]
+            assert stored == content or stored.endswith(text_of_another or b"none")
+    assert not load.seen
 
 
 # -- where it belongs -------------------------------------------------------------------------
