@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,11 @@ def operations(action: Callable[[], Any]) -> int:
         counted += event in {"call", "c_call"}
 
     previous = sys.getprofile()
+    gc.disable()  # others' callbacks of the collector would count
     sys.setprofile(count)
     try:
         action()
     finally:
         sys.setprofile(previous)
+        gc.enable()
     return counted
