@@ -146,10 +146,7 @@ def _application(data: bytes) -> tuple[str, bytes]:
 
 def _name(data: bytes, what: str) -> tuple[str | None, bytes]:
     """The text that ``data`` begins with, None for none, and the rest."""
-    if len(data) < LENGTH.size:
-        raise ValueError(f"no {what}")
-    (length,) = LENGTH.unpack_from(data)
-    rest = data[LENGTH.size :]
+    length, rest = int.from_bytes(data[: LENGTH.size], "big"), data[LENGTH.size :]
     if length == UNKNOWN:
         return None, rest
     if length > len(rest):
