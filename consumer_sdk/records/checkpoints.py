@@ -100,6 +100,7 @@ class Explanation:
         age: seconds since it was tracked.
         flush_number: the number of the next flush.
         durable_number: the last flush that is durable.
+        held_back: why the partition is not fetched until somebody says so; None where it is.
     """
 
     watermark: Position | None
@@ -115,8 +116,12 @@ class Explanation:
     age: float
     flush_number: int
     durable_number: int
+    held_back: str | None = None
 
     def __str__(self) -> str:
+        return self._progress() + (f"; {self.held_back}" if self.held_back else "")
+
+    def _progress(self) -> str:
         if self.pinned_by is None:
             return f"settled up to {self.watermark!r}; nothing is unsettled"
         return (

@@ -427,7 +427,7 @@ class Consumer:
         over the holes.
         """
         return {
-            a.partition: holding.tracker.explain(self._options.clock.monotonic())
+            a.partition: holding.explain()
             for a, holding in self._engine.holdings.items()
             if partition in (None, a.partition)
         }

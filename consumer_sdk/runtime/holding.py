@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 from consumer_sdk.abc import AckTracker, Clock
@@ -15,6 +15,7 @@ from consumer_sdk.records import (
     AckFlush,
     Assignment,
     Branch,
+    Explanation,
     Message,
     Outcome,
     Redelivery,
@@ -38,6 +39,9 @@ SETTLED = -2
 """The index of a message with which it is over for good: it goes to the dead letters, or its
 retry is back, or will not come, while the handler that nacked it goes on."""
 
+OVER_LAG = (
+    "not fetched: it started more than max_lag behind the end; call consumer.resume(partition)"
+)
 
 _Waiter: TypeAlias = tuple[int, Callable[[], int], asyncio.Future[None]]
 """A flush's number, what tells how far things are, and who waits for that."""
@@ -346,6 +350,11 @@ class Holding:
             elif not future.done():
                 future.set_result(None)
         self._waiters = waiting
+
+    def explain(self) -> Explanation:
+        """What pins its position, and what holds it back."""
+        found = self.tracker.explain(self.clock.monotonic())
+        return replace(found, held_back=OVER_LAG) if self.is_over_lag else found
 
     def start_draining(self) -> None:
         """From here on every ack may be the one that the drain waits for."""

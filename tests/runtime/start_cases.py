@@ -275,11 +275,13 @@ class StartCases:
                 (partition,),
                 (partition,),
             )
+            assert "call consumer.resume(partition)" in str(consumer.explain()[partition])
             assert not consumer.resume(Partition(scene.stream, "7"))
             assert consumer.resume(partition)
             assert _value(await pulling) == 0
             assert not consumer.resume(partition)
             assert (consumer.stats().paused, consumer.stats().over_max_lag) == ((), ())
+            assert consumer.explain()[partition].held_back is None
 
     async def test_lag_beyond_the_limit_is_skipped_and_counted_once(self, scene: Scene) -> None:
         """Durably: a restart does not skip what came meanwhile."""
