@@ -13,7 +13,6 @@ exit status   means
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
@@ -32,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     # What a client's log has to say is in the error that ends the command.
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        asyncio.run(arguments.command(arguments))
+        arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read us has gone; the interpreter would complain once more when it flushes.

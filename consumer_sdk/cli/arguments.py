@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import TypeAlias
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
 from consumer_sdk.cli import checkpoints
 from consumer_sdk.stores.urls import FORMS
@@ -15,7 +16,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # n
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; ``command`` is the coroutine function that takes them.
+    """The arguments; ``command`` is the function that takes them.
 
     Raises:
         SystemExit: with status 2, after saying what cannot work; with 0 after ``--help``.
@@ -40,7 +41,7 @@ def _add_export(commands: Commands) -> None:
     )
     _add_store(parser)
     parser.add_argument("--stream", type=_text, help="of this stream alone")
-    parser.set_defaults(command=checkpoints.export)
+    parser.set_defaults(command=_in_loop(checkpoints.export))
 
 
 def _add_import(commands: Commands) -> None:
@@ -59,7 +60,7 @@ def _add_import_storm(commands: Commands) -> None:
     parser.add_argument("--topic", required=True, type=_text, help="which the spout has read")
     _add_store(parser)
     _add_import_options(parser)
-    parser.set_defaults(command=checkpoints.import_storm)
+    parser.set_defaults(command=_in_loop(checkpoints.import_storm))
 
 
 def _add_import_kinesis_spout(commands: Commands) -> None:
@@ -70,13 +71,13 @@ def _add_import_kinesis_spout(commands: Commands) -> None:
     parser.add_argument("stream", metavar="STREAM", type=_text, help="its streamName")
     _add_store(parser)
     _add_import_options(parser)
-    parser.set_defaults(command=checkpoints.import_kinesis_spout)
+    parser.set_defaults(command=_in_loop(checkpoints.import_kinesis_spout))
 
 
 def _add_list(commands: Commands) -> None:
     parser = commands.add_parser("list", help="show a group's checkpoints")
     _add_store(parser)
-    parser.set_defaults(command=checkpoints.show)
+    parser.set_defaults(command=_in_loop(checkpoints.show))
 
 
 def _add_delete(commands: Commands) -> None:
@@ -92,7 +93,7 @@ def _add_delete(commands: Commands) -> None:
     )
     which.add_argument("--stream", type=_text, help="all of this stream")
     which.add_argument("--all", action="store_true", help="all of the group")
-    parser.set_defaults(command=checkpoints.delete)
+    parser.set_defaults(command=_in_loop(checkpoints.delete))
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +104,12 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
 def _add_import_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite also what is ahead")
     parser.add_argument("--dry-run", action="store_true", help="read and compare alone")
+
+
+def _in_loop(
+    command: Callable[[argparse.Namespace], Coroutine[Any, Any, None]],
+) -> Callable[[argparse.Namespace], None]:
+    return lambda arguments: asyncio.run(command(arguments))
 
 
 def _text(argument: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import sys
@@ -35,11 +36,11 @@ async def export(arguments: Namespace) -> None:
     sys.stderr.write(f"exported {count}\n")
 
 
-async def import_file(arguments: Namespace) -> None:
-    """Reads lines from a file or stdin."""
+def import_file(arguments: Namespace) -> None:
+    """Reads lines from a file or stdin, outside of the event loop, which would defer Ctrl-C."""
     name = "stdin" if arguments.file == "-" else arguments.file
     with _copy_of(arguments.file) as copy:
-        await _import(arguments, CheckpointFile(copy, name))
+        asyncio.run(_import(arguments, CheckpointFile(copy, name)))
 
 
 @contextmanager
