@@ -129,12 +129,12 @@ async def test_receipt_above_a_hole_is_durable_without_a_store(field: Field) -> 
 
 async def test_ten_thousand_random_holes_neither_stall_nor_lose_anything(field: Field) -> None:
     """T8: what does not fit is redelivered, what fits is not, and the position gets to the end."""
-    total = 22_000
+    total = 40_000
     await field.create()
     await field.append(total)
     chance = random.Random(8)
     unsettled = {n for n in range(total) if chance.random() < 0.5}
-    options: dict[str, Any] = {"max_in_flight": 30_000, "max_holes": None, "drain_timeout": 0.1}
+    options: dict[str, Any] = {"max_in_flight": 50_000, "max_holes": None, "drain_timeout": 0.1}
     async with asyncio.timeout(PATIENCE), field.consumer(**options) as consumer:
         taken = [await anext(consumer) for _ in range(total)]
         chance.shuffle(taken)

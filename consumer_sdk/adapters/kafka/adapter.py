@@ -44,7 +44,8 @@ class KafkaAdapter(Adapter):
 
     In a group the partitions are shared with the other members and positions are committed with
     the generation in which each partition was assigned, so that a former owner can never
-    overwrite. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
+    overwrite; with them, as far as the broker has room, what is settled above and how often the
+    rest was tried. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
     committed: give the consumer a store. Topics are never created. Patterns of topics are not
     supported.
 

@@ -105,11 +105,11 @@ def read_metadata(
     """
     bare, found = at_offset(offset), HEAD.fullmatch(text or "")
     if found is None:
-        strange = f"is not of this SDK: {text[:40]!r}" if text else None
-        return Committed(bare, is_foreign=True), strange
+        what = f"{text[:40]!r}" if text else "nothing"
+        return Committed(bare, is_foreign=True), f"another program has written {what}"
     version, seal, packed = found.groups()
     if seal != _seal(group, partition, offset):
-        return Committed(bare, is_foreign=True), "was written for another offset or place"
+        return Committed(bare, is_foreign=True), "it was written for another offset or place"
     try:
         checkpoint = _read(int(version), packed, bare, partition, identity)
     except (CheckpointFormatError, CheckpointMismatchError) as error:
@@ -121,7 +121,7 @@ def _read(
     version: int, packed: str | None, bare: Checkpoint, partition: Partition, identity: str | None
 ) -> Checkpoint:
     if version != VERSION:
-        raise CheckpointFormatError(f"has version {version}, not {VERSION}")
+        raise CheckpointFormatError(f"it has version {version}, not {VERSION}")
     if packed is None:
         return bare
     data = unpack(packed)
@@ -129,5 +129,5 @@ def _read(
         data, broker=BROKER, partition=partition, identity=identity
     )
     if (checkpoint.watermark, checkpoint.resume) != (bare.watermark, bare.resume):
-        raise CheckpointFormatError(f"is of offset {checkpoint.resume!r:.40}")
+        raise CheckpointFormatError(f"it is of offset {checkpoint.resume!r:.40}")
     return checkpoint

@@ -52,13 +52,12 @@ class Recall:
         committed, flaw = read_metadata(
             text, commit.offset, group=self._group, partition=partition, identity=identity
         )
-        if flaw:
-            log.warning(
-                "%s: what group %r has committed at %d carries metadata that does not count, the "
-                "offset alone does: %s",
-                *(partition, self._group, commit.offset, flaw),
-            )
         if not text and not await self._limit.has_room_for_head():
             # Ours have no mark either. A reset goes unnoticed where a store has another position.
             return replace(committed, is_foreign=False)
+        if flaw:
+            log.warning(
+                "%s: of the commit of group %r, the offset %d alone counts, not its metadata: %s",
+                *(partition, self._group, commit.offset, flaw),
+            )
         return committed

@@ -63,11 +63,14 @@ class KafkaHarness(AdapterHarness):
         return name
 
     async def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
-        """Makes a topic, and waits while an older one of the name is being deleted."""
+        """Makes a topic, once an older one of the name is deleted, and waits until it is seen."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, 1, topic_configs=settings)
         while (await self.admin.create_topics([topic])).topic_errors[0][1] == TOPIC_ALREADY_EXISTS:
             await asyncio.sleep(0.05)
+        async with asyncio.timeout(self.patience):
+            while name not in await self.admin.list_topics():  # a busy broker is slow to see it
+                await asyncio.sleep(0.02)
 
     def make_adapter(
         self, stream: str, group: str | None, *, topics: Sequence[str] = (), **options: Any

@@ -145,13 +145,14 @@ def test_metadata_that_was_copied_elsewhere_is_foreign(
     offset = 42 if place else 43
     committed, flaw = read(write(checkpoint)[0], offset, **place)
     assert committed == Committed(at_offset(offset), is_foreign=True)
-    assert flaw == "was written for another offset or place"
+    assert flaw == "it was written for another offset or place"
 
 
 @pytest.mark.parametrize("text", ["", None])
-def test_no_metadata_is_foreign_without_a_word(text: str | None) -> None:
-    """Kafka's own tools write none: the runtime says what it makes of that."""
-    assert read(text, 42) == (Committed(at_offset(42), is_foreign=True), None)
+def test_no_metadata_is_foreign_and_said(text: str | None) -> None:
+    """Kafka's own tools write none."""
+    flaw = "another program has written nothing"
+    assert read(text, 42) == (Committed(at_offset(42), is_foreign=True), flaw)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +189,7 @@ def test_newer_version_leaves_the_offset_alone_and_is_not_foreign() -> None:
     text = write(HOLED)[0].replace("sdk/1", "sdk/2")
     committed, flaw = read(text, 42)
     assert committed == Committed(at_offset(42))
-    assert flaw == "has version 2, not 1"
+    assert flaw == "it has version 2, not 1"
 
 
 def _forged(checkpoint: Checkpoint) -> str:

@@ -1,0 +1,73 @@
+"""What is known of the broker's limit, and what is assumed where it does not say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import NodeNotReadyError, RequestTimedOutError
+
+from consumer_sdk.adapters.kafka.limits import MetadataLimit
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, MOST
+
+NAME = "offset.metadata.max.bytes"
+
+
+def limit_of(answer: Any) -> tuple[MetadataLimit, list[object]]:
+    """A limit whose broker gives one answer, and what it was asked."""
+    asked: list[object] = []
+
+    async def send(node: object, request: object) -> Any:
+        asked.append((node, request))
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(resources=[(0, None, 4, "7", answer)])
+
+    client = SimpleNamespace(send=send)
+    consumer = SimpleNamespace(_client=client, _coordinator=SimpleNamespace(coordinator_id=7))
+    return MetadataLimit(consumer), asked
+
+
+@pytest.mark.parametrize("told", [0, HEAD_SIZE - 1, HEAD_SIZE, MOST, 30_000])
+async def test_broker_is_asked_once_and_more_than_the_default_is_not_used(told: int) -> None:
+    """32 767 bytes are what a request's text can have."""
+    limit, asked = limit_of([(NAME, str(told), True)])
+    assert await limit.has_room_for_head() == (told >= HEAD_SIZE)
+    assert await limit.has_room_for_head() == (told >= HEAD_SIZE)
+    assert limit.size == min(told, MOST)
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *([], [(NAME, None, True)], [(NAME, "much", True)], [("other", "0", True)]),
+        *(NodeNotReadyError(), RequestTimedOutError(), NotImplementedError(), OSError()),
+    ],
+    ids=repr,
+)
+async def test_broker_that_does_not_say_is_taken_for_one_with_room(answer: Any) -> None:
+    """A principal without the right to know, and brokers that are not Kafka."""
+    limit, _ = limit_of(answer)
+    assert await limit.has_room_for_head()
+    assert limit.size == MOST
+
+
+async def test_limit_that_nobody_tells_is_halved_below_what_was_refused() -> None:
+    """It ends at nothing, after twelve refusals at most."""
+    limit, _ = limit_of([])
+    sizes = []
+    while limit.size:
+        await limit.shrink(min(limit.size, 4_000))
+        sizes.append(limit.size)
+    assert sizes[:3] == [2_000, 1_000, 500]
+    assert len(sizes) == 12
+
+
+async def test_refusal_that_is_known_by_now_shrinks_nothing() -> None:
+    """The limit was asked for while the refused commit was in the air."""
+    limit, asked = limit_of([(NAME, "100", True)])
+    await limit.has_room_for_head()
+    await limit.shrink(3_000)
+    assert (limit.size, len(asked)) == (100, 1)
