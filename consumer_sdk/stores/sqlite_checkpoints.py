@@ -22,8 +22,6 @@ from consumer_sdk.stores.sqlite_file import Database
 
 __all__ = ["check", "claim", "delete", "names", "peek", "pin", "pins", "save"]
 
-READ_STAMP = """SELECT writer, fence, serial FROM checkpoints
-    WHERE "group" = ? AND partition = ?"""
 READ_ROW = """SELECT writer, fence, serial, text FROM checkpoints
     WHERE "group" = ? AND partition = ?"""
 READ_TEXT = """SELECT text FROM checkpoints WHERE "group" = ? AND partition = ?"""
@@ -34,7 +32,9 @@ CLAIM = """INSERT INTO checkpoints ("group", partition, writer, fence, serial)
     SET writer = excluded.writer, fence = excluded.fence, serial = excluded.serial"""
 SAVE = """UPDATE checkpoints
     SET text = ?, serial = ?, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
-    WHERE "group" = ? AND partition = ? AND writer = ? AND serial < ?"""
+    WHERE "group" = ? AND partition = ? AND writer = ? AND serial < ?
+    AND typeof(text) IN ('text', 'null') AND typeof(fence) IN ('integer', 'null')
+    AND typeof(serial) = 'integer'"""
 DELETE = f"""UPDATE checkpoints
     SET text = NULL, writer = '{NOBODY}', serial = 0,
     fence = CASE typeof(fence) WHEN 'integer' THEN fence END, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
@@ -62,7 +62,7 @@ def _claim_one(
 ) -> tuple[Stamp, str | None] | Outcome:
     key = (group, str(assignment.partition))
     row = connection.execute(READ_ROW, key).fetchone()
-    stored, text = (_stamp(*key, *row[:3]), _text(*key, row[3])) if row else (None, None)
+    stored, text = _read(*key, row) if row else (None, None)
     # Two claims of one partition in one call must not share a writer.
     stamp = take(stored, assignment.fence, f"{writer}.{assignment.epoch}")
     if stamp is None:
@@ -82,9 +82,9 @@ def _write(connection: sqlite3.Connection, group: str, write: Write) -> Outcome:
     writer, _, serial = write.stamp
     if connection.execute(SAVE, (write.text, serial, *key, writer, serial)).rowcount:
         return Outcome.durable()
-    row = connection.execute(READ_STAMP, key).fetchone()
+    row = connection.execute(READ_ROW, key).fetchone()
     try:
-        stored = _stamp(*key, *row) if row else None
+        stored, _ = _read(*key, row) if row else (None, None)
     except CheckpointFormatError as error:
         return overwritten(error)
     return judge(stored, write.stamp) or refused(stored)
@@ -109,11 +109,12 @@ def names(group: str, database: Database) -> Sequence[Partition]:
         return [_partition(group, text) for (text,) in connection.execute(LIST, (group,))]
 
 
-def _stamp(group: str, partition: str, writer: Any, fence: Any, serial: Any) -> Stamp:
+def _read(group: str, partition: str, row: Sequence[Any]) -> tuple[Stamp, str | None]:
     """SQLite keeps what it is given, whatever a column is declared to be."""
+    writer, fence, serial, text = row
     if type(writer) is not str or type(serial) is not int or type(fence) not in (int, NoneType):
         raise _foreign(group, partition, f"({writer!r:.80}, {fence!r:.80}, {serial!r:.80})")
-    return Stamp(writer, fence, serial)
+    return Stamp(writer, fence, serial), _text(group, partition, text)
 
 
 def _text(group: str, partition: str, text: Any) -> str | None:
