@@ -76,7 +76,8 @@ def _judge(readers: Readers | None, *, force: bool = False) -> Judge:
 
 async def _stored(store: CheckpointStore, group: str, stream: str | None) -> AsyncIterator[Entry]:
     for name, start in sorted((await store.pins(group)).items()):
-        if stream in (None, name):
+        # A start is pinned for a stream's identity, and for an application: orders@5f0c#v2.
+        if stream is None or name == stream or name.startswith((f"{stream}@", f"{stream}#")):
             yield Entry("the store", group, name, None, start)
     partitions = sorted(p for p in await store.list(group) if stream in (None, p.stream))
     for first in range(0, len(partitions), BATCH):

@@ -79,7 +79,7 @@ class Checking:
     async def _check_nobody_runs(self, entry: Entry) -> None:
         """Leases alone say who lives: the last claim of a partition may be of long ago."""
         key = entry.group, entry.stream
-        if self._judge.force or key in self._looked_at:
+        if entry.id is None or self._judge.force or key in self._looked_at:
             return
         self._looked_at.add(key)
         leases = self._store.leases(*key)

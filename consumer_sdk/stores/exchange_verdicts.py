@@ -62,7 +62,9 @@ class Judge:
         the same text                       kept
         it settles all that is settled      written
         both settle the same, same start    kept: the store's identity and attempts are newer
+        its start would skip records        refused; written with ``force``
         the store settles what it does not  refused; written with ``force``
+        another application started anew    refused; written with ``force``
         they cannot be compared             refused; written with ``force``
         ==================================  ================================================
         """
@@ -75,13 +77,16 @@ class Judge:
 
     def _is_ahead(self, entry: Entry, stored: str) -> bool:
         mine, theirs = self._read(entry, entry.text), self._read(entry, stored)
+        if theirs.application not in {None, mine.application}:
+            return self.refuse(entry, f"application {theirs.application!r} has started anew there")
         comparison = mine.compare(theirs)
         if reason := REASONS.get(comparison):
             return self.refuse(entry, reason)
         # A start that was pinned settles nothing, and yet says which records are wanted.
-        if comparison is Comparison.EQUAL and mine.start != theirs.start:
+        if _skips(mine, theirs) or (comparison is Comparison.EQUAL and mine.start != theirs.start):
             return self.refuse(
-                entry, f"it starts at {mine.start!r}, the store at {theirs.start!r}, else the same"
+                entry,
+                f"it starts at {mine.start!r}, the store at {theirs.start!r}: see which is right",
             )
         return comparison is Comparison.AHEAD
 
@@ -124,6 +129,13 @@ class Judge:
             raise ImportRefusedError(
                 f"{outcome}: {shown}. What is refused is for force to overwrite"
             )
+
+
+def _skips(mine: Checkpoint, theirs: Checkpoint) -> bool:
+    """Records that the store wants are below the start, and none of the settled prefix."""
+    if mine.ended or mine.start is None or theirs.start is None or mine.start <= theirs.start:
+        return False
+    return mine.watermark is None or bool(mine.watermark < theirs.start)
 
 
 def _broker(text: str) -> str:

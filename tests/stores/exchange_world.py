@@ -40,6 +40,7 @@ def checkpoints(draw: st.DrawFn, make: Callable[[int], Position] = int) -> Check
         attempts={p: (draw(st.integers(0, 9)), draw(st.floats(0, 2e9))) for p in positions[1::3]},
         ended=draw(st.booleans()),
         identity=draw(st.none() | NAMES),
+        application=draw(st.none() | NAMES.filter(bool)),
     )
 
 

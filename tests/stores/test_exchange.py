@@ -110,14 +110,19 @@ def test_checkpoints_go_through_a_real_zookeeper_unchanged(
 
 
 async def test_export_of_one_stream_leaves_the_others_out() -> None:
-    """Its pinned start and its partitions."""
+    """Its partitions, and the starts pinned for any identity of it and any application."""
     store, others = MemoryStore(), Partition("payments", "0")
     await own(store, entry(AT_41), entry(AT_41, others))
-    await store.pin(GROUP, "orders", "time:1")
-    await store.pin(GROUP, "payments", "time:2")
+    for name in ("orders", "orders@abc", "payments", "payments2", "payments@abc", "payments#v2"):
+        await store.pin(GROUP, name, "time:1")
 
     found = list(file_of(await exported(store, stream="payments")))
-    assert [(e.stream, e.id) for e in found] == [("payments", None), ("payments", "0")]
+    assert [(e.stream, e.id) for e in found] == [
+        ("payments", None),
+        ("payments#v2", None),
+        ("payments@abc", None),
+        ("payments", "0"),
+    ]
 
 
 async def test_export_of_nothing_is_a_file_that_imports_nothing() -> None:
@@ -154,12 +159,21 @@ TABLE: dict[str, tuple[Checkpoint, Checkpoint, str | None]] = {
     "further": (AT_99, AT_41, None),
     "further by a range": (WITH_RANGES, AT_41, None),
     "ended": (replace(AT_41, ended=True), AT_99, None),
+    "of a new application": (replace(AT_99, application="v2"), AT_41, None),
     "over a start that was pinned": (AT_41, Checkpoint(None, 7), None),
     "behind": (AT_41, AT_99, "the store is ahead"),
     "behind by a range": (AT_41, WITH_RANGES, "the store is ahead"),
     "of a partition that has ended": (AT_99, replace(AT_41, ended=True), "the store is ahead"),
     "further and behind": (AT_99, Checkpoint(41, 42, ((200, 210),)), "the other way round"),
     "another start pinned": (Checkpoint(None, 7), Checkpoint(None, 90), "starts at 7"),
+    "a later start pinned": (Checkpoint(None, 90), Checkpoint(None, 7), "starts at 90"),
+    "a later start, with a range": (
+        Checkpoint(None, 90, ((100, 110),)),
+        Checkpoint(None, 7),
+        "starts at 90",
+    ),
+    "a later start that was reached": (Checkpoint(95, 200, ((300, 310),)), Checkpoint(6, 7), None),
+    "of another application": (AT_99, replace(AT_41, application="v2"), "application 'v2'"),
     "another incarnation": (
         replace(AT_99, identity="new"),
         replace(AT_41, identity="old"),
@@ -187,9 +201,9 @@ async def test_import_moves_a_partition_forwards_only(case: str) -> None:
 
 @given(st.data(), st.sampled_from(sorted(MAKERS)))
 def test_import_never_unsettles_a_record(data: st.DataObject, broker: str) -> None:
-    """Whatever is imported over whatever, all that was settled still is, or nothing was written."""
-    mine, theirs = (data.draw(checkpoints(MAKERS[broker][0])) for _ in range(2))
-    mine, theirs = replace(mine, identity=None), replace(theirs, identity=None)
+    """All that was settled still is, and no record that was wanted is skipped; or it is refused."""
+    drawn = (data.draw(checkpoints(MAKERS[broker][0])) for _ in range(2))
+    mine, theirs = (replace(each, identity=None, application=None) for each in drawn)
 
     async def move() -> None:
         store = MemoryStore()
@@ -197,10 +211,12 @@ def test_import_never_unsettles_a_record(data: st.DataObject, broker: str) -> No
         try:
             done = await import_checkpoints(store, [entry(mine, broker=broker)])
         except ImportRefusedError:
-            assert mine.compare(theirs) is not Comparison.AHEAD
+            assert mine.compare(theirs) is not Comparison.AHEAD or mine.start != theirs.start
             done = Imported(0, 1)
         left = mine if done.written else theirs
         assert left.covers(theirs)
+        wanted = theirs.start
+        assert wanted is None or left.is_settled(wanted) or (left.start or wanted) <= wanted
         assert await stored(store, [FIRST]) == [entry(left, broker=broker).text]
 
     with asyncio.Runner() as runner:
