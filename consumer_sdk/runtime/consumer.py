@@ -53,10 +53,11 @@ class Consumer:
         application_id: names what is running, in each checkpoint; 1 to 100 characters.
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
             ``"fail"``, ``"earliest"`` or ``"latest"`` (logged and counted in `stats`).
-        max_lag: positions that a partition may be behind the end when it is assigned; None for
-            no limit. For brokers whose positions are whole numbers.
-        lag_policy: what to do beyond: ``"warn"``, ``"pause"`` it until `resume`, or ``"skip"`` to
-            the end. Each is logged, and what is skipped is counted in `stats`.
+        max_lag: positions that a partition may be behind the end; None for no limit. For brokers
+            whose positions are whole numbers.
+        lag_policy: what to do with one that starts beyond: ``"warn"``, ``"pause"`` it until
+            `resume`, or ``"skip"`` to the end. Each is logged, and what is skipped is counted in
+            `stats`. One that falls behind later is logged.
         flush_interval: seconds between flushes of acks; 0 for at once.
         flush_count: so many acks of a queue's partition are flushed before their time.
         ack_timeout: when pulling, seconds from hand-out after which a delivery has failed; in

@@ -16,6 +16,7 @@ from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.holes import HoleBudget
 from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
 from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT, Intake
+from consumer_sdk.runtime.lag_watch import LagWatch
 from consumer_sdk.runtime.lanes import Lanes, Ordering
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.ownership import Ownership
@@ -83,6 +84,7 @@ class Engine:
         )
         self._timers = Timers(options, self.holdings, lambda: self._sink)
         self._holes = HoleBudget(options, self.holdings, self.totals, lambda: self._sink)
+        self._lag_watch = LagWatch(adapter, options, self.holdings)
         self._intake = Intake(
             adapter,
             options,
@@ -202,6 +204,7 @@ class Engine:
                     self._timers.run,
                     self._burial.run,
                     self._holes.run,
+                    self._lag_watch.run,
                 ):
                     tasks.create_task(_until_cancelled(work))
                 self._fetching = tasks.create_task(_until_cancelled(self._fetch))

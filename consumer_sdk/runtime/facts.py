@@ -103,7 +103,7 @@ class Decision:
         is_pin: it was decided just now what may be decided otherwise later, so that it must be
             durable before the first record is handed out.
         is_reset: another program's position was honoured.
-        is_over_lag: it is not to be fetched before the user says so.
+        is_behind: it is farther behind the end than it may be.
         lost: unsettled positions that are skipped, where they can be counted; else 0.
         reasons: what happened, to be logged.
     """
@@ -112,7 +112,7 @@ class Decision:
     checkpoint: Checkpoint = Checkpoint()  # noqa: RUF009 - frozen
     is_pin: bool = False
     is_reset: bool = False
-    is_over_lag: bool = False
+    is_behind: bool = False
     lost: int = 0
     reasons: tuple[str, ...] = ()
 

@@ -83,7 +83,8 @@ class Holding:
             one that tells them; while draining, one that also wakes the drain.
         is_paused: it is not fetched.
         is_over_budget: see `HoleBudget`.
-        is_over_lag: it started too far behind the end, and waits for `Consumer.resume`.
+        is_behind: it is farther behind the end than ``max_lag``, and that was said.
+        is_over_lag: it started so, and waits for `Consumer.resume`.
         hooks: told what becomes of messages.
         unsettled: the messages of unsettled records, where somebody has to be told of them.
         tree: opens a message's tree; the bound method of its trees, once there are some.
@@ -116,6 +117,7 @@ class Holding:
     allows_cumulative: bool = True
     is_paused: bool = False
     is_over_budget: bool = False
+    is_behind: bool = False
     is_over_lag: bool = False
     is_draining: bool = False
     is_closed: bool = False

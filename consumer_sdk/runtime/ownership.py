@@ -129,10 +129,15 @@ class Ownership(AssignmentOwner):
             decision.checkpoint, clock.monotonic(), clock.wall(), durable=not decision.is_pin
         )
         self.holdings[assignment] = holding
-        if decision.is_over_lag and assignment.partition not in self._resumed:
-            holding.is_over_lag = holding.is_paused = True
-            self._adapter.pause(assignment)
+        holding.is_behind = decision.is_behind
+        if decision.is_behind and self._options.lag_policy == "pause":
+            self._hold_back(holding)
         return holding
+
+    def _hold_back(self, holding: Holding) -> None:
+        if holding.assignment.partition not in self._resumed:
+            holding.is_over_lag = holding.is_paused = True
+            self._adapter.pause(holding.assignment)
 
     async def _make_durable(self, grants: Sequence[_Grant]) -> None:
         """Before a record is read: what was decided just now is not decided again.

@@ -103,10 +103,9 @@ def within_lag(facts: Facts, options: Options, decision: Decision) -> Decision:
         clipped, lost = _skip(decision, latest)
         reason = f"{what}; skipped to the end, {lost} unsettled positions are lost"
         return _moved(decision, AtPosition(latest), clipped.at(latest), lost, reason)
-    is_over_lag = options.lag_policy == "pause"
-    advice = "; it is not fetched until consumer.resume(partition) is called" * is_over_lag
-    reasons = (*decision.reasons, what + advice)
-    return replace(decision, is_over_lag=is_over_lag, reasons=reasons)
+    if options.lag_policy == "pause":
+        what += "; it is not fetched until consumer.resume(partition) is called"
+    return replace(decision, is_behind=True, reasons=(*decision.reasons, what))
 
 
 def _lag(position: Position, latest: Position) -> int:

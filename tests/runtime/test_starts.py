@@ -322,17 +322,17 @@ def test_any_start_too_far_behind_the_end_is_treated_by_the_policy(
     assert decide(facts, Options(max_lag=69, **options)) == plain
 
     warned = decide(facts, Options(max_lag=68, **options))
-    assert (warned.start, warned.is_pin, warned.is_over_lag) == (plain.start, plain.is_pin, False)
+    assert (warned.start, warned.is_pin, warned.is_behind) == (plain.start, plain.is_pin, True)
     (reason,) = warned.reasons
     assert "s/0: it starts at 31, 69 positions behind the end (max_lag=68)" in reason
 
     paused = decide(facts, Options(max_lag=68, lag_policy="pause", **options))
-    assert (paused.start, paused.is_over_lag) == (plain.start, True)
+    assert (paused.start, paused.is_behind) == (plain.start, True)
     assert "until consumer.resume(partition) is called" in paused.reasons[0]
 
     skipped = decide(facts, Options(max_lag=68, lag_policy="skip", **options))
     settled = 3 if facts.stored else 0
-    assert (skipped.start, skipped.is_pin) == (AtPosition(100), True)
+    assert (skipped.start, skipped.is_pin, skipped.is_behind) == (AtPosition(100), True, False)
     assert skipped.lost == 69 - settled
     assert f"{69 - settled} unsettled positions are lost" in skipped.reasons[0]
     assert (skipped.checkpoint.watermark, skipped.checkpoint.start) == (None, 100)
