@@ -18,10 +18,17 @@ GROUP = "billing"
 FIRST, SECOND = Partition("orders", "0"), Partition("orders", "1")
 SEQUENCE = 49590338271490256608559692538361571095921575989136588898
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+def memory_text(position: Position) -> str:
+    """Of a group a number, of a subscription an entry and an index."""
+    return str(position) if isinstance(position, int) else f"{position[0]}:{position[1]}"
+
+
 MAKERS: dict[str, tuple[Callable[[int], Position], Callable[[Position], str]]] = {
     "kafka": (int, str),
     "kinesis": (lambda n: (SEQUENCE + n // 3, n % 3 or LAST_SUB_SEQUENCE), encode_sequence),
-    "memory": (lambda n: divmod(n, 10), lambda position: f"{position[0]}:{position[1]}"),
+    "memory": (lambda n: divmod(n, 10), memory_text),
 }
 """Broker → a position of a number, and its text."""
 

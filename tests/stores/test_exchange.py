@@ -19,7 +19,13 @@ from hypothesis import strategies as st
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.abc import CheckpointStore, StoreItem
-from consumer_sdk.errors import CheckpointFormatError, FencedError, StoreError, TransientStoreError
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    FencedError,
+    PartitionLostError,
+    StoreError,
+    TransientStoreError,
+)
 from consumer_sdk.records import Assignment, Checkpoint, Comparison, OutcomeKind, Partition
 from consumer_sdk.stores import (
     Entry,
@@ -247,7 +253,7 @@ async def test_checkpoint_of_another_broker_is_not_overwritten() -> None:
 async def test_positions_of_two_shapes_cannot_be_compared() -> None:
     """Of a subscription, and of a consumer group of the in-memory broker."""
     store = MemoryStore()
-    await own(store, replace_text(entry(AT_41), resigned(entry(AT_41).text, broker="memory")))
+    await own(store, entry(AT_41, broker="memory"))
 
     with pytest.raises(ImportRefusedError, match="cannot be compared"):
         await import_checkpoints(store, [entry(Checkpoint((5, 0), (5, 0)), broker="memory")])
@@ -512,6 +518,26 @@ async def test_consumer_goes_on_from_what_was_imported(tmp_path: Path) -> None:
         await import_checkpoints(target, file_of(await exported(source)))
         seen = await consume(broker, target, lambda _: True, 5)
     assert set(seen) == {b"3", b"4", b"6", b"8", b"9"}
+
+
+async def test_running_consumer_goes_on_from_what_was_imported() -> None:
+    """Its next flush is refused; it is granted the partition again, and reads on from there."""
+    broker, store = MemoryBroker(), MemoryStore()
+    broker.create_stream("orders", partitions=1)
+    for number in range(10):
+        broker.append("orders", b"%d" % number)
+    consumer = Consumer(
+        MemoryAdapter(broker, "orders", group=GROUP), store=store, drain_timeout=0.1
+    )
+    async with asyncio.timeout(30), consumer:
+        first, second = [await anext(consumer) for _ in range(2)]
+        first.ack()
+        await consumer.flush()
+        await import_checkpoints(store.handle(), [entry(Checkpoint(6, 7), broker="memory")])
+        second.ack()
+        with pytest.raises(PartitionLostError):
+            await consumer.flush()
+        assert [(await anext(consumer)).position for _ in range(3)] == [7, 8, 9]
 
 
 async def consume(
