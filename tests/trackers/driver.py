@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -39,15 +40,22 @@ class Driver(ABC):
         flushes: all that were taken from this tracker.
         in_air: the one that was not answered yet.
         is_cut: it left out something that is settled, so that receipts stay open.
+        reached: what came about in all epochs, and how often.
     """
 
     tracker: WatermarkTracker | QueueTracker
     model: Any  # a LogModel or a QueueModel
 
     def __init__(self, max_attempts: int | None) -> None:
-        self.policy = RetryPolicy(max_attempts=max_attempts, initial=0.5, maximum=4.0, jitter=0.5)
+        self.limit(max_attempts)
         self.now, self.wall = 64.0, 1_000_000.0
         self._natives = count(1)
+        self.reached: Counter[str] = Counter()
+        self._restored = Checkpoint()
+
+    def limit(self, max_attempts: int | None) -> None:
+        """How often the next epochs try."""
+        self.policy = RetryPolicy(max_attempts=max_attempts, initial=0.5, maximum=4.0, jitter=0.5)
 
     def _begin(self) -> None:
         """A new epoch: what belongs to the tracker alone."""
@@ -112,6 +120,7 @@ class Driver(ABC):
         fates = [self.model.track(m.position, m.native, self.now, m) for m in run.messages]
         tracked = self.tracker.track(run, self.now)
         self._compare(tracked, first, fates)
+        self.reached.update(fates)
         pairs = zip(run.messages, fates, strict=True)
         kept = [message for message, fate in pairs if fate not in NO_INDEX]
         for index, message in enumerate(kept, first):
@@ -177,9 +186,12 @@ class Driver(ABC):
         places = [self.pick(choice) for choice in choices]
         if length and places:
             places = list(range(places[0], places[0] + length))
-        messages = [self.messages[i] for i in places if 0 <= i < len(self.messages)]
+        self._hand_out([self.messages[i] for i in places if 0 <= i < len(self.messages)])
+
+    def _hand_out(self, messages: Sequence[Message]) -> None:
         wanted = [m for m in messages if self.model.hand_out(m.index, self.now, m)]
         assert list(self.tracker.handed_out(messages, self.now)) == wanted
+        self.reached["handed out late"] += bool(self.tracker._late)
         self.check()
 
     def extend(self, choice: int, late: int, seconds: float) -> None:
@@ -188,11 +200,13 @@ class Driver(ABC):
         item = object() if late % 2 else None
         self.step("extend", index, self.attempt(index, late), self.now, seconds, item)
 
-    def wait(self, seconds: float) -> None:
-        """Lets time pass."""
+    def wait(self, seconds: float, *, hands_out: bool) -> None:
+        """Lets time pass, and maybe hands out the retries that have come due."""
         self.now += seconds
         self.wall += seconds
-        self.step("due", self.now)
+        due = self.step("due", self.now)
+        if hands_out:
+            self._hand_out([self.messages[index] for index, _, _ in due.ready])
 
     # -- flushing -------------------------------------------------------------------------
 
@@ -215,6 +229,11 @@ class Driver(ABC):
             self.flushes.append(flush)
         self.check()
 
+    def save(self, size: int) -> None:
+        """Makes durable what there is now, or as much of it as fits."""
+        self.flush(force=True)
+        self.answer(1, size)
+
     def answer(self, kind: int, size: int) -> None:
         """The flush in the air is durable, durable in part, or failed, or an old one is heard of."""
         flush = self.in_air
@@ -231,6 +250,7 @@ class Driver(ABC):
             self.in_air = None
             self.model.confirm(self.flushed_at)
             self.tracker.flushed(flush, outcome)
+            self.reached["durable flush"] += 1
         self.check()
 
     def _answer_old(self, kind: int) -> None:
@@ -238,6 +258,14 @@ class Driver(ABC):
             old = self.flushes[kind % (len(self.flushes) - 1)]
             self.tracker.flushed(old, Outcome(OutcomeKind.SENT))
             self.tracker.flush_failed(old)
+
+    def note_restart(self, checkpoint: Checkpoint) -> None:
+        """Counts what a restart has to restore."""
+        self.reached["restart"] += 1
+        self.reached["restart from the same"] += checkpoint == self._restored
+        self.reached["restart with ranges"] += bool(checkpoint.ranges)
+        self.reached["restart with attempts"] += bool(checkpoint.attempts)
+        self._restored = checkpoint
 
     # -- comparing ------------------------------------------------------------------------
 
@@ -282,6 +310,8 @@ class Driver(ABC):
         assert chunks == sorted(window.chunks.values(), key=lambda chunk: chunk.number)
         assert all(chunk.left for chunk in chunks[:-1])
         assert (chunks[0].gap, chunks[-1]) == (None, window.tail)
+        self.reached["two live chunks"] += sum(chunk.left > 0 for chunk in chunks) > 1
+        self.reached["sparse chunk"] += any(isinstance(c.positions, dict) for c in chunks)
         records = [record for record in self.model.records if record.is_live]
         assert len(tracker._failures) == sum(record.failures > 0 for record in records)
         assert len(tracker._schedule.moment_of) == sum(r.due is not None for r in records)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome, Position
-from consumer_sdk.trackers import WatermarkTracker, decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers import WatermarkTracker
 from tests.trackers.building import ASSIGNMENT
 from tests.trackers.driver import INTERVAL, Driver, messages_at
 from tests.trackers.log_model import LogModel
 from tests.trackers.model import Names
+from tests.trackers.shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,6 @@ class Setup:
         """The position of the record with this number."""
         return divmod(number, 7) if self.pairs else number
 
-    def write(self, position: Position) -> str:
-        """A position's text form."""
-        return ".".join(map(str, position)) if self.pairs else str(position)
-
-    def read(self, text: str) -> Position:
-        """Reads `write` back."""
-        return tuple(map(int, text.split("."))) if self.pairs else int(text)
-
 
 class LogDriver(Driver):
     """One log, read by one tracker after the other.
@@ -43,7 +36,7 @@ class LogDriver(Driver):
     Attributes:
         log: numbers of the records that the broker has; ``newest`` is the last it ever had.
         done: numbers of those that were settled, in whatever epoch.
-        durable: the last checkpoint that was stored, as text.
+        shelf: the last checkpoint that was stored.
     """
 
     tracker: WatermarkTracker
@@ -55,7 +48,7 @@ class LogDriver(Driver):
         self.log: list[int] = []
         self.newest = 0
         self.done: set[int] = set()
-        self.durable: str | None = None
+        self.shelf = Shelf()
         self._start(Checkpoint(), at=0, durable=True)
 
     def _start(self, checkpoint: Checkpoint, at: int, *, durable: bool) -> None:
@@ -137,12 +130,13 @@ class LogDriver(Driver):
         self._note_done()
         self.log = [number for number in self.log if not lost()]
         self.now, self.wall = 512.0 - self.now % 256, self.wall + skew
-        checkpoint = self._decode() if self.durable else Checkpoint()
+        checkpoint = self.shelf.load()
         resume = checkpoint.resume
         places = [
             i for i, n in enumerate(self.log) if resume is None or self.setup.position(n) >= resume
         ]
         at = min(places, default=len(self.log))
+        self.note_restart(checkpoint)
         self._start(replace(checkpoint, ended=False), at, durable=durable)
         self.check()
 
@@ -158,35 +152,19 @@ class LogDriver(Driver):
 
     def stored(self, flush: AckFlush, size: int) -> Outcome:
         """Writes the checkpoint; where ``size`` is too small, without its top ranges."""
-        self.durable, covered = encode_checkpoint(
-            flush.checkpoint,
-            broker="test",
-            partition=ASSIGNMENT.partition,
-            encode_position=self.setup.write,
-            max_size=size,
-        )
+        covered = self.shelf.save(flush.checkpoint, size)
         if covered is None:
-            kept = self._decode()
+            kept = self.shelf.load()
             if size < 1_000_000:  # attempts may have been dropped
                 kept = replace(kept, attempts=flush.checkpoint.attempts)
             assert kept == flush.checkpoint
         self._check_nothing_is_skipped()
         return Outcome.durable(covered)
 
-    def _decode(self) -> Checkpoint:
-        assert self.durable is not None
-        return decode_checkpoint(
-            self.durable,
-            broker="test",
-            partition=ASSIGNMENT.partition,
-            identity=None,
-            decode_position=self.setup.read,
-        )
-
     def _check_nothing_is_skipped(self) -> None:
         """What the stored checkpoint covers, or starts behind, was settled once."""
         self._note_done()
-        checkpoint = self._decode()
+        checkpoint = self.shelf.load()
         for number in self.log:
             if self._covers(checkpoint, self.setup.position(number)):
                 assert number in self.done, number

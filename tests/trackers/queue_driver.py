@@ -12,6 +12,7 @@ from tests.trackers.building import ASSIGNMENT
 from tests.trackers.driver import INTERVAL, Driver, messages_at
 from tests.trackers.model import Names
 from tests.trackers.queue_model import QueueModel
+from tests.trackers.shelf import Shelf
 
 ATTEMPTS_AGE = 40.0
 """Seconds for which an attempt of a record that does not come is kept over restarts."""
@@ -40,7 +41,7 @@ class QueueDriver(Driver):
     Attributes:
         newest: the number of the newest record that the broker has.
         told: natives that the broker was told of, by position, in whatever epoch.
-        durable: the attempts that were stored last.
+        shelf: the attempts that were stored last.
     """
 
     tracker: QueueTracker
@@ -51,10 +52,10 @@ class QueueDriver(Driver):
         self.setup = setup
         self.newest = 0
         self.told: dict[Position, int] = {}
-        self.durable = Checkpoint()
-        self._start(durable=True)
+        self.shelf = Shelf(words=setup.words)
+        self._start(Checkpoint(), durable=True)
 
-    def _start(self, *, durable: bool) -> None:
+    def _start(self, checkpoint: Checkpoint, *, durable: bool) -> None:
         self._begin()
         self.fulls: list[str] = []
         setup = self.setup
@@ -72,10 +73,10 @@ class QueueDriver(Driver):
             random=lambda: 0.0,
             chunk_bits=setup.chunk_bits,
         )
-        self.tracker.restore(self.durable, self.now, self.wall, durable=durable)
+        self.tracker.restore(checkpoint, self.now, self.wall, durable=durable)
         attempts = {
             position: (failures, self.now + min(due - self.wall, self.policy.maximum))
-            for position, (failures, due) in self.durable.attempts.items()
+            for position, (failures, due) in checkpoint.attempts.items()
             if self.wall - due <= ATTEMPTS_AGE
         }
         self.model = QueueModel(
@@ -109,10 +110,16 @@ class QueueDriver(Driver):
         live = [record.position for record in records if record.is_live]
         self.track(messages_at([*live, *names.in_air, *names.pending]), names=True)
 
+    def redeliver(self, most: int) -> None:
+        """The broker delivers records again that have attempts in the store."""
+        self.track(messages_at(list(self.shelf.load().attempts)[:most]), names=True)
+
     def restart(self, skew: float, *, durable: bool) -> None:
         """Another consumer begins, with the attempts that were stored."""
         self.now, self.wall = 512.0 - self.now % 256, self.wall + skew
-        self._start(durable=durable)
+        checkpoint = self.shelf.load()
+        self.note_restart(checkpoint)
+        self._start(checkpoint, durable=durable)
         self.check()
 
     # -- flushing -------------------------------------------------------------------------
@@ -123,7 +130,8 @@ class QueueDriver(Driver):
 
     def stored(self, flush: AckFlush, size: int) -> Outcome:
         """The broker hears of all; what it can show is DURABLE or SENT."""
-        self.durable = flush.checkpoint
+        self.shelf.save(flush.checkpoint)
+        assert self.shelf.load() == flush.checkpoint
         settled = {record.position for record in self.model.records if not record.is_live}
         assert settled | self.told.keys() >= {position for position, _ in flush.settled}
         for position, native in flush.settled:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule
+from hypothesis.stateful import initialize, rule, run_state_machine_as_test
 
 from tests.trackers.driver import Step
 from tests.trackers.queue_driver import QueueDriver, Setup
 from tests.trackers.steps import (
+    AT_LENGTH,
     CHOICE,
+    LIMITS,
     SETTINGS,
+    SKEWS,
     TrackerRules,
+    assert_reached,
+    go_past_restored,
+    prepare_restart,
     run_seed,
     slow_seeds,
     some,
@@ -21,7 +28,16 @@ from tests.trackers.steps import (
 )
 
 REPLAY = "many_seeded_steps_of_a_queue"
-SKEWS = (0.0, 1.0, 50.0, -1e6)
+REACHED = {
+    "restart with attempts": 0.6,
+    "again": 0.3,
+    "held": 0.45,
+    "handed out late": 0.05,
+    "known": 0.95,
+    "dropped": 0.95,
+    "two live chunks": 0.95,
+}
+"""In so many of the seeds: without these, agreeing would say little."""
 
 
 def make(rng: random.Random) -> QueueDriver:
@@ -29,7 +45,7 @@ def make(rng: random.Random) -> QueueDriver:
     return QueueDriver(
         Setup(
             chunk_bits=rng.randint(1, 7),
-            max_attempts=rng.choice([1, 2, 3, 5, None]),
+            max_attempts=rng.choice(LIMITS),
             timeout=rng.choice([None, 0.0, 1.0, 5.0]),
             flush_count=rng.choice([1, 2, 7, 40]),
             proof_count=rng.choice([0, 1, 5, 50]),
@@ -41,18 +57,38 @@ def make(rng: random.Random) -> QueueDriver:
 
 def steps(driver: QueueDriver, rng: random.Random) -> list[Step]:
     """What a queue is asked to do."""
+
+    def restart() -> None:
+        prepare_restart(driver, rng)
+        driver.restart(rng.choice(SKEWS), durable=rng.random() < 0.8)
+        if rng.random() < 0.8:
+            driver.redeliver(rng.choice([1, 5, 100]))
+            go_past_restored(driver, rng)
+
+    sizes = [1, 4, 30, 3 << driver.setup.chunk_bits - 1]
     return [
         *steps_of(driver, rng),
-        (10, lambda: driver.fetch(some(rng, rng.choice([1, 4, 30])))),
+        (10, lambda: driver.fetch(some(rng, rng.choice(sizes)))),
         (2, driver.reconnect),
-        (2, lambda: driver.restart(rng.choice(SKEWS), durable=rng.random() < 0.8)),
+        (2, lambda: driver.redeliver(rng.choice([1, 5, 100]))),
+        (2, restart),
     ]
 
 
 def test_seeded_steps_of_a_queue_agree_with_the_model() -> None:
     """T11, T19-T23: redeliveries, re-acks and flushes are what plain lists say they are."""
-    for seed in range(30):
-        run_seed(seed, make, steps, REPLAY)
+    drivers = [run_seed(seed, make, steps, REPLAY) for seed in range(30)]
+    assert_reached(drivers, REACHED)
+
+
+def test_several_chunks_of_128_in_a_queue_agree_with_the_model() -> None:
+    """Not only tiny ones."""
+
+    def make_large(rng: random.Random) -> QueueDriver:
+        return QueueDriver(replace(make(rng).setup, chunk_bits=7))
+
+    drivers = [run_seed(seed, make_large, steps, REPLAY) for seed in range(5)]
+    assert_reached(drivers, {"two live chunks": 1.0})
 
 
 @pytest.mark.slow
@@ -90,6 +126,11 @@ class QueueOfRecords(TrackerRules):
         """All that the broker has not heard of comes again."""
         self.driver.reconnect()
 
+    @rule(most=st.sampled_from([1, 5, 100]))
+    def redeliver(self, most: int) -> None:
+        """What has failed before."""
+        self.driver.redeliver(most)
+
     @rule(skew=st.sampled_from(SKEWS), durable=st.booleans())
     def restart(self, skew: float, *, durable: bool) -> None:
         """With the attempts that were stored."""
@@ -98,3 +139,10 @@ class QueueOfRecords(TrackerRules):
 
 QueueOfRecords.TestCase.settings = SETTINGS
 TestQueueOfRecords = QueueOfRecords.TestCase
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_rules_of_a_queue_agree_with_the_model() -> None:
+    """Two thousand examples, which Hypothesis makes and shrinks."""
+    run_state_machine_as_test(QueueOfRecords, settings=AT_LENGTH)

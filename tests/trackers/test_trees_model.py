@@ -8,10 +8,15 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    rule,
+    run_state_machine_as_test,
+)
 
 from consumer_sdk.trackers.receipts import Fate
-from tests.trackers.steps import CHOICE, SETTINGS, STEPS_PER_SEED, slow_seeds
+from tests.trackers.steps import AT_LENGTH, CHOICE, SETTINGS, STEPS_PER_SEED, slow_seeds
 from tests.trackers.tree_driver import OFFICES, TreeDriver
 
 FAILED = (Fate.FAILED, Fate.REJECTED)
@@ -137,3 +142,10 @@ class Trees(RuleBasedStateMachine):
 
 TestTrees = Trees.TestCase
 TestTrees.settings = SETTINGS
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_rules_of_trees_agree_with_the_model() -> None:
+    """Two thousand examples, which Hypothesis makes and shrinks."""
+    run_state_machine_as_test(Trees, settings=AT_LENGTH)
