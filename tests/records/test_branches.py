@@ -26,7 +26,7 @@ def test_tree_is_done_when_every_branch_is_acked_in_any_order() -> None:
 
 
 def test_branch_acked_before_its_tree_is_left_does_not_end_it() -> None:
-    """Ack before init: the tree waits for its own first branch."""
+    """Kinesis trap 30, ack before init: the tree waits for its own first branch."""
     grove = Grove()
     with grove.tree() as tree:
         tree.branch().ack()
@@ -36,7 +36,7 @@ def test_branch_acked_before_its_tree_is_left_does_not_end_it() -> None:
 
 
 def test_branch_failed_before_its_tree_is_left_ends_it_at_once() -> None:
-    """Fail before init: nothing is waited for, and leaving the block is no late ack."""
+    """Kinesis trap 30, fail before init: nothing is waited for, and leaving is no late ack."""
     grove = Grove()
     with grove.tree() as tree:
         assert tree.branch().fail("bad")
@@ -46,7 +46,7 @@ def test_branch_failed_before_its_tree_is_left_ends_it_at_once() -> None:
 
 
 def test_tree_without_children_is_done_when_it_is_left() -> None:
-    """Zero children."""
+    """Kinesis trap 30: zero children."""
     grove = Grove()
     with grove.tree():
         pass
@@ -55,7 +55,7 @@ def test_tree_without_children_is_done_when_it_is_left() -> None:
 
 
 def test_second_settle_changes_nothing_and_is_counted() -> None:
-    """Duplicate acks would take each other back in an XOR."""
+    """Kinesis trap 30: duplicate acks would take each other back in an XOR."""
     grove = Grove()
     with grove.tree() as tree:
         one, two = tree.branch(), tree.branch()
@@ -172,7 +172,7 @@ def test_joined_branch_is_waited_for_by_all_trees() -> None:
 
 
 def test_joined_branch_fails_all_trees() -> None:
-    """Multi-anchor fail."""
+    """Kinesis trap 30: multi-anchor fail."""
     here, there = Grove(seed=1), Grove(seed=2)
     with here.tree() as one, there.tree() as two:
         both = one.join([one, two])
@@ -194,7 +194,7 @@ def test_joined_branch_rejects_and_extends_all_trees() -> None:
 
 
 def test_two_anchors_of_one_tree_do_not_cancel_each_other() -> None:
-    """The same root twice, and even the same branch twice."""
+    """Kinesis trap 30: the same root twice, and even the same branch twice."""
     grove = Grove()
     with grove.tree() as tree:
         one, two = tree.branch(), tree.branch()

@@ -178,7 +178,7 @@ def test_message_goes_on_as_usual_while_its_tree_is_open() -> None:
 
 
 def test_tree_times_out_while_nothing_else_happens() -> None:
-    """Exactly, without traffic; late acks are counted and touch nothing."""
+    """Kinesis trap 30: exactly, without traffic; late acks are counted and touch nothing."""
 
     async def test(b: Bench) -> None:
         b.append("x")
@@ -466,7 +466,7 @@ def test_trees_of_messages_acked_themselves_keep_few_of_them() -> None:
 def test_time_asked_for_in_a_handler_counts_after_its_return(
     times: tuple[float, float], failed: list[int], *, is_nacked: bool
 ) -> None:
-    """There the ack timeout begins; the time is that delivery's, not the next one's."""
+    """Kinesis trap 30, reset before init: the ack timeout begins there; no other delivery's."""
 
     async def test(b: Bench) -> None:
         b.append("x")

@@ -24,7 +24,7 @@ def test_edges_are_64_bits_and_differ() -> None:
 
 
 def test_zero_is_left_out() -> None:
-    """Id 0: such an edge would be invisible."""
+    """Kinesis trap 30, id 0: such an edge would be invisible."""
     rng = random.Random(0)
 
     def half_zeros(size: int) -> bytes:
@@ -40,7 +40,7 @@ def _make_edges(count: int) -> list[int]:
 
 
 def test_forked_workers_never_share_ids() -> None:
-    """What is left of the parent's pool is thrown away in the child."""
+    """Kinesis trap 30: what is left of the parent's pool is thrown away in the child."""
     new_edge()  # the pool is in use
     context = multiprocessing.get_context("fork")
     with context.Pool(2) as workers:

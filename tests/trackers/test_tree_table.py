@@ -29,7 +29,7 @@ def test_tree_is_done_by_its_last_edge() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_order_does_not_matter(seed: int) -> None:
-    """Acks before the init, children before parents: the last one ends it, whichever it is."""
+    """Kinesis trap 30: acks before init, children before parents: the last one ends it."""
     rng = random.Random(seed)
     table = TreeTable()
     root = table.open("x")
@@ -42,7 +42,7 @@ def test_order_does_not_matter(seed: int) -> None:
 
 
 def test_late_unknown_and_future_roots_change_nothing() -> None:
-    """A late ack is told apart, and leaves no garbage."""
+    """Kinesis trap 30: a late ack is told apart, and leaves no garbage."""
     table = TreeTable()
     root = table.open("x")
     table.xor(root, FIRST_EDGE)
@@ -55,7 +55,7 @@ def test_late_unknown_and_future_roots_change_nothing() -> None:
 
 
 def test_zero_changes_nothing() -> None:
-    """Id 0: no edge, no end."""
+    """Kinesis trap 30, id 0: no edge, no end."""
     table = TreeTable()
     root = table.open("x")
 

@@ -23,7 +23,7 @@ def acked(*tokens: bytes) -> Receipts:
 
 
 def test_next_delivery_has_a_new_root() -> None:
-    """What comes late of the delivery before finds its root over."""
+    """Kinesis trap 30: what comes late of the delivery before finds its root over."""
     grove = Grove()
     message = grove.message()
     before = grove.trees.tree(message).branch()
