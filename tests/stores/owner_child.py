@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore, ZooKeeperStore
 
@@ -39,9 +41,16 @@ async def claim(store: CheckpointStore, epoch: int) -> tuple[Assignment, int]:
     return assignment, int(text or 0)
 
 
+async def until_claimed(store: CheckpointStore, epoch: int) -> tuple[Assignment, int]:
+    """On a busy machine a session ends now and then, as it does in life."""
+    while True:
+        with suppress(TransientStoreError):
+            return await claim(store, epoch)
+
+
 async def count_up(store: CheckpointStore, epoch: int) -> None:
     """Owns the partition until somebody else does."""
-    assignment, number = await claim(store, epoch)
+    assignment, number = await until_claimed(store, epoch)
     while True:
         number += 1
         (outcome,) = await store.save("g", [StoreItem(assignment, str(number))])
