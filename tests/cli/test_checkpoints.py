@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import signal
 import subprocess
 import sys
 import tomllib
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
 
+from consumer_sdk.cli import main
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
@@ -35,14 +40,35 @@ async def state(tmp_path: Path) -> str:
 
 
 def run(*arguments: object, given: str = "") -> Done:
-    """``consumer-sdk checkpoints …``."""
+    """``consumer-sdk checkpoints …``, in a thread, which has an event loop of its own."""
+    command = ["checkpoints", *map(str, arguments)]
+    out, err = io.StringIO(), io.StringIO()
+    level = logging.getLogger("kazoo").level
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        pytest.MonkeyPatch.context() as patch,
+        ThreadPoolExecutor(1) as thread,
+    ):
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        status = thread.submit(status_of, command).result()
+    logging.getLogger("kazoo").setLevel(level)
+    return Done(command, status, out.getvalue(), err.getvalue())
+
+
+def status_of(command: list[str]) -> int:
+    """With what a process would end."""
+    try:
+        return main(command)
+    except SystemExit as end:
+        return int(str(end.code))
+
+
+def process(*arguments: object, given: str = "") -> Done:
+    """The same as a process."""
+    command = [*COMMAND, "checkpoints", *map(str, arguments)]
     return subprocess.run(
-        [*COMMAND, "checkpoints", *map(str, arguments)],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
+        command, input=given, capture_output=True, text=True, check=False, cwd=ROOT
     )
 
 
@@ -59,12 +85,12 @@ def refused(done: Done, status: int, *words: str) -> None:
 def test_export_is_imported_through_a_pipe(state: str, tmp_path: Path) -> None:
     """Standard output into standard input; then the stores export the same."""
     target = f"sqlite://{tmp_path}/other.db"
-    exported = run("export", state, GROUP)
+    exported = process("export", state, GROUP)
     assert (exported.returncode, exported.stderr) == (0, "exported 3\n")
 
     would = run("import", target, "-", "--dry-run", given=exported.stdout)
     assert would.stdout == "would write 3, kept 0 that were there\n"
-    done = run("import", target, "-", given=exported.stdout)
+    done = process("import", target, "-", given=exported.stdout)
     assert (done.returncode, done.stdout) == (0, "wrote 3, kept 0 that were there\n")
     assert run("export", target, GROUP).stdout == exported.stdout
 
@@ -183,12 +209,12 @@ def test_reader_that_has_gone_ends_an_export_quietly(state: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        process.stdout.close()
-        complaint = process.stderr.read()
-        assert process.wait() == 1
+    ) as child:
+        assert child.stdout is not None
+        assert child.stderr is not None
+        child.stdout.close()
+        complaint = child.stderr.read()
+        assert child.wait() == 1
     assert "Traceback" not in complaint
     assert "Exception" not in complaint
 
@@ -200,14 +226,14 @@ def test_interrupt_ends_it_without_a_traceback(tmp_path: Path) -> None:
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stderr is not None
-        process.stdin.write(b"x" * 1_000_000)  # more than a pipe takes: it is reading
-        process.stdin.flush()
-        process.send_signal(signal.SIGINT)
-        assert process.wait() == 130
-        assert process.stderr.read() == b""
+    ) as child:
+        assert child.stdin is not None
+        assert child.stderr is not None
+        child.stdin.write(b"x" * 1_000_000)  # more than a pipe takes: it is reading
+        child.stdin.flush()
+        child.send_signal(signal.SIGINT)
+        assert child.wait() == 130
+        assert child.stderr.read() == b""
 
 
 @pytest.mark.zookeeper

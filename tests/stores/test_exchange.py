@@ -8,7 +8,7 @@ import json
 import tempfile
 import uuid
 from collections.abc import Awaitable, Callable, Container, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +36,7 @@ from consumer_sdk.stores import (
     ZooKeeperStore,
     import_checkpoints,
 )
+from consumer_sdk.stores.zookeeper_tree import Znode
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.exchange_world import (
@@ -52,6 +53,7 @@ from tests.stores.exchange_world import (
     own,
     stored,
 )
+from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
 from tests.trackers.codec import sign
 
 T = TypeVar("T")
@@ -441,6 +443,38 @@ async def test_same_import_twice_at_once_is_done_once(tmp_path: Path, seed: int)
     ):
         await asyncio.gather(*(import_checkpoints(store, found) for store in (mine, theirs)))
         assert await stored(mine, [e.partition for e in found]) == [e.text for e in found]
+
+
+@pytest.mark.zookeeper
+async def test_imports_race_in_a_real_zookeeper(zookeeper_server: ZooKeeperEndpoint) -> None:
+    """Four sessions, two files: whatever one of them says, done again all is as far as it can be."""
+    root = f"/exchange-{uuid.uuid4().hex}"
+    partitions = [Partition("orders", str(number)) for number in range(200)]
+    low, high = ([entry(c, partition) for partition in partitions] for c in (AT_41, AT_99))
+    async with AsyncExitStack() as stack:
+        sessions = [
+            await stack.enter_async_context(
+                opened(ZooKeeperStore(zookeeper_server.hosts, root=root))
+            )
+            for _ in range(4)
+        ]
+        imports = zip(sessions, [low, high] * 2, strict=True)
+        done = await asyncio.gather(
+            *(import_checkpoints(store, found) for store, found in imports),
+            return_exceptions=True,
+        )
+        assert all(isinstance(each, Imported | ImportRefusedError | FencedError) for each in done)
+        await import_checkpoints(sessions[0], high)
+        assert await stored(sessions[0], partitions) == [e.text for e in high]
+
+
+async def test_start_that_cannot_be_read_ends_an_export() -> None:
+    """It is never left out: an import elsewhere would start the group somewhere else."""
+    server = FakeZooKeeper()
+    server.znodes["/sdk/billing/orders%40abc"] = Znode(b'{"start":7}', 5)
+    async with aclosing(store_on(server)) as store:
+        with pytest.raises(CheckpointFormatError, match="/sdk/billing/orders%40abc"):
+            await exported(store)
 
 
 # -- what goes wrong --------------------------------------------------------------------------
