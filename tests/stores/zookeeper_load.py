@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.abc import Adapter
@@ -134,9 +135,22 @@ async def until(is_so: Callable[[], bool], patience: float = 60.0) -> None:
 
 
 async def expire(store: ZooKeeperStore) -> None:
-    """Ends a session behind its owner's back: somebody with the same id closes it."""
+    """Ends a session behind its owner's back: somebody with the same id closes it.
+
+    The two throw each other off the server, which may take more than one try.
+    """
     assert store._bridge is not None
-    twin = KazooClient(store._hosts, client_id=store._bridge._client.client_id)
-    await asyncio.to_thread(twin.start)
-    await asyncio.to_thread(twin.stop)
-    await asyncio.to_thread(twin.close)
+    client = store._bridge._client
+    session = client.client_id
+    while client.client_id == session:
+        with suppress(KazooTimeoutError):
+            await asyncio.to_thread(_close, KazooClient(store._hosts, client_id=session))
+        await asyncio.sleep(0.2)
+
+
+def _close(twin: KazooClient) -> None:
+    try:
+        twin.start(timeout=5)
+        twin.stop()
+    finally:
+        twin.close()
