@@ -471,8 +471,9 @@ async def test_imports_race_in_a_real_zookeeper(zookeeper_server: ZooKeeperEndpo
 async def test_start_that_cannot_be_read_ends_an_export() -> None:
     """It is never left out: an import elsewhere would start the group somewhere else."""
     server = FakeZooKeeper()
-    server.znodes["/sdk/billing/orders%40abc"] = Znode(b'{"start":7}', 5)
     async with aclosing(store_on(server)) as store:
+        await store.pin(GROUP, "orders@abc", "time:1")
+        server.znodes["/sdk/billing/orders%40abc"] = Znode(b'{"start":7}', 5)
         with pytest.raises(CheckpointFormatError, match="/sdk/billing/orders%40abc"):
             await exported(store)
 
