@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
@@ -13,8 +14,11 @@ from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition,
 from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE, encode_sequence
 from consumer_sdk.stores import CheckpointFile, Entry, export_checkpoints
 from consumer_sdk.trackers import encode_checkpoint
+from tests.trackers.codec import sign
 
 GROUP = "billing"
+AT_41, AT_99 = Checkpoint(41, 42), Checkpoint(99, 100)
+WITH_RANGES = Checkpoint(41, 42, ((50, 59),), {42: (2, 1.5)}, identity="abc")
 FIRST, SECOND = Partition("orders", "0"), Partition("orders", "1")
 SEQUENCE = 49590338271490256608559692538361571095921575989136588898
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -123,3 +127,15 @@ async def stored(
     wanted = list(partitions)
     texts = await store.peek(group, wanted)
     return [texts[partition] for partition in wanted]
+
+
+def resigned(text: str, **fields: object) -> str:
+    """A checkpoint with other fields, and a checksum that is right all the same."""
+    body = json.loads(text) | fields
+    del body["crc32"]
+    return sign(body)
+
+
+def replace_text(found: Entry, text: str) -> Entry:
+    """The entry with another text."""
+    return found._replace(text=text)
