@@ -108,8 +108,10 @@ class CheckpointFile:
         while (body := self._next(number)).keys() != {"lines"}:
             yield self._entry(number, body)
             number += 1
-        if body["lines"] != number - 2:
-            raise self._error(number, f"{number - 2} lines before it, and it says {body['lines']}")
+        if type(body["lines"]) is not int or body["lines"] != number - 2:
+            raise self._error(
+                number, f"{number - 2} lines before it, and it says {body['lines']!r:.80}"
+            )
         if self._file.read(1):
             raise self._error(number + 1, "nothing may come after the line that counts the others")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import FencedError, StoreError, TransientStoreError
@@ -70,21 +70,26 @@ class Writing:
         claims = {Assignment(e.partition, number): e for number, e in enumerate(entries)}
         try:
             stored = await self._store.claim(group, list(claims))
-            texts = {a: text for a, text in stored.items() if not isinstance(text, Outcome)}
-            items = [
-                StoreItem(a, claims[a].text)
-                for a, text in texts.items()
-                if self._judge.is_written(claims[a], text)
-            ]
+            items = self._items(claims, stored)
             outcomes = await self._store.save(group, items)
         finally:
             await self._store.forget(list(claims))
         self.written += sum(outcome.kind is OutcomeKind.DURABLE for outcome in outcomes)
-        fenced = [e for a, e in claims.items() if a not in texts]
-        for item, outcome in zip(items, outcomes, strict=True):
-            if self._is_fenced(claims[item.assignment], outcome):
-                fenced.append(claims[item.assignment])
-        return fenced
+        saved = zip([claims[item.assignment] for item in items], outcomes, strict=True)
+        refused = [claims[a] for a, text in stored.items() if isinstance(text, Outcome)]
+        return refused + [entry for entry, outcome in saved if self._is_fenced(entry, outcome)]
+
+    def _items(
+        self,
+        claims: Mapping[Assignment, Entry],
+        stored: Mapping[Assignment, str | Outcome | None],
+    ) -> list[StoreItem]:
+        texts = {a: text for a, text in stored.items() if not isinstance(text, Outcome)}
+        return [
+            StoreItem(a, claims[a].text)
+            for a, text in texts.items()
+            if self._judge.is_written(claims[a], text)
+        ]
 
     def _is_fenced(self, entry: Entry, outcome: Outcome) -> bool:
         if outcome.kind is OutcomeKind.RETRY:

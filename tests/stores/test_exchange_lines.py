@@ -90,6 +90,11 @@ HOSTILE: dict[str, tuple[bytes, int, type[StoreError]]] = {
         3,
         CheckpointFormatError,
     ),
+    "a count that is true": (
+        lines(LINE).replace(b'"lines":1', b'"lines":true'),
+        3,
+        CheckpointFormatError,
+    ),
     "two exports in one": (lines(LINE) + lines(OTHER), 4, CheckpointFormatError),
     "an empty line": (lines(LINE, "\n"), 3, CheckpointFormatError),
     "not UTF-8": (lines("@").replace(b"@", b'{"group":"\xff"}\n'), 2, CheckpointFormatError),
