@@ -23,6 +23,7 @@ from consumer_sdk.records.partitions import Position
 __all__ = [
     "LAST_SUB_SEQUENCE",
     "POSITION_READERS",
+    "decode_offset",
     "decode_sequence",
     "encode_sequence",
 ]
@@ -61,19 +62,24 @@ def _is_number(text: str) -> bool:
     return NUMBER.fullmatch(text) is not None and int(text) <= LAST_SUB_SEQUENCE
 
 
-def _offset(text: str) -> int:
+def decode_offset(text: str) -> int:
+    """Reads an offset's decimal digits.
+
+    Raises:
+        CheckpointFormatError: ``text`` is something else.
+    """
     if not _is_number(text):
         raise CheckpointFormatError(f"{text[:40]!r} is not an offset in decimal digits")
     return int(text)
 
 
 def _number_or_entry(text: str) -> Position:
-    numbers = tuple(map(_offset, text.split(":", 1)))
+    numbers = tuple(map(decode_offset, text.split(":", 1)))
     return numbers[0] if len(numbers) == 1 else numbers
 
 
 POSITION_READERS: Mapping[str, Callable[[str], Position]] = {
-    "kafka": _offset,
+    "kafka": decode_offset,
     "kinesis": decode_sequence,
     "memory": _number_or_entry,
 }

@@ -20,7 +20,7 @@ from consumer_sdk.adapters.kafka.options import (
 from consumer_sdk.adapters.kafka.protocol import topic_id_text
 from consumer_sdk.adapters.kafka.session import Session
 from consumer_sdk.adapters.kafka.urls import parse_url
-from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerClosedError
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -33,10 +33,9 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
+from consumer_sdk.records.position_texts import decode_offset
 
 __all__ = ["KafkaAdapter"]
-
-LONGEST_OFFSET = len(str(2**63 - 1))
 
 
 class KafkaAdapter(Adapter):
@@ -211,9 +210,7 @@ class KafkaAdapter(Adapter):
         return str(int(position))
 
     def decode_position(self, text: str) -> Position:
-        if not (text.isascii() and text.isdigit() and len(text) <= LONGEST_OFFSET):
-            raise CheckpointFormatError(f"{text[:40]!r} is not a Kafka offset")
-        return int(text)
+        return decode_offset(text)
 
     # -- the rest ---------------------------------------------------------------------------
 

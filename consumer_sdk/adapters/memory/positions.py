@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from consumer_sdk.adapters.memory.log import PartitionLog
-from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Position
+from consumer_sdk.records.position_texts import decode_offset
 
-__all__ = ["ENTRIES", "NUMBERS", "Positions", "decode_number"]
-
-MAX_DIGITS = 19
-"""Of a position: longer text comes from elsewhere, and costs quadratic time to read."""
+__all__ = ["ENTRIES", "NUMBERS", "Positions"]
 
 
 class Positions(Protocol):
@@ -34,17 +31,6 @@ class Positions(Protocol):
         ...
 
 
-def decode_number(text: str) -> int:
-    """Reads decimal digits.
-
-    Raises:
-        CheckpointFormatError: it is something else.
-    """
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
-        raise CheckpointFormatError(f"{text[:40]!r} is not a position of the in-memory broker")
-    return int(text)
-
-
 class Numbers:
     """Whole numbers, as a log counts them."""
 
@@ -55,7 +41,7 @@ class Numbers:
         return str(position)
 
     def decode(self, text: str) -> int:
-        return decode_number(text)
+        return decode_offset(text)
 
 
 class Entries:
@@ -69,7 +55,7 @@ class Entries:
 
     def decode(self, text: str) -> tuple[int, int]:
         entry, _, index = text.partition(":")
-        return decode_number(entry), decode_number(index)
+        return decode_offset(entry), decode_offset(index)
 
 
 NUMBERS = Numbers()
