@@ -22,12 +22,14 @@ class AckFlush:
         number: its place among the flushes of this assignment, from 1.
         checkpoint: the state that it makes durable.
         settled: (position, native handle) of what was newly settled, where the adapter asks.
+        is_copy: a store holds the checkpoint; the broker is told for its lag tools.
     """
 
     assignment: Assignment
     number: int
     checkpoint: Checkpoint
     settled: Sequence[tuple[Position, Any]] = ()
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +40,15 @@ class Committed:
         checkpoint: the position, and whatever else the commit carries.
         is_foreign: this SDK did not write it: an operator's tool or another program was there.
             It is honoured, also where a store knows of another position.
+        is_copy: a store held the checkpoint (`AckFlush.is_copy`): it knows better. What is neither
+            was written by a consumer without a store, and is honoured like what is foreign.
+        is_partial: this SDK has written more than the position, which cannot be read.
     """
 
     checkpoint: Checkpoint
     is_foreign: bool = False
+    is_copy: bool = False
+    is_partial: bool = False
 
 
 class OutcomeKind(enum.Enum):
