@@ -570,6 +570,16 @@ class CheckpointStore(ABC):
     async def pins(self, group: str) -> Mapping[str, str]:
         """The resolved starts of the group, by stream."""
 
+    @abstractmethod
+    async def unpin(self, group: str, stream: str) -> bool:
+        """Deletes the group's resolved start, also one that cannot be read; idempotent.
+
+        The next `pin` stores another one. Checkpoints stay.
+
+        Returns:
+            whether there was one.
+        """
+
     def leases(
         self,
         group: str,  # noqa: ARG002 - for overriders

@@ -139,6 +139,14 @@ class LocalStore(CheckpointStore):
         """
         return await self._thread.run(partial(sqlite_checkpoints.pins, group))
 
+    async def unpin(self, group: str, stream: str) -> bool:
+        """Deletes the group's resolved start, also one that cannot be read.
+
+        Raises:
+            StoreError: nothing was deleted.
+        """
+        return await self._thread.run(partial(sqlite_checkpoints.unpin, group, stream))
+
     def leases(
         self,
         group: str,

@@ -54,8 +54,8 @@ class MemoryStore(CheckpointStore):
     Args:
         faults: fails, delays and cancels calls at the seams ``"claim"``, ``"save"``,
             ``"read_back"`` (after a save whose reply was lost), ``"peek"``, ``"list"``,
-            ``"delete"``, ``"pin"``, ``"pins"``, ``"lease_read"``, ``"lease_write"`` and ``"lease_renew"``,
-            before or after their effect.
+            ``"delete"``, ``"pin"``, ``"pins"``, ``"unpin"``, ``"lease_read"``, ``"lease_write"`` and
+            ``"lease_renew"``, before or after their effect.
 
     Concurrency: each effect is one step that nothing can interrupt.
     """
@@ -184,6 +184,12 @@ class MemoryStore(CheckpointStore):
     def _pins(self, group: str) -> Mapping[str, str]:
         pins = self._state.pins.items()
         return {stream: start for (owner, stream), start in pins if owner == group}
+
+    async def unpin(self, group: str, stream: str) -> bool:
+        """Deletes the group's resolved start; says whether there was one."""
+        return await self._around(
+            "unpin", lambda: self._state.pins.pop((group, stream), None) is not None
+        )
 
     def leases(
         self,

@@ -20,7 +20,7 @@ from consumer_sdk.stores.fencing import (
 )
 from consumer_sdk.stores.sqlite_file import Database
 
-__all__ = ["check", "claim", "delete", "names", "peek", "pin", "pins", "save"]
+__all__ = ["check", "claim", "delete", "names", "peek", "pin", "pins", "save", "unpin"]
 
 READ_ROW = """SELECT writer, fence, serial, text FROM checkpoints
     WHERE "group" = ? AND partition = ?"""
@@ -41,6 +41,7 @@ DELETE = f"""UPDATE checkpoints
     WHERE "group" = ? AND partition = ?"""  # noqa: S608 - a constant of ours
 PIN = """INSERT INTO pins ("group", stream, start) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"""
 READ_PIN = """SELECT start FROM pins WHERE "group" = ? AND stream = ?"""
+UNPIN = """DELETE FROM pins WHERE "group" = ? AND stream = ?"""
 READ_PINS = """SELECT stream, start FROM pins WHERE "group" = ? ORDER BY stream"""
 
 
@@ -158,7 +159,17 @@ def pins(group: str, database: Database) -> dict[str, str]:
         return {stream: _start(group, stream, start) for stream, start in rows}
 
 
+def unpin(group: str, stream: str, database: Database) -> bool:
+    """Deletes a pin; whether there was one."""
+    with database.transaction() as connection:
+        return connection.execute(UNPIN, (group, stream)).rowcount > 0
+
+
 def _start(group: str, stream: str, start: Any) -> str:
     if not isinstance(start, str):
-        raise _foreign(group, f"pin of {stream!r}", repr(start)[:80])
+        raise CheckpointFormatError(
+            f"the start that group {group!r} has pinned for {stream!r} cannot be read "
+            f"({start!r:.80}): nothing was changed. Delete it with the store's unpin() or "
+            f"`consumer-sdk checkpoints unpin`, put a copy back, or use another path"
+        )
     return start

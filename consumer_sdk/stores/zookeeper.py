@@ -26,7 +26,7 @@ from consumer_sdk.stores.fencing import Claims, Write, not_held
 from consumer_sdk.stores.leases import TableLeases, new_member
 from consumer_sdk.stores.leases_zookeeper import ZooKeeperLeasePlace
 from consumer_sdk.stores.zookeeper_bridge import Bridge
-from consumer_sdk.stores.zookeeper_edits import bury, pin, pins
+from consumer_sdk.stores.zookeeper_edits import bury, pin, pins, unpin
 from consumer_sdk.stores.zookeeper_options import client_maker
 from consumer_sdk.stores.zookeeper_tree import Tree, Znode
 from consumer_sdk.stores.zookeeper_writing import Claiming, Place, Saving
@@ -60,7 +60,7 @@ class ZooKeeperStore(CheckpointStore):
 
     Args:
         hosts: ``"zk1:2181,zk2:2181"``, perhaps with a path that is put before every other.
-        root: the znode below which everything is kept; made if missing.
+        root: the znode below which everything is kept; made by the first write if missing.
         session_timeout: seconds; the servers keep it between 2 and 20 of their ticks.
         max_size: bytes of a checkpoint's text at most. Where ``jute.maxbuffer`` of the servers is
             below its default, give 48 000 less than that.
@@ -103,7 +103,7 @@ class ZooKeeperStore(CheckpointStore):
         return f"ZooKeeperStore({self._hosts!r}, root={self._root!r})"
 
     async def open(self) -> None:
-        """Connects, and makes the root if it is missing.
+        """Connects; the root is made when something is first written.
 
         A session is made by a majority of the servers, so what can be opened can be written, but
         for access rights: whether those suffice is seen by the first claim.
@@ -118,7 +118,7 @@ class ZooKeeperStore(CheckpointStore):
             return
         bridge = Bridge(self._make_client, self._patience)
         try:
-            await Tree(bridge).ensure(self._root)
+            await Tree(bridge).read([self._root])
         except BaseException:
             bridge.abandon()
             raise
@@ -137,7 +137,7 @@ class ZooKeeperStore(CheckpointStore):
         """
         tree = self._tree()
         writer = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
-        places = {a: Place(group, self._path(group, a.partition), 0) for a in assignments}
+        places = {a: Place(self._path(group, a.partition), 0) for a in assignments}
         claiming = Claiming(tree, self._limit, writer, places)
         await claiming.run(assignments)
         for assignment, (stamp, place) in claiming.granted.items():
@@ -220,8 +220,7 @@ class ZooKeeperStore(CheckpointStore):
         Raises:
             StoreError: it may be stored: pin it again.
         """
-        path = f"{self._root}/{escape(group)}/{escape(stream)}"
-        return await pin(self._tree(), path, start)
+        return await pin(self._tree(), self._stream_path(group, stream), start)
 
     async def pins(self, group: str) -> Mapping[str, str]:
         """The resolved starts of the group, by stream.
@@ -230,6 +229,14 @@ class ZooKeeperStore(CheckpointStore):
             StoreError: they cannot be read.
         """
         return await pins(self._tree(), f"{self._root}/{escape(group)}")
+
+    async def unpin(self, group: str, stream: str) -> bool:
+        """Deletes the group's resolved start, also one that cannot be read.
+
+        Raises:
+            StoreError: it may be there still: unpin it again.
+        """
+        return await unpin(self._tree(), self._stream_path(group, stream))
 
     def leases(
         self,
@@ -246,9 +253,7 @@ class ZooKeeperStore(CheckpointStore):
         give a ``session_timeout`` that is not shorter.
         """
         return TableLeases(
-            ZooKeeperLeasePlace(
-                self._open_bridge, f"{self._root}/{escape(group)}/{escape(stream)}", self._limit
-            ),
+            ZooKeeperLeasePlace(self._open_bridge, self._stream_path(group, stream), self._limit),
             f"{self!r}: the leases of {stream!r} in group {group!r}",
             new_member(),
             duration=duration,
@@ -264,6 +269,9 @@ class ZooKeeperStore(CheckpointStore):
 
     def _path(self, group: str, partition: Partition) -> str:
         return checkpoint_path(self._root, group, partition)
+
+    def _stream_path(self, group: str, stream: str) -> str:
+        return f"{self._root}/{escape(group)}/{escape(stream)}"
 
     def _tree(self) -> Tree:
         return Tree(self._open_bridge())

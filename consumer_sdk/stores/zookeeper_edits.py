@@ -17,7 +17,7 @@ from consumer_sdk.stores.zookeeper_znodes import (
     unescape,
 )
 
-__all__ = ["bury", "pin", "pins"]
+__all__ = ["bury", "pin", "pins", "unpin"]
 
 
 async def bury(tree: Tree, limit: int, paths: Iterable[str]) -> None:
@@ -45,8 +45,8 @@ async def pin(tree: Tree, path: str, start: str) -> str:
     Raises:
         StoreError: it may be stored: pin it again.
     """
-    await tree.ensure(path)
     for _ in range(ROUNDS):
+        await tree.ensure(path)  # each time: an unpin may have removed it
         (znode,) = await tree.read([path])
         data, version = znode or Znode(b"", 0)
         if (stored := decode_pin(data, path)) is not None:
@@ -70,6 +70,22 @@ async def pins(tree: Tree, group: str) -> dict[str, str]:
         if znode is not None and (start := decode_pin(znode.data, path)) is not None:
             found[name] = start
     return found
+
+
+async def unpin(tree: Tree, path: str) -> bool:
+    """Deletes a stream's resolved start, whatever it is; whether there was one.
+
+    Raises:
+        StoreError: it may be there still: unpin it again.
+    """
+    for _ in range(ROUNDS):
+        (znode,) = await tree.read([path])
+        if znode is None or not znode.data:
+            return False
+        if not await _is_conflict(tree, [Put(path, b"", znode.version)]):
+            await tree.prune(path, znode.version + 1)
+            return True
+    raise contended("unpinning")
 
 
 def _tombstone(path: str, znode: Znode) -> Put:

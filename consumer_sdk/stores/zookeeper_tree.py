@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError, RolledBackError
+from kazoo.exceptions import NoNodeError, NotEmptyError, RolledBackError
 
 from consumer_sdk.stores.zookeeper_bridge import Bridge
-from consumer_sdk.stores.zookeeper_errors import translate
+from consumer_sdk.stores.zookeeper_errors import is_conflict, translate
 
 __all__ = ["Put", "Refusal", "Tree", "Znode", "batches"]
 
@@ -101,6 +101,12 @@ class Tree:
         (answer,) = await self._bridge.ask(_ensure, [path])
         _value(answer, path)
 
+    async def prune(self, path: str, version: int) -> None:
+        """Removes a znode, unless there is something below it or it has been written since."""
+        (answer,) = await self._bridge.ask(_delete, [Put(path, b"", version)])
+        if not (isinstance(answer, NotEmptyError) or is_conflict(answer)):
+            _value(answer, path)
+
 
 def _get(client: KazooClient, path: str) -> Any:
     return client.get_async(path)
@@ -112,6 +118,10 @@ def _get_children(client: KazooClient, path: str) -> Any:
 
 def _ensure(client: KazooClient, path: str) -> Any:
     return client.ensure_path_async(path)
+
+
+def _delete(client: KazooClient, put: Put) -> Any:
+    return client.delete_async(put.path, put.version)
 
 
 def _commit(client: KazooClient, puts: Sequence[Put]) -> Any:

@@ -33,7 +33,6 @@ DURABLE = Outcome.durable()
 class Place(NamedTuple):
     """Where a claim's checkpoint is, and the version that it has left or written last."""
 
-    group: str
     path: str
     version: int
 
@@ -93,14 +92,14 @@ class Saving:
 
     def _put(self, assignment: Assignment) -> Put:
         _, text, stamp = self._left[assignment]
-        _, path, version = self.places[assignment]
+        path, version = self.places[assignment]
         return Put(path, encode_znode(stamp, text), version)
 
     def _note(self, members: Sequence[Assignment], refusal: Refusal | None) -> None:
         if refusal is None:
             for assignment in members:
-                group, path, version = self.places[assignment]
-                self.places[assignment] = Place(group, path, version + 1)
+                path, version = self.places[assignment]
+                self.places[assignment] = Place(path, version + 1)
                 self._settle(assignment, DURABLE)
         elif not is_conflict(refusal.error):
             culprit = members[refusal.at]
@@ -187,8 +186,8 @@ class Claiming:
 
     def _claim(self, assignment: Assignment, znodes: dict[str, Znode | None]) -> Put | None:
         """What is to be written, unless the claim is refused; ``znodes`` say what will be there."""
-        place = self._places[assignment]
-        path, znode = place.path, znodes[place.path]
+        path = self._places[assignment].path
+        znode = znodes[path]
         stored, text = (None, None) if znode is None else decode_znode(znode.data, path)
         # Two claims of one partition in one call must not share a writer.
         stamp = take(stored, assignment.fence, f"{self._writer}.{assignment.epoch}")
@@ -199,7 +198,7 @@ class Claiming:
         put = Put(path, encode_znode(stamp, text), None if znode is None else znode.version)
         version = 0 if znode is None else znode.version + 1
         znodes[path] = Znode(put.data, version)
-        self.granted[assignment] = stamp, Place(place.group, path, version)
+        self.granted[assignment] = stamp, Place(path, version)
         self.answers[assignment] = text
         return put
 

@@ -125,7 +125,11 @@ def decode_pin(data: bytes, path: str) -> str | None:
     try:
         return _text(_decode(data, PIN), "start") if data else None
     except (ValueError, RecursionError) as error:
-        raise _foreign(path, error) from error
+        raise CheckpointFormatError(
+            f"{path} holds no pinned start that can be read ({error}): nothing was changed. "
+            f"Delete it with the store's unpin() or `consumer-sdk checkpoints unpin`, put a copy "
+            f"back, or use another root or group"
+        ) from error
 
 
 def _decode(data: bytes, names: frozenset[str]) -> dict[str, Any]:

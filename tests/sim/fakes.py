@@ -137,6 +137,10 @@ class SimStore(CheckpointStore):
         """The starts, by stream."""
         return dict(self._shared.pins)
 
+    async def unpin(self, group: str, stream: str) -> bool:
+        """The next one wins."""
+        return self._shared.pins.pop(stream, None) is not None
+
     async def aclose(self) -> None:
         """Nothing to close."""
 

@@ -13,6 +13,7 @@ from kazoo.exceptions import (
     BadVersionError,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     RolledBackError,
     RuntimeInconsistency,
 )
@@ -90,6 +91,14 @@ class _Client:
         parts = path.split("/")
         for end in range(2, len(parts) + 1):
             self.server.znodes.setdefault("/".join(parts[:end]), Znode(b"", 0))
+        return True
+
+    def delete_async(self, path: str, version: int) -> Any:
+        if below := self.get_children_async(path):
+            return below if isinstance(below, NoNodeError) else NotEmptyError()
+        if self.server.znodes[path].version != version:
+            return BadVersionError()
+        del self.server.znodes[path]
         return True
 
     def transaction(self) -> _Transaction:

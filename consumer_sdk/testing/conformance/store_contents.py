@@ -202,6 +202,54 @@ class ContentCases(StoreCase):
         starts = (s.pin(self.group, "orders", f"time:{n}") for n, s in enumerate(stores))
         assert len(set(await asyncio.gather(*starts))) == 1
 
+    @pytest.mark.parametrize("stream", ["orders", "orders@5f0c#v2", "a/b %2F", "注文", ""])
+    async def test_unpinned_start_can_be_pinned_anew(
+        self, mine: CheckpointStore, theirs: CheckpointStore, stream: str
+    ) -> None:
+        """It is gone for everybody, and nothing else is: other starts and other groups' stay."""
+        for group, name in ((self.group, stream), (self.group, "more"), ("other", stream)):
+            await mine.pin(group, name, "time:1")
+        assert await theirs.unpin(self.group, stream) is True
+        assert await mine.pins(self.group) == {"more": "time:1"}
+        assert await mine.pins("other") == {stream: "time:1"}
+        assert await mine.pin(self.group, stream, "time:2") == "time:2"
+        assert await theirs.pin(self.group, stream, "time:3") == "time:2"
+
+    async def test_unpinning_what_is_not_pinned_changes_nothing(
+        self, mine: CheckpointStore
+    ) -> None:
+        """A second time, a stream that has checkpoints alone, and one that nobody knows."""
+        await self.claimed(mine)
+        await mine.pin(self.group, "payments", "time:1")
+        found = [await mine.unpin(self.group, name) for name in ("payments", "payments", "orders")]
+        assert found == [True, False, False]
+        assert await mine.unpin("nobody", "orders") is False
+        assert await mine.pins(self.group) == {}
+
+    async def test_unpin_leaves_checkpoints_and_their_owners(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """Of the very stream: what is stored stays, and who owns it goes on."""
+        assignment = await self.claimed(mine)
+        await self.save(mine, (assignment, "one"))
+        await mine.pin(self.group, "orders", "time:1")
+        await theirs.unpin(self.group, "orders")
+        assert await self.stored(theirs) == "one"
+        assert await self.save(mine, (assignment, "two")) == [DURABLE]
+        assert list(await theirs.list(self.group)) == [assignment.partition]
+
+    async def test_unpins_between_pins_leave_one_start(
+        self, mine: CheckpointStore, theirs: CheckpointStore
+    ) -> None:
+        """At the same time: nobody fails, and who pins afterwards is told what is stored."""
+        calls = (
+            (mine.pin(self.group, "orders", f"time:{n}"), theirs.unpin(self.group, "orders"))
+            for n in range(10)
+        )
+        await asyncio.gather(*(call for pair in calls for call in pair))
+        start = await mine.pin(self.group, "orders", "time:last")
+        assert await theirs.pins(self.group) == {"orders": start}
+
     async def test_outcome_kinds_are_of_the_store(self, mine: CheckpointStore) -> None:
         """A store never says SENT or GONE: those are brokers' words."""
         assignment = await self.claimed(mine)
