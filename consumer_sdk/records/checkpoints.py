@@ -40,14 +40,15 @@ class Committed:
         checkpoint: the position, and whatever else the commit carries.
         is_foreign: this SDK did not write it: an operator's tool or another program was there.
             It is honoured, also where a store knows of another position.
-        is_copy: a store held the checkpoint (`AckFlush.is_copy`): it knows better. What is neither
-            was written by a consumer without a store, and is honoured like what is foreign.
+        is_copy: a store held the checkpoint (`AckFlush.is_copy`) and knows better, as it does where
+            an adapter cannot tell. What a consumer without a store has committed is none, and is
+            honoured like what is foreign.
         is_partial: this SDK has written more than the position, which cannot be read.
     """
 
     checkpoint: Checkpoint
     is_foreign: bool = False
-    is_copy: bool = False
+    is_copy: bool = True
     is_partial: bool = False
 
 

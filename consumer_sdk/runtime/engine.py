@@ -79,6 +79,7 @@ class Engine:
             self._store,
             options,
             self._flusher,
+            self.totals,
             make_holding=self._make_holding,
             queues=lambda: self._sink,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from consumer_sdk.records import (
     Assignment,
@@ -27,12 +27,13 @@ class Facts:
         stored: the store's checkpoint; None for none.
         committed: the broker's idea of where the group is; None for none.
         resolved: the position that ``start`` stands for, where it moves: the group's, if there
-            is a store; None where no record is that new.
+            is a store; None where the broker cannot say.
         is_later: the partition is newer than the group's first start.
         earliest: the first position that the broker stores; None where it cannot say.
         latest: the next position that it will write.
         redelivers: the broker redelivers what it has not heard of: a seek would make it forget
             what was settled above a hole.
+        is_resumed: the user has said that it is to be fetched, whatever its lag.
     """
 
     assignment: Assignment
@@ -43,6 +44,7 @@ class Facts:
     earliest: Position | None = None
     latest: Position | None = None
     redelivers: bool = False
+    is_resumed: bool = False
 
     @property
     def known(self) -> Checkpoint | None:
@@ -57,16 +59,27 @@ class Facts:
         return self.committed is not None and self.committed.is_foreign
 
     @property
+    def is_unmarked(self) -> bool:
+        """The broker's position was written by whoever does not know of the store."""
+        found = self.committed
+        return found is not None and (found.is_foreign or not found.is_copy)
+
+    @property
     def reset(self) -> Checkpoint | None:
-        """What another program has written, where that is not where the store is.
+        """What was written without the store's knowledge, where that is not where the store is.
 
         Equal starts are no reset: it may be one that was honoured just before a crash.
         """
         stored, committed = self.stored, self.committed
-        if stored is None or committed is None or not committed.is_foreign:
+        if stored is None or committed is None or self.redelivers or not self.is_unmarked:
             return None
         found = committed.checkpoint
         return None if found.start == stored.start else found
+
+    def after(self, reset: Decision) -> Facts:
+        """The same, once a reset was honoured."""
+        committed = Committed(reset.checkpoint)
+        return replace(self, stored=reset.checkpoint, committed=committed)
 
     @property
     def keeps_cursor(self) -> bool:
@@ -81,8 +94,11 @@ class Facts:
         """
         if options.restart != "from_start" or self.known is None or self.reset is not None:
             return False
-        is_ours = self.stored is not None or not self.is_foreign
-        return is_ours and self.known.application != options.application_id
+        found = self.committed
+        is_mute = (
+            self.stored is None and found is not None and (found.is_foreign or found.is_partial)
+        )
+        return not is_mute and self.known.application != options.application_id
 
     def needs_start(self, options: Options) -> bool:
         """``start`` decides, so that it has to be resolved where it moves."""

@@ -94,13 +94,13 @@ class Flusher:
 
         The position alone: what else there is costs as much to send as there are holes.
         """
-        bare = replace(flush.checkpoint, ranges=(), attempts={})
-        self._commits[flush.assignment] = replace(flush, checkpoint=bare)
+        self._commits[flush.assignment] = _copy_of(flush)
         self._has_commits.set()
 
-    def has_pending(self, assignment: Assignment) -> bool:
-        """The broker has not heard yet of what it was to be told."""
-        return assignment in self._commits
+    async def tell_now(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """Like `tell`, and returns what came of it."""
+        async with self._commit_lock:
+            return await self._adapter.commit([_copy_of(flush) for flush in flushes])
 
     def forget(self, assignment: Assignment) -> None:
         """Drops the commit that waits for a closed assignment."""
@@ -279,6 +279,11 @@ class Flusher:
             if not is_told and flush.assignment in self.holdings:
                 self._commits.setdefault(flush.assignment, flush)
                 self._has_commits.set()
+
+
+def _copy_of(flush: AckFlush) -> AckFlush:
+    bare = replace(flush.checkpoint, ranges=(), attempts={})
+    return replace(flush, checkpoint=bare, is_copy=True)
 
 
 async def _settled_in_memory(flushes: Sequence[AckFlush]) -> list[Outcome]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
@@ -15,16 +16,18 @@ from consumer_sdk.records import (
     Assignment,
     Kind,
     Message,
+    OutcomeKind,
     Partition,
     Start,
     StartPoint,
 )
 from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.flusher import Flusher
-from consumer_sdk.runtime.holding import Holding
+from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.inquiry import Inquiry
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.starts import decide
+from consumer_sdk.runtime.starts import choose, decide
+from consumer_sdk.runtime.subscriptions import check_start
 
 __all__ = ["Ownership", "Queues"]
 
@@ -71,7 +74,9 @@ class Ownership(AssignmentOwner):
         "_options",
         "_queues",
         "_resumed",
+        "_said",
         "_store",
+        "_totals",
         "holdings",
     )
 
@@ -81,6 +86,7 @@ class Ownership(AssignmentOwner):
         store: CheckpointStore | None,
         options: Options,
         flusher: Flusher,
+        totals: Totals,
         *,
         make_holding: Callable[[Assignment], Holding],
         queues: Callable[[], Queues],
@@ -89,11 +95,13 @@ class Ownership(AssignmentOwner):
         self._store = store
         self._options = options
         self._flusher = flusher
+        self._totals = totals
         self._make_holding = make_holding
         self._queues = queues
         self._inquiry = Inquiry(adapter, store, options)
         self._closed: list[Assignment] = []
         self._resumed: set[Partition] = set()
+        self._said: dict[Partition, Decision] = {}  # of starts that are not durable yet
         self.holdings: dict[Assignment, Holding] = flusher.holdings
 
     # -- assigned -------------------------------------------------------------------------
@@ -103,26 +111,55 @@ class Ownership(AssignmentOwner):
             facts = [Facts(assignment=assignment) for assignment in assignments]
             decisions = [Decision(StartPoint.BROKER) for _ in assignments]
         else:
+            check_start(self._adapter, self._store, self._options)
             await self._forget_closed()
             facts = await self._inquiry.facts(assignments)
-            decisions = [decide(each, self._options) for each in facts]
-        grants = [
-            _Grant(each, decision, self._grant(each.assignment, decision))
-            for each, decision in zip(facts, decisions, strict=True)
-        ]
+            decisions = [self._decide(each) for each in facts]
         try:
+            grants = list(map(self._grant, facts, decisions))
             await self._make_durable(grants)
+            taken_over = [g for g in grants if self._is_to_take_over(g.facts)]
+            again = [self._grant_again(g) for g in taken_over if not g.holding.is_closed]
+            await self._make_durable(again)
         except BaseException:
-            for grant in grants:
-                self._close(grant.facts.assignment, grant.holding)
+            self.lost(assignments)
             raise
-        # Another owner may have taken one over meanwhile.
-        granted = [grant for grant in grants if not grant.holding.is_closed]
-        for grant in granted:
-            self._announce(grant)
-        return {grant.facts.assignment: grant.decision.start for grant in granted}
+        return self._granted({grant.facts.assignment: grant for grant in [*grants, *again]})
 
-    def _grant(self, assignment: Assignment, decision: Decision) -> Holding:
+    def _granted(self, grants: Mapping[Assignment, _Grant]) -> dict[Assignment, Start]:
+        """Another owner may have taken one over meanwhile."""
+        held = {a: grant for a, grant in grants.items() if not grant.holding.is_closed}
+        for assignment, grant in held.items():
+            self._said.pop(assignment.partition, None)
+            if not grant.decision.is_behind:
+                self._resumed.discard(assignment.partition)
+        return {assignment: grant.decision.start for assignment, grant in held.items()}
+
+    def _decide(self, facts: Facts) -> Decision:
+        if self._is_to_take_over(facts):
+            decision = replace(choose(facts, self._options), is_pin=True)
+        else:
+            is_resumed = facts.assignment.partition in self._resumed
+            decision = decide(replace(facts, is_resumed=is_resumed), self._options)
+        if decision.reasons:
+            self._announce(facts.assignment.partition, decision)
+        return decision
+
+    def _is_to_take_over(self, facts: Facts) -> bool:
+        """What was written without the store's knowledge: the position as it is comes first.
+
+        When store and broker agree on it, it is held against the log. Killed at any moment in
+        between, the next start does not take a decision that was durable for another reset.
+        """
+        return facts.is_unmarked and self._flusher.tells_broker
+
+    def _grant_again(self, grant: _Grant) -> _Grant:
+        facts = grant.facts.after(grant.decision)
+        grant.holding.close()
+        return self._grant(facts, self._decide(facts))
+
+    def _grant(self, facts: Facts, decision: Decision) -> _Grant:
+        assignment = facts.assignment
         holding = self._make_holding(assignment)
         clock = self._options.clock
         holding.tracker.restore(
@@ -132,7 +169,7 @@ class Ownership(AssignmentOwner):
         holding.is_behind = decision.is_behind
         if decision.is_behind and self._options.lag_policy == "pause":
             self._hold_back(holding)
-        return holding
+        return _Grant(facts, decision, holding)
 
     def _hold_back(self, holding: Holding) -> None:
         if holding.assignment.partition not in self._resumed:
@@ -149,7 +186,7 @@ class Ownership(AssignmentOwner):
         if self._flusher.tells_broker:
             for grant in grants:
                 self._tell(grant)
-            await self._mark_as_ours([g for g in grants if g.facts.is_foreign])
+            await self._mark_as_ours([g for g in grants if self._is_to_take_over(g.facts)])
 
     async def _make_pins_durable(self, pins: Sequence[Holding]) -> None:
         """A start that moves is written before a record is read: a restart leaves no gap."""
@@ -168,27 +205,34 @@ class Ownership(AssignmentOwner):
         there = facts.committed and facts.committed.checkpoint.start
         is_behind = ours.start is not None and (there is None or there < ours.start)
         is_pin = grant.decision.is_pin  # its flush has told the broker
-        if facts.is_foreign or (is_behind and not is_pin):
+        if is_behind and not (is_pin or facts.is_unmarked):
             self._flusher.tell(AckFlush(facts.assignment, 0, ours))
 
     async def _mark_as_ours(self, foreign: Sequence[_Grant]) -> None:
         """What another program has written is ours again, or the next start honours it again."""
-        if not foreign:
-            return
-        await self._flusher.commit_pending()
-        for grant in foreign:
-            if not grant.holding.is_closed and self._flusher.has_pending(grant.facts.assignment):
+        flushes = [AckFlush(g.facts.assignment, 0, g.decision.checkpoint) for g in foreign]
+        outcomes = await self._flusher.tell_now(flushes) if flushes else []
+        for flush, outcome in zip(flushes, outcomes, strict=True):
+            if outcome.kind is not OutcomeKind.DURABLE:
                 raise TransientAdapterError(
-                    f"{grant.facts.assignment.partition}: the broker could not be told that the "
-                    f"position another program has set was taken over"
+                    f"{flush.assignment.partition}: the broker could not be told that the position "
+                    f"which another program has set was taken over: {outcome.error!r}"
                 )
 
-    def _announce(self, grant: _Grant) -> None:
-        decision, holding = grant.decision, grant.holding
+    def _announce(self, partition: Partition, decision: Decision) -> None:
+        """Before it is durable: a start that is tried again may find that it was, and be silent.
+
+        Where it is decided again it was not: the last one counts.
+        """
+        before = self._said.get(partition, Decision(decision.start))
         for reason in decision.reasons:
-            log.warning("%s", reason)
-        holding.totals.lost += decision.lost
-        holding.totals.resets += decision.is_reset
+            if reason not in before.reasons:
+                log.warning("%s", reason)
+        self._totals.lost += decision.lost - before.lost
+        self._totals.resets += decision.is_reset and not before.is_reset
+        reasons = (*before.reasons, *decision.reasons)
+        is_reset = decision.is_reset or before.is_reset
+        self._said[partition] = replace(decision, is_reset=is_reset, reasons=reasons)
 
     def resume(self, partition: Partition) -> bool:
         """Fetches a partition that is paused for its lag, now and when it is granted again."""

@@ -30,7 +30,7 @@ class Resolved:
     """What ``start`` stands for.
 
     Attributes:
-        position: None where no record is that new, or the broker cannot say.
+        position: the end where no record is that new; None where the broker cannot say.
         is_later: the partition is newer than the group's first start.
     """
 
@@ -95,15 +95,19 @@ async def _of_group(
         return {a: _in(pinned, a, adapter) for a in assignments}
     except (CheckpointFormatError, RecursionError, ValueError) as error:
         raise CheckpointFormatError(
-            f"the start that group {group!r} has pinned for {name!r} is none: {text[:80]!r}: {error}"
+            f"the start that group {group!r} has pinned for {name!r} is none: {text[:80]!r}: {error}. "
+            f"Delete it (store.unpin) to have it resolved anew"
         ) from error
 
 
 async def _at(
     adapter: Adapter, start: AtTime, assignments: Sequence[Assignment]
 ) -> dict[Assignment, Resolved]:
+    # First the end, for where no record is that new: what comes between the two may be.
+    ends = await adapter.positions(assignments, StartPoint.LATEST)
     found = await adapter.positions(assignments, start)
-    return {a: Resolved(found.get(a)) for a in assignments}
+    positions = {a: found.get(a) for a in assignments}
+    return {a: Resolved(ends.get(a) if at is None else at) for a, at in positions.items()}
 
 
 def _in(pinned: Mapping[str, str], assignment: Assignment, adapter: Adapter) -> Resolved:

@@ -36,7 +36,8 @@ def within_range(facts: Facts, options: Options, decision: Decision) -> Decision
     if policy == "fail":
         raise PositionOutOfRangeError(
             f"{what}. Set out_of_range='earliest' or 'latest' to go on (records may be lost or "
-            f"repeated), or reset the group's checkpoint"
+            f"repeated), or reset the group's checkpoint; where the end is that of a transaction "
+            f"which is still open, wait for it"
         )
     is_to_earliest = policy == "earliest"
     target = facts.earliest if is_to_earliest else facts.latest
@@ -48,7 +49,7 @@ def within_range(facts: Facts, options: Options, decision: Decision) -> Decision
 
 
 def within_end(facts: Facts, decision: Decision) -> Decision:
-    """Row 8 again: what is known of the end and above is forgotten, aloud.
+    """Row 9: what is known of the end and above is forgotten, aloud.
 
     The log was cut there, or the checkpoint is forged. Other records will be written there, and
     would be taken for settled.
@@ -87,7 +88,7 @@ def _moved(
 
 
 def within_lag(facts: Facts, options: Options, decision: Decision) -> Decision:
-    """Row 9 of the table: what to do where the start is far behind the end.
+    """Row 10 of the table: what to do where the start is far behind the end.
 
     Raises:
         ConfigurationError: positions are not whole numbers.
@@ -103,7 +104,7 @@ def within_lag(facts: Facts, options: Options, decision: Decision) -> Decision:
         clipped, lost = _skip(decision, latest)
         reason = f"{what}; skipped to the end, {lost} unsettled positions are lost"
         return _moved(decision, AtPosition(latest), clipped.at(latest), lost, reason)
-    if options.lag_policy == "pause":
+    if options.lag_policy == "pause" and not facts.is_resumed:
         what += "; it is not fetched until consumer.resume(partition) is called"
     return replace(decision, is_behind=True, reasons=(*decision.reasons, what))
 

@@ -1,8 +1,9 @@
 """Where an assignment starts: one table of decisions, without I/O.
 
 =============================================  ================================================
-1  another program has moved the broker's      there, from nothing; the store's checkpoint is
-   position away from the store's checkpoint   replaced, aloud
+1  the broker's position was set by another    there; the store's checkpoint is replaced, aloud
+   program, or by a consumer without the
+   store, and is not where the store is
 2  ``restart="from_start"``, and what is       as if nothing were known; pinned, so that the
    known was written by another application    same application resumes
 3  the checkpoint says that all was read       nothing to read
@@ -21,14 +22,14 @@ Then, of every start that is a position:
 =============================================  ================================================
 8  the broker does not store it (any more, or  ``out_of_range``: fail; earliest, where settled
    yet)                                        ranges stay; latest. Pinned, aloud, counted
-   … or the checkpoint reaches beyond its end  what it knows from the end on is forgotten; pinned,
-                                               aloud
-9  it is more than ``max_lag`` behind the end  ``lag_policy``: warn; pause until `Consumer.resume`;
+9  stored, but the checkpoint knows of         that is forgotten; pinned, aloud
+   positions beyond the end
+10 it is more than ``max_lag`` behind the end  ``lag_policy``: warn; pause until `Consumer.resume`;
                                                skip to the end, pinned. Aloud, counted
 =============================================  ================================================
 
 Rows 2, 5 and 7 are storm-kafka's PartitionManager, which asked ZooKeeper, then ``forceFromStart`` of a
-new topology id, then ``startOffsetTime``; 8 and 9 are what it did in silence (its fetch went to
+new topology id, then ``startOffsetTime``; 8 and 10 are what it did in silence (its fetch went to
 the end when it was out of range, and ``maxOffsetBehind`` dropped what was failing).
 """
 
@@ -41,7 +42,7 @@ from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.start_limits import at, within_end, within_lag, within_range
 
-__all__ = ["decide"]
+__all__ = ["choose", "decide"]
 
 
 def decide(facts: Facts, options: Options) -> Decision:
@@ -51,16 +52,20 @@ def decide(facts: Facts, options: Options) -> Decision:
         PositionOutOfRangeError: the start is out of range, and the policy is to fail.
         ConfigurationError: ``max_lag`` was given, and positions are not whole numbers.
     """
-    decision = _choose(facts, options)
-    if options.application_id is not None:
-        named = replace(decision.checkpoint, application=options.application_id)
-        decision = replace(decision, checkpoint=named)
-    stored = within_end(facts, within_range(facts, options, decision))
+    stored = within_end(facts, within_range(facts, options, choose(facts, options)))
     return within_lag(facts, options, stored)
 
 
+def choose(facts: Facts, options: Options) -> Decision:
+    """Rows 1 to 7: where it would start if the log had no ends."""
+    decision = _choose(facts, options)
+    if options.application_id is None:
+        return decision
+    named = replace(decision.checkpoint, application=options.application_id)
+    return replace(decision, checkpoint=named)
+
+
 def _choose(facts: Facts, options: Options) -> Decision:
-    """Rows 1 to 7."""
     known = facts.known
     if known is None:
         return _begin(facts, options)
@@ -73,9 +78,10 @@ def _choose(facts: Facts, options: Options) -> Decision:
 
 def _honour(facts: Facts, known: Checkpoint, found: Checkpoint) -> Decision:
     """Row 1."""
+    who = "another program" if facts.is_foreign else "a consumer without this store"
     reason = (
-        f"{facts.assignment.partition}: another program has set the group's position to "
-        f"{found.start!r}; going on there, not at the store's checkpoint ({known.start!r}, with "
+        f"{facts.assignment.partition}: {who} has set the group's position to {found.start!r}; "
+        f"going on there, not at the store's checkpoint ({known.start!r}, with "
         f"{len(known.ranges)} settled ranges above it)"
     )
     checkpoint = replace(found, application=known.application)

@@ -31,7 +31,7 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
         raise ConfigurationError(
             f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
         )
-    _check_start(adapter, store, options)
+    check_start(adapter, store, options)
     if adapter.capabilities.needs_leases:
         raise ConfigurationError(f"{adapter.broker}: leases are not supported yet")
 
@@ -54,7 +54,14 @@ def _check_queue(adapter: Adapter, store: CheckpointStore | None, options: Optio
         )
 
 
-def _check_start(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
+def check_start(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
+    """Refuses a start that this subscription cannot keep.
+
+    Again once it is open: only then is known how much its commits can carry.
+
+    Raises:
+        ConfigurationError: says what cannot work.
+    """
     capabilities = adapter.capabilities
     carries_checkpoints = capabilities.commits and capabilities.metadata_size >= ROOM
     if options.restart == "from_start" and store is None and not carries_checkpoints:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from consumer_sdk import AtTime, CheckpointFormatError, TransientStoreError
+from consumer_sdk import AtTime, CheckpointFormatError, Consumer, TransientStoreError
 from consumer_sdk.adapters.memory import MemoryAdapter
-from consumer_sdk.records import Assignment, Partition, StartPoint
+from consumer_sdk.records import Assignment, Partition, Position, Start, StartPoint
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.pins import Resolved, resolve
 from consumer_sdk.stores import MemoryStore
@@ -28,6 +28,24 @@ class Broken(MemoryAdapter):
     async def positions(self, assignments: Any, at: Any) -> dict[Assignment, None]:
         """Says nothing."""
         return dict.fromkeys(assignments)
+
+
+class Growing(MemoryAdapter):
+    """A record comes after the first question for a time."""
+
+    is_grown = False
+
+    async def positions(
+        self, assignments: Sequence[Assignment], at: Start
+    ) -> Mapping[Assignment, Position | None]:
+        """The answer is from before it."""
+        if isinstance(at, AtTime):
+            await asyncio.sleep(2)
+        found = await super().positions(assignments, at)
+        if isinstance(at, AtTime) and not self.is_grown:
+            self.is_grown = True
+            self.memory.append("s", b"new")
+        return found
 
 
 class Outage:
@@ -77,7 +95,7 @@ def test_ends_are_pinned_for_the_group_and_the_first_pin_stays() -> None:
 
 
 def test_time_is_pinned_as_it_was_given() -> None:
-    """It stands for a position of each partition; none where no record is that new."""
+    """It stands for a position of each partition; for the end where no record is that new."""
 
     async def test(b: Bench) -> None:
         store = MemoryStore()
@@ -86,11 +104,27 @@ def test_time_is_pinned_as_it_was_given() -> None:
         then = b.simulation.clock.wall()
         b.broker.append("s", b"3", partition=0)
         first = await _resolve(b, store, start=AtTime(then))
-        assert first == [Resolved(1), Resolved(None)]
+        assert first == [Resolved(1), Resolved(1)]
         assert await _resolve(b, store, start=AtTime(then - 100)) == first
         assert json.loads((await store.pins("g"))[NAME]) == {"version": 1, "time": then}
 
     bench(test, partitions=2)
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+def test_record_that_comes_while_a_time_is_looked_up_is_not_lost(*, has_store: bool) -> None:
+    """The end that stands for "no record is that new" is asked first."""
+
+    async def test(b: Bench) -> None:
+        b.append("old")
+        then = b.simulation.clock.wall() + 1
+        adapter = Growing(b.broker, "s", group="g")
+        store = MemoryStore() if has_store else None
+        async with Consumer(adapter, store=store, start=AtTime(then)) as consumer:
+            await asyncio.sleep(2)
+            assert (await anext(consumer)).value == b"new"
+
+    bench(test)
 
 
 def test_partition_that_the_pin_does_not_name_is_later() -> None:

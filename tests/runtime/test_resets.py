@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
-from consumer_sdk import Consumer, TransientStoreError
-from consumer_sdk.records import Partition
+import pytest
+
+from consumer_sdk import Consumer, FencedError, TransientStoreError
+from consumer_sdk.records import AckFlush, Outcome, OutcomeKind, Partition
 from consumer_sdk.runtime.stats import ConsumerStats
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
@@ -16,7 +19,9 @@ PARTITION = Partition("s", "0")
 NEVER = 10**6
 
 
-def consumer(b: Bench, store: MemoryStore, seam: Faults | None = None, **options: Any) -> Consumer:
+def consumer(
+    b: Bench, store: MemoryStore | None, seam: Faults | None = None, **options: Any
+) -> Consumer:
     """A consumer whose calls to the broker may fail."""
     adapter = MemoryAdapter(b.broker, "s", group="g", seam=seam)
     return Consumer(
@@ -39,7 +44,7 @@ async def live_in_vain(b: Bench, store: MemoryStore, seam: Faults | None = None)
     async with consumer(b, store, seam) as held:
         pulling = asyncio.ensure_future(anext(held))
         await asyncio.sleep(30)
-        assert (held.stats().fetched, held.stats().resets) == (0, 0)
+        assert held.stats().fetched == 0
         pulling.cancel()
 
 
@@ -123,22 +128,112 @@ def test_group_of_another_client_is_ours_before_the_first_record() -> None:
     bench(test)
 
 
-def test_start_that_is_tried_again_is_counted_once() -> None:
-    """What is said and counted is what has happened, not what was tried."""
+@pytest.mark.parametrize("end", [4, None])
+def test_start_that_is_tried_again_is_counted_once(
+    end: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever part of it was durable by then."""
 
     async def test(b: Bench) -> None:
         store = await prepare(b, reset=2)
-        b.broker.truncate("s", 0, 4)
+        if end is not None:
+            b.broker.truncate("s", 0, end)
         faults = Faults()
         faults.fail_next("commit", times=5)
         async with consumer(b, store.handle(), faults, out_of_range="earliest") as tried:
-            assert (await anext(tried)).position == 4
-            assert (tried.stats().resets, tried.stats().lost) == (1, 2)
+            assert (await anext(tried)).position == (end or 2)
+            assert (tried.stats().resets, tried.stats().lost) == (1, end - 2 if end else 0)
+
+    bench(test)
+    assert caplog.text.count("another program has set the group's position") == 1
+
+
+LAG: dict[str, Any] = {"max_lag": 3, "lag_policy": "skip"}
+
+
+@pytest.mark.parametrize("options", [LAG, {"out_of_range": "latest"}])
+@pytest.mark.parametrize("has_store", [False, True])
+def test_skip_that_was_durable_without_an_answer_is_said_and_counted(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture, *, has_store: bool
+) -> None:
+    """The next try finds nothing to decide."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        store = MemoryStore()
+        async with consumer(b, store.handle() if has_store else None) as healthy:
+            for _ in range(2):
+                (await anext(healthy)).ack()
+            await healthy.flush()
+            await asyncio.sleep(1)
+        if options is not LAG:
+            b.broker.truncate("s", 0, 6)
+        faults = Faults(error=TransientStoreError if has_store else None)
+        if has_store:
+            faults.fail_next("save", "after")
+            faults.fail_next("read_back")
+            skipping = consumer(b, store.handle(faults=faults), **options)
+        else:
+            faults.fail_next("commit", "after")
+            skipping = consumer(b, None, faults, **options)
+        async with skipping:
+            await asyncio.sleep(8)
+            b.append("new")
+            assert (await anext(skipping)).value == b"new"
+            assert skipping.stats().lost == 8
+
+    bench(test)
+    assert "skipped" in caplog.text
+
+
+def test_reset_and_skip_are_decided_once_whenever_the_consumer_is_killed() -> None:
+    """What came after the decision is not skipped by deciding again."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        faults = Faults()
+        faults.fail_next("commit", times=NEVER)
+        async with consumer(b, store.handle(), faults, **LAG):
+            await asyncio.sleep(30)
+        async with consumer(b, store.handle(), **LAG) as skipping:
+            await asyncio.sleep(8)
+            b.append(*"abcdefgh")
+            assert skipping.stats().lost == 8
+        async with consumer(b, store.handle()) as healthy:
+            assert [(await anext(healthy)).value for _ in range(8)] == [
+                b"%c" % c for c in b"abcdefgh"
+            ]
 
     bench(test)
 
 
-def test_resumed_partition_stays_so_when_it_comes_back() -> None:
+class Evicted(MemoryAdapter):
+    """A member that the group has put out, and that has not heard of it."""
+
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """Refused."""
+        stale = FencedError("stale generation")
+        return [Outcome(OutcomeKind.FENCED, error=stale) for _ in flushes]
+
+
+def test_no_record_is_handed_out_before_the_broker_has_taken_the_mark() -> None:
+    """Of a member that may not commit any more, either."""
+
+    async def test(b: Bench) -> None:
+        store = await prepare(b, reset=2)
+        evicted = Consumer(
+            Evicted(b.broker, "s", group="g"), store=store.handle(), clock=b.simulation.clock
+        )
+        async with evicted:
+            pulling = asyncio.ensure_future(anext(evicted))
+            await asyncio.sleep(30)
+            assert evicted.stats().fetched == 0
+            pulling.cancel()
+
+    bench(test)
+
+
+def test_resumed_partition_stays_so_when_it_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     """Who was told of its lag once has decided."""
 
     async def test(b: Bench) -> None:
@@ -157,3 +252,4 @@ def test_resumed_partition_stays_so_when_it_comes_back() -> None:
             assert (again.position, paused.stats().over_max_lag) == (0, ())
 
     bench(test)
+    assert caplog.text.count("until consumer.resume") == 1

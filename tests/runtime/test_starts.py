@@ -73,6 +73,24 @@ def test_own_position_of_the_broker_never_beats_the_store(at: int | None) -> Non
     assert start_of(given(stored=WHOLE, committed=committed)) == (AtPosition(31), False)
 
 
+def test_commit_of_a_consumer_without_the_store_replaces_the_stored_checkpoint_aloud() -> None:
+    """With the ranges that it carries: both are of this SDK, and it was the last to settle."""
+    committed = Committed(Checkpoint(49, 50, ((60, 61),)), is_copy=False)
+    decision = decide(given(stored=WHOLE, committed=committed), Options())
+
+    assert (decision.start, decision.is_pin, decision.is_reset) == (AtPosition(50), True, True)
+    assert decision.checkpoint == Checkpoint(49, 50, ((60, 61),), application="a")
+    assert "s/0: a consumer without this store has set" in decision.reasons[0]
+
+
+def test_broker_that_redelivers_is_never_held_against_the_store() -> None:
+    """Its cursor and the store's checkpoint are flushed one after the other."""
+    committed = Committed(Checkpoint(resume=50), is_copy=False)
+    facts = given(stored=WHOLE, committed=committed, redelivers=True)
+
+    assert start_of(facts) == (AtPosition(31), False)
+
+
 def test_foreign_position_without_a_store_is_where_it_starts() -> None:
     """Nothing is dropped, so nothing is said; so for a group that moves here with a store."""
     assert start_of(given(committed=THEIRS)) == (AtPosition(50), False)
@@ -93,6 +111,13 @@ def test_foreign_position_that_ended_a_checkpoint_reads_again() -> None:
 
 
 # -- 2: a new application ---------------------------------------------------------------------
+
+
+def test_commit_whose_application_cannot_be_read_is_resumed() -> None:
+    """It may be this one's, of a newer version."""
+    partial = Committed(Checkpoint(resume=50), is_partial=True)
+
+    assert start_of(given(committed=partial), **A) == (AtPosition(50), False)
 
 
 @pytest.mark.parametrize(

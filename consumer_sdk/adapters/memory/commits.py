@@ -35,7 +35,7 @@ class Commits:
         text, covered = self._encode(partition, checkpoint)
         member = membership.member
         owner = (member.id, member.generation, flush.assignment.epoch)
-        new = Commit(position, text, owner, flush.number)
+        new = Commit(position, text, owner, flush.number, flush.is_copy)
         membership.group.commit(partition, new)
         return Outcome.durable(covered)
 
@@ -46,7 +46,7 @@ class Commits:
             return None
         if committed.text is None:
             bare = Checkpoint(resume=committed.position)
-            return Committed(bare, is_foreign=committed.is_foreign)
+            return Committed(bare, is_foreign=committed.is_foreign, is_copy=committed.is_copy)
         checkpoint = decode_checkpoint(
             committed.text,
             broker="memory",
@@ -56,7 +56,7 @@ class Commits:
         )
         if checkpoint.watermark == -1:
             checkpoint = replace(checkpoint, watermark=None)
-        return Committed(checkpoint)
+        return Committed(checkpoint, is_copy=committed.is_copy)
 
     def _encode(
         self, partition: Partition, checkpoint: Checkpoint

@@ -31,12 +31,14 @@ class Commit:
         text: the checkpoint that came with it, if it fitted.
         owner: (member, generation, epoch) that wrote it; it orders writes.
         number: the writer's flush.
+        is_copy: the writer has a store.
     """
 
     position: int
     text: str | None
     owner: tuple[str, int, int]
     number: int
+    is_copy: bool = False
 
     @property
     def is_foreign(self) -> bool:
