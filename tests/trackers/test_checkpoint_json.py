@@ -130,6 +130,19 @@ def test_unknown_identity_matches_any(stored: str | None, now: str | None) -> No
     assert decode(text, identity=now).identity == stored
 
 
+def test_text_that_is_too_long_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However good it is: reading it would hold everything up."""
+    text, _ = encode(Checkpoint(5, 6, ((8, 9),)))
+    monkeypatch.setattr(checkpoint_json, "MAX_TEXT", len(text))
+    assert decode(text).watermark == 5
+
+    monkeypatch.setattr(checkpoint_json, "MAX_TEXT", len(text) - 1)
+    with pytest.raises(CheckpointFormatError, match=f"of {len(text)} characters; at most"):
+        decode(text)
+
+
 def test_budget_beyond_what_is_read_back_is_cut_to_that(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written can be read: the reader's own limit holds for the writer."""
     monkeypatch.setattr(checkpoint_json, "MAX_TEXT", 4_000)
