@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -138,6 +139,9 @@ class KafkaAdapter(Adapter):
         except BaseException:
             await self.aclose()
             raise
+        if self.group is not None:  # what the broker takes may be less than its default
+            size = self._opened.limit.size
+            self.capabilities = replace(self.capabilities, metadata_size=size)
 
     async def run(self) -> None:
         if not self._is_closed:

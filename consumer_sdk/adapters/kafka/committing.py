@@ -9,6 +9,7 @@ what the broker finds too large: with less beside the position, at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from aiokafka import errors as kafka
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.limits import MetadataLimit
-from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, offset_of
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, MOST, offset_of
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.sending import Answer, Draft, Sender
 from consumer_sdk.adapters.kafka.topics import describe_topics
@@ -26,6 +27,8 @@ from consumer_sdk.errors import AdapterError, PartitionLostError
 from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind
 
 __all__ = ["Committer"]
+
+log = logging.getLogger(__name__)
 
 Answers = dict[Assignment, Answer]
 
@@ -53,6 +56,7 @@ class Committer:
         self._limit = limit
         self._sender = Sender(consumer, options)
         self._lock = asyncio.Lock()
+        self._has_warned = False
 
     @property
     def _coordinator(self) -> Any:
@@ -80,16 +84,30 @@ class Committer:
             return None
         if (offset, flush.number) >= (grant.committed, grant.number):
             grant.committed, grant.number = offset, flush.number
-            grant.checkpoint = flush.checkpoint
+            grant.checkpoint, grant.is_copy = flush.checkpoint, flush.is_copy
         return grant
 
     async def _drafts(self, grants: Iterable[Grant]) -> list[Draft]:
         drafts = []
         for grant in grants:
             drafts.append(Draft.of(grant, self._group, self._limit.size))
+            if drafts[-1].loses_application:
+                self._warn_of_lost_application(drafts[-1])
             if len(drafts[-1].metadata) > HEAD_SIZE:  # some milliseconds, where holes are many
                 await asyncio.sleep(0)
         return drafts
+
+    def _warn_of_lost_application(self, draft: Draft) -> None:
+        if self._has_warned:
+            return
+        self._has_warned = True
+        log.warning(
+            "%s: the commits of group %r have no room for application_id %.40r, which is forgotten "
+            "at a restart: shorten it, set offset.metadata.max.bytes=%d at the broker, or give the "
+            "consumer a store",
+            *(draft.grant.assignment.partition, self._group),
+            *(draft.grant.checkpoint.application, MOST),
+        )
 
     async def _too_large(self, answers: Answers) -> list[Grant]:
         """Those whose metadata has to shrink, once the limit did; no metadata cannot."""

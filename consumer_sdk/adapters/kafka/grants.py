@@ -46,7 +46,7 @@ class Grant:
         has_fault: a fault was reported: nothing is fetched until it is granted again.
         reported: the position after the last run.
         committed: the highest position that a commit was sent for.
-        number, checkpoint: of the last flush of that position: one flush gives all of what is
+        number, checkpoint, is_copy: of the last flush of that position: one flush gives all of what is
             committed, so that no position goes with the ranges of another.
         attempt: offers in a row that were declined.
     """
@@ -60,6 +60,7 @@ class Grant:
         "cursor",
         "generation",
         "has_fault",
+        "is_copy",
         "is_paused",
         "member_id",
         "number",
@@ -103,6 +104,7 @@ class Grant:
         self.committed = -1
         self.number = 0
         self.checkpoint = Checkpoint()
+        self.is_copy = False
         self.attempt = attempt
 
     @property

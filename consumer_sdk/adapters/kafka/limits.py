@@ -34,34 +34,46 @@ class MetadataLimit:
         self._is_known = False
         self.size = MOST
 
+    async def learn(self) -> None:
+        """Asks the broker, unless it has told. A principal that may not know (ACLs) learns nothing."""
+        if not self._is_known:
+            await self._ask()
+
     async def shrink(self, refused: int) -> None:
         """Metadata of ``refused`` units was too large: asks for the limit, or halves it."""
         if refused > self.size:  # it is known by now
             return
         await self._ask()
         if self.size >= refused:  # it is not that limit, or is not told
-            self.size = refused // 2
-        log.warning(
-            "the broker refuses %d characters of commit metadata: from here on at most %d. Settled "
-            "ranges and attempts that do not fit are forgotten at a restart; set %s=%d at the "
-            "broker, or give the consumer a store",
-            *(refused, self.size, NAME, MOST),
-        )
+            self._lower(refused // 2)
 
     async def has_room_for_head(self) -> bool:
         """Commits can carry a mark, so that one without it is another program's."""
-        if not self._is_known:
-            await self._ask()
+        await self.learn()
         return self.size >= HEAD_SIZE
 
     async def _ask(self) -> None:
-        """Asks the coordinator. A principal that may not know (ACLs) learns nothing."""
+        """Asks the coordinator; another broker, whose limit is the same as a rule, before it is known."""
+        client = self._consumer._client
         node = self._consumer._coordinator.coordinator_id
+        node = client.get_random_node() if node is None else node
         request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
         try:
-            answer = await self._consumer._client.send(node, request)
+            answer = await client.send(node, request)
         except (KafkaError, IncompatibleBrokerVersion, NotImplementedError, OSError, TimeoutError):
             return
         for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
             if name == NAME and value is not None and value.isdigit():
-                self._is_known, self.size = True, min(self.size, int(value))
+                self._is_known = True
+                self._lower(int(value))
+
+    def _lower(self, size: int) -> None:
+        if size >= self.size:
+            return
+        self.size = size
+        log.warning(
+            "the broker takes %d characters of commit metadata. Without a store, what does not fit "
+            "of settled ranges, attempts and application_id is forgotten at a restart: set %s=%d at "
+            "the broker, or give the consumer a store",
+            *(size, NAME, MOST),
+        )

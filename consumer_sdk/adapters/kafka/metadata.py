@@ -1,10 +1,11 @@
 """Checkpoints in the metadata of a commit: ``consumer-sdk/1 5f0c9a77 ĂŇ…``.
 
-The head is the same in all versions: a name with the version of the rest, and the *seal*, a digest
-of the group, topic, partition and offset that the text was written for. Whoever commits another
-offset, or copies a commit to another place, leaves no seal that fits: the commit is foreign, and
-stands for its offset alone. The rest, there only where a checkpoint is more than its offset, is
-the binary form of `consumer_sdk.trackers`, packed; what is wrong with it costs the rest alone.
+The head is the same in all versions: a name with the version of the rest; the word ``copy`` where
+a store holds the checkpoint; and the *seal*, a digest of the group, topic, partition and offset
+that the text was written for. Whoever commits another offset, or copies a commit to another place,
+leaves no seal that fits: the commit is foreign, and stands for its offset alone. The rest, there
+only where a checkpoint is more than its offset, is the binary form of `consumer_sdk.trackers`,
+packed, or ``-`` where no room was left for it; what is wrong with it costs the rest alone.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ MOST = 4096
 BROKER = "kafka"
 VERSION = 1
 NAME = "consumer-sdk/"
-HEAD = re.compile(rf"{NAME}([1-9][0-9]{{0,8}}) ([0-9a-f]{{8}})(?: (.+))?", re.DOTALL)
-HEAD_SIZE = len(f"{NAME}{VERSION} {'':8}")
+COPY = "copy "
+CUT = " -"
+HEAD = re.compile(rf"{NAME}([1-9][0-9]{{0,8}}) ({COPY})?([0-9a-f]{{8}})(.*)", re.DOTALL)
+HEAD_SIZE = len(f"{NAME}{VERSION} {COPY}{'':8}{CUT}")
+"""UTF-16 units of the longest text without a packed rest: with less, there is none at all."""
 
 
 def offset_of(checkpoint: Checkpoint) -> int | None:
@@ -47,7 +51,13 @@ def at_offset(offset: int) -> Checkpoint:
 
 
 def write_metadata(
-    checkpoint: Checkpoint, offset: int, *, group: str, partition: Partition, limit: int
+    checkpoint: Checkpoint,
+    offset: int,
+    *,
+    group: str,
+    partition: Partition,
+    limit: int,
+    is_copy: bool = False,
 ) -> tuple[str, int | None]:
     """The metadata for a commit.
 
@@ -55,13 +65,14 @@ def write_metadata(
         offset: what is committed; the `offset_of` the checkpoint.
         limit: UTF-16 units. Top ranges and attempts are dropped to fit, then all of them, at
             last the head.
+        is_copy: a store holds the checkpoint.
 
     Returns:
         the text, and None, or the last position it covers when ranges were dropped.
     """
     if limit < HEAD_SIZE:
         return "", _nothing_above(checkpoint, offset)
-    head = f"{NAME}{VERSION} {_seal(group, partition, offset)}"
+    head = f"{NAME}{VERSION} {COPY * is_copy}{_seal(group, partition, offset)}"
     if _is_bare(checkpoint):
         return head, None
     size = room(limit - len(head) - 1)
@@ -69,7 +80,7 @@ def write_metadata(
         _bound(checkpoint, offset), broker=BROKER, partition=partition, max_size=size
     )
     if len(data) > size:
-        return head, _nothing_above(checkpoint, offset)
+        return head + CUT, _nothing_above(checkpoint, offset)
     return f"{head} {pack(data)}", covered
 
 
@@ -107,24 +118,28 @@ def read_metadata(
     if found is None:
         what = f"{text[:40]!r}" if text else "nothing"
         return Committed(bare, is_foreign=True), f"another program has written {what}"
-    version, seal, packed = found.groups()
+    version, copy, seal, rest = found.groups()
     if seal != _seal(group, partition, offset):
-        return Committed(bare, is_foreign=True), "it was written for another offset or place"
+        what = f"{found[0][:40]!r} was written for another offset or place"
+        return Committed(bare, is_foreign=True), what
+    committed = Committed(bare, is_copy=copy is not None)
     try:
-        checkpoint = _read(int(version), packed, bare, partition, identity)
+        checkpoint = _read(int(version), rest, bare, partition, identity)
     except (CheckpointFormatError, CheckpointMismatchError) as error:
-        return Committed(bare), str(error)
-    return Committed(checkpoint), None
+        return replace(committed, is_partial=True), str(error)
+    return replace(committed, checkpoint=checkpoint), None
 
 
 def _read(
-    version: int, packed: str | None, bare: Checkpoint, partition: Partition, identity: str | None
+    version: int, rest: str, bare: Checkpoint, partition: Partition, identity: str | None
 ) -> Checkpoint:
     if version != VERSION:
         raise CheckpointFormatError(f"it has version {version}, not {VERSION}")
-    if packed is None:
+    if not rest:
         return bare
-    data = unpack(packed)
+    if rest == CUT:
+        raise CheckpointFormatError("the broker's limit left no room for more")
+    data = unpack(rest.removeprefix(" "))
     checkpoint = decode_checkpoint_bytes(
         data, broker=BROKER, partition=partition, identity=identity
     )

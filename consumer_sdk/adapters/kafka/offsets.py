@@ -96,6 +96,8 @@ class Offsets:
         self, start: Start, grants: Sequence[Grant], *, has_group: bool
     ) -> dict[Grant, int]:
         tps = [grant.tp for grant in grants]
+        # What comes between two questions may be as new as a time asks for: first the ends.
+        ends = await self.at(tps, StartPoint.LATEST) if isinstance(start, AtTime) else {}
         if start is StartPoint.BROKER:
             committed = await self.committed(tps) if has_group else {}
             found: Mapping[TopicPartition, int | None]
@@ -105,7 +107,7 @@ class Offsets:
             found = await self.at(tps, start)
             otherwise = StartPoint.LATEST  # no record is that new
         absent = [tp for tp in tps if found.get(tp) is None]
-        rest = await self.at(absent, otherwise)
+        rest = ends or await self.at(absent, otherwise)
         offsets = {tp: rest.get(tp) if found.get(tp) is None else found[tp] for tp in tps}
         if None in offsets.values():
             raise TransientAdapterError(f"the broker did not say where {_names(tps)} stands")

@@ -1,8 +1,7 @@
-"""The two Kafka requests that the client has no version of: both speak in topic ids.
+"""The request for topic ids, which the client has no version of: Metadata v12 (KIP-516, Kafka 3.0).
 
-A topic id changes when a topic is deleted and made again. With it a commit of the old topic's
-position can never land on the new one (KIP-848's OffsetCommit v10, Kafka 4.1), and a checkpoint
-knows which topic it belongs to (KIP-516's Metadata v12, Kafka 3.0).
+A topic id changes when a topic is deleted and made again: with it a checkpoint knows which topic
+it belongs to.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -11,7 +10,7 @@ knows which topic it belongs to (KIP-516's Metadata v12, Kafka 3.0).
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 
@@ -23,12 +22,11 @@ from aiokafka.protocol.types import (
     CompactString,
     Int16,
     Int32,
-    Int64,
     Schema,
     TaggedFields,
 )
 
-__all__ = ["NO_TOPIC_ID", "OffsetCommitById", "TopicDescriptions", "topic_id_text"]
+__all__ = ["NO_TOPIC_ID", "TopicDescriptions", "Uuid", "topic_id_text"]
 
 NO_TOPIC_ID = bytes(16)
 _TEXT = CompactString("utf-8")
@@ -130,89 +128,3 @@ class TopicDescriptions(Request[MetadataRequestV12]):
         """The request as it is sent."""
         names: list[Any] = [(NO_TOPIC_ID, topic, {}) for topic in self._topics]
         return request_struct_class(names, False, False, {})
-
-
-class OffsetCommitResponseV10(Response):
-    """One error code for each partition, by topic id."""
-
-    API_KEY = 8
-    API_VERSION = 10
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("topic", Uuid),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32), ("error_code", Int16), ("tags", TaggedFields)
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class OffsetCommitRequestV10(RequestStruct):
-    """Commits by topic id, with generation, member and static member id."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 8
-    API_VERSION = 10
-    RESPONSE_TYPE = OffsetCommitResponseV10
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT),
-        ("generation", Int32),
-        ("member", _TEXT),
-        ("group_instance_id", _TEXT),
-        (
-            "topics",
-            CompactArray(
-                ("topic_id", Uuid),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class OffsetCommitById(Request[OffsetCommitRequestV10]):
-    """Commits positions by topic id.
-
-    Args:
-        topics: topic id → (partition, offset, metadata) of each partition.
-    """
-
-    API_KEY = 8
-
-    def __init__(
-        self,
-        group: str,
-        generation: int,
-        member: str,
-        group_instance_id: str | None,
-        topics: Mapping[bytes, Sequence[tuple[int, int, str]]],
-    ) -> None:
-        self._head = (group, generation, member, group_instance_id)
-        self._topics = topics
-
-    def build(self, request_struct_class: type[OffsetCommitRequestV10]) -> OffsetCommitRequestV10:
-        """The request as it is sent."""
-        topics: list[Any] = [
-            (topic_id, [(p, offset, -1, text, {}) for p, offset, text in partitions], {})
-            for topic_id, partitions in self._topics.items()
-        ]
-        return request_struct_class(*self._head, topics, {})

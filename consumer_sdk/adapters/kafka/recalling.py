@@ -54,7 +54,7 @@ class Recall:
         )
         if not text and not await self._limit.has_room_for_head():
             # Ours have no mark either. A reset goes unnoticed where a store has another position.
-            return replace(committed, is_foreign=False)
+            return replace(committed, is_foreign=False, is_copy=True)
         if flaw:
             log.warning(
                 "%s: of the commit of group %r, the offset %d alone counts, not its metadata: %s",

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.protocol.commit import OffsetCommitRequest
 
+from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitById, OffsetCommitByName
 from consumer_sdk.adapters.kafka.grants import Grant
-from consumer_sdk.adapters.kafka.metadata import write_metadata
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, write_metadata
 from consumer_sdk.adapters.kafka.options import KafkaOptions
-from consumer_sdk.adapters.kafka.protocol import NO_TOPIC_ID, OffsetCommitById
+from consumer_sdk.adapters.kafka.protocol import NO_TOPIC_ID
+from consumer_sdk.errors import TransientAdapterError
 
 __all__ = ["Answer", "Draft", "Sender"]
 
@@ -51,8 +52,14 @@ class Draft:
             group=group,
             partition=grant.assignment.partition,
             limit=limit,
+            is_copy=grant.is_copy,
         )
         return cls(grant, grant.committed, text, covered)
+
+    @property
+    def loses_application(self) -> bool:
+        """The limit leaves no room for the application's id."""
+        return self.grant.checkpoint.application is not None and len(self.metadata) <= HEAD_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class Sender:
 
     async def _send_by_id(
         self, generation: int, member_id: str, drafts: Sequence[Draft]
-    ) -> list[int]:
+    ) -> list[int | Exception]:
         topics = defaultdict(list)
         for draft in drafts:
             topics[draft.grant.topic_id or NO_TOPIC_ID].append(_entry(draft))
@@ -117,21 +124,28 @@ class Sender:
             self._speaks_topic_ids = False
             return await self._send_by_name(generation, member_id, drafts)
         found = {(t, p): code for t, ps, _ in response.topics for p, code, _ in ps}
-        return [found[d.grant.topic_id, d.grant.tp.partition] for d in drafts]
+        return _codes(found, [(d.grant.topic_id, d.grant.tp.partition) for d in drafts])
 
     async def _send_by_name(
         self, generation: int, member_id: str, drafts: Sequence[Draft]
-    ) -> list[int]:
+    ) -> list[int | Exception]:
         topics = defaultdict(list)
         for draft in drafts:
             topics[draft.grant.tp.topic].append(_entry(draft))
-        forever = OffsetCommitRequest.DEFAULT_RETENTION_TIME
-        request = OffsetCommitRequest(
-            self._group, generation, member_id, forever, list(topics.items())
+        request = OffsetCommitByName(
+            self._group, generation, member_id, self._group_instance_id, topics
         )
         response = await self._consumer._coordinator._send_req(request)
         found = {(t, p): code for t, ps in response.topics for p, code in ps}
-        return [found[d.grant.tp.topic, d.grant.tp.partition] for d in drafts]
+        return _codes(found, [d.grant.tp for d in drafts])
+
+
+def _codes(
+    found: Mapping[tuple[Any, int], int], places: Iterable[tuple[Any, int]]
+) -> list[int | Exception]:
+    """The code of each; what an answer leaves out may have been written, or not."""
+    absent = TransientAdapterError("the broker's answer leaves the partition out")
+    return [found.get(place, absent) for place in places]
 
 
 def _entry(draft: Draft) -> tuple[int, int, str]:

@@ -67,6 +67,7 @@ class Session:
         grants: the partitions held.
         granting: grants them, and takes drops.
         offsets: asks the broker for positions.
+        limit: how much metadata a commit may carry.
         committer: commits.
         recall: reads commits back.
         buffer: what was fetched.
@@ -84,9 +85,9 @@ class Session:
         self.grants = Grants()
         self.buffer = Buffer(self._consumer, self.grants)
         self.offsets = Offsets(self._consumer, options.request_timeout)
-        limit = MetadataLimit(self._consumer)
-        self.committer = Committer(self._consumer, self.grants, options, limit)
-        self.recall = Recall(self.offsets, limit, options.group or "")
+        self.limit = MetadataLimit(self._consumer)
+        self.committer = Committer(self._consumer, self.grants, options, self.limit)
+        self.recall = Recall(self.offsets, self.limit, options.group or "")
         revoking = Revoking(owner, self.grants, self._failures, options.revoke_budget)
         self.granting = Granting(
             owner,
@@ -111,7 +112,7 @@ class Session:
     # -- opening ----------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connects, looks at the topics, joins.
+        """Connects, looks at the topics, joins, learns the limit of commits.
 
         Raises:
             ConfigurationError: a topic does not exist, or the group refuses the options.
@@ -124,6 +125,8 @@ class Session:
         tps = frozenset(TopicPartition(t.name, p) for t in topics.values() for p in t.partitions)
         self.granting.known = tps
         await self._join(tps)
+        if self._options.group is not None:
+            await self.limit.learn()
 
     def _check(self, topics: Iterable[Topic]) -> None:
         for topic in topics:

@@ -14,12 +14,12 @@ from aiokafka import TopicPartition
 from aiokafka.errors import RequestTimedOutError
 
 from consumer_sdk.adapters.kafka import committing
+from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitById
 from consumer_sdk.adapters.kafka.committing import Committer
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, offset_of, read_metadata
 from consumer_sdk.adapters.kafka.options import KafkaOptions
-from consumer_sdk.adapters.kafka.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.topics import Topic
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, OutcomeKind
@@ -45,6 +45,8 @@ class ScriptedCoordinator:
         self.error: Exception | None = None
         self.sent: list[dict[int, int]] = []
         self.texts: list[dict[int, str]] = []
+        self.instances: list[str | None] = []
+        self.silent: set[int] = set()
         self.calls: Counter[str] = Counter()
         self.generation, self.member_id = 7, "me"
         self.in_air = self.most_in_air = 0
@@ -64,7 +66,7 @@ class ScriptedCoordinator:
 
     async def _send_req(self, request: Any) -> Any:
         by_id = isinstance(request, OffsetCommitById)
-        topics = request._topics.items() if by_id else request._topics
+        topics = request._topics.items()
         self.in_air += 1
         self.most_in_air = max(self.most_in_air, self.in_air)
         try:
@@ -76,8 +78,16 @@ class ScriptedCoordinator:
         self.sent.append({p: offset for _, ps in topics for p, offset, _ in ps})
         self.texts.append({p: text for _, ps in topics for p, _, text in ps})
         is_too_much = sum(map(_size, self.texts[-1].values())) > self.most_bytes
+        self.instances.append(request._head[3] if by_id else request._group_instance_id)
         answers = [
-            (t, [(p, self.too_much if is_too_much else self._code(p, text)) for p, _, text in ps])
+            (
+                t,
+                [
+                    (p, self.too_much if is_too_much else self._code(p, text))
+                    for p, _, text in ps
+                    if p not in self.silent
+                ],
+            )
             for t, ps in topics
         ]
         if by_id:
@@ -103,7 +113,7 @@ class Bench:
         self.coordinator = ScriptedCoordinator()
         self.grants = Grants()
         consumer: Any = SimpleNamespace(_coordinator=self.coordinator, _client=self.coordinator)
-        options: Any = SimpleNamespace(group="g", client_options={})
+        options: Any = SimpleNamespace(group="g", client_options={"group_instance_id": "static"})
         self.limit = MetadataLimit(consumer)
         self.committer = Committer(consumer, self.grants, options, self.limit)
         cursors: Any = SimpleNamespace(state_value=lambda _tp: None)
@@ -124,6 +134,10 @@ class Bench:
         return await self.committer.commit([AckFlush(self.held[0].assignment, number, checkpoint)])
 
     def read_back(self) -> list[Checkpoint]:
+        """The checkpoints in the last commit."""
+        return [committed.checkpoint for committed in self.committed()]
+
+    def committed(self) -> list[Committed]:
         """What the last commit says."""
         found = []
         for partition, text in self.coordinator.texts[-1].items():
@@ -134,7 +148,7 @@ class Bench:
                 partition=self.held[partition].assignment.partition,
                 identity=None,
             )
-            found.append(committed.checkpoint)
+            found.append(committed)
         return found
 
 
@@ -306,6 +320,68 @@ async def test_older_flush_of_the_same_position_does_not_take_back_what_was_sett
     assert bench.read_back() == [newer]
 
 
+async def test_newest_flush_says_whether_a_store_has_it() -> None:
+    """An older one that is sent late changes nothing of what the commit says."""
+    bench = Bench()
+    assignment = bench.held[0].assignment
+    for number, resume, is_copy in ((1, 5, False), (3, 9, True), (2, 7, False), (4, 9, False)):
+        flush = AckFlush(assignment, number, Checkpoint(resume - 1, resume), is_copy=is_copy)
+        await bench.committer.commit([flush])
+        assert bench.committed()[0].is_copy == (number in {3, 2})
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
+async def test_partition_that_the_answer_leaves_out_is_retried(topic_id: bytes | None) -> None:
+    """T20: nobody knows whether it was written; its siblings' answers count."""
+    bench = Bench(3, topic_id)
+    bench.coordinator.silent = {1}
+    flushes = [flush_of(grant.assignment, 5) for grant in bench.held]
+    outcomes = await bench.committer.commit(flushes)
+    assert [outcome.kind for outcome in outcomes] == [DURABLE, RETRY, DURABLE]
+    assert isinstance(outcomes[1].error, TransientAdapterError)
+    assert "t/1" in str(outcomes[1].error)
+
+
+@pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
+async def test_static_member_says_which_it_is(topic_id: bytes | None) -> None:
+    """The broker refuses the commits of one that was replaced, also where they go by name."""
+    bench = Bench(1, topic_id)
+    await bench.commit(5)
+    assert bench.coordinator.instances == ["static"]
+
+
+async def test_loop_runs_between_the_partitions_of_a_large_commit() -> None:
+    """A hundred partitions with thousands of holes take longer than a heartbeat may wait."""
+    bench = Bench(100)
+    wide = Checkpoint(4, 5, tuple((n, n) for n in range(6, 6_006, 2)))
+    commit = asyncio.ensure_future(
+        bench.committer.commit([AckFlush(grant.assignment, 1, wide) for grant in bench.held])
+    )
+    turns = 0
+    while not bench.coordinator.sent:
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= len(bench.held)
+    assert {outcome.kind for outcome in await commit} == {DURABLE}
+
+
+async def test_application_that_finds_no_room_is_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Without it a restart would not know that the application had started anew."""
+    bench = Bench(2)
+    bench.coordinator.limit = 48
+    await bench.limit.learn()
+    caplog.clear()
+    for number in (1, 2):
+        named = Checkpoint(4, 5, application="billing, second edition")
+        flushes = [AckFlush(grant.assignment, number, named) for grant in bench.held]
+        await bench.committer.commit(flushes)
+        assert [each.is_partial for each in bench.committed()] == [True, True]
+    (warning,) = caplog.messages
+    assert "application_id 'billing, second edition'" in warning
+
+
 @pytest.mark.parametrize("tells_limit", [True, False])
 @pytest.mark.parametrize("limit", [0, HEAD_SIZE - 1, HEAD_SIZE, 80, 120, 4000])
 async def test_metadata_that_is_too_large_shrinks_within_the_commit(
@@ -427,5 +503,5 @@ async def test_commit_at_the_same_generation_reads_back_over_the_wire(world: Wor
         assert [outcome.kind for outcome in outcomes] == [DURABLE, DURABLE]
         assert await world.offsets(topic) == {0: 4, 1: 0}
         found = await member.adapter.committed([first, second])
-        assert found[first] == Committed(Checkpoint(watermark=3, resume=4))
-        assert found[second] == Committed(Checkpoint(watermark=None, resume=0))
+        assert found[first] == Committed(Checkpoint(watermark=3, resume=4), is_copy=False)
+        assert found[second] == Committed(Checkpoint(watermark=None, resume=0), is_copy=False)

@@ -14,19 +14,45 @@ from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, MOST
 NAME = "offset.metadata.max.bytes"
 
 
-def limit_of(answer: Any) -> tuple[MetadataLimit, list[object]]:
+def limit_of(
+    answer: Any, coordinator: int | None = 7
+) -> tuple[MetadataLimit, list[tuple[object, object]]]:
     """A limit whose broker gives one answer, and what it was asked."""
-    asked: list[object] = []
+    asked: list[tuple[object, object]] = []
 
-    async def send(node: object, request: object) -> Any:
-        asked.append((node, request))
+    async def send(node: object, request: Any) -> Any:
+        asked.append((node, request._resources))
         if isinstance(answer, Exception):
             raise answer
         return SimpleNamespace(resources=[(0, None, 4, "7", answer)])
 
-    client = SimpleNamespace(send=send)
-    consumer = SimpleNamespace(_client=client, _coordinator=SimpleNamespace(coordinator_id=7))
+    client = SimpleNamespace(send=send, get_random_node=lambda: 3)
+    consumer: Any = SimpleNamespace(
+        _client=client, _coordinator=SimpleNamespace(coordinator_id=coordinator)
+    )
     return MetadataLimit(consumer), asked
+
+
+@pytest.mark.parametrize("coordinator, node", [(7, 7), (None, 3)])
+async def test_coordinator_is_asked_or_another_broker_before_it_is_known(
+    coordinator: int | None, node: int
+) -> None:
+    """A broker answers for itself alone; joining may take longer than opening."""
+    limit, asked = limit_of([(NAME, "48", True)], coordinator)
+    await limit.learn()
+    await limit.learn()
+    assert asked == [(node, [(4, str(node), [NAME])])]
+
+
+@pytest.mark.parametrize("told, warnings", [(48, 1), (MOST, 0), (MOST + 1, 0)])
+async def test_smaller_limit_is_said_once(
+    told: int, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Before anything gets lost by it."""
+    limit, _ = limit_of([(NAME, str(told), True)])
+    await limit.learn()
+    await limit.has_room_for_head()
+    assert len(caplog.messages) == warnings
 
 
 @pytest.mark.parametrize("told", [0, HEAD_SIZE - 1, HEAD_SIZE, MOST, 30_000])

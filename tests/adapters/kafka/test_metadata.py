@@ -51,14 +51,14 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
     return replace(at_offset(start), ranges=ranges, attempts=attempts, identity="id")
 
 
-@given(checkpoints())
-def test_checkpoint_is_read_back(checkpoint: Checkpoint) -> None:
-    """All of it, where there is more to it than its offset."""
-    text, covered = write(checkpoint)
+@given(checkpoint=checkpoints(), is_copy=st.booleans())
+def test_checkpoint_is_read_back(checkpoint: Checkpoint, *, is_copy: bool) -> None:
+    """All of it, where there is more to it than its offset; and whether a store has it."""
+    text, covered = write(checkpoint, is_copy=is_copy)
     committed, flaw = read(text, offset_of(checkpoint) or 0)
-    assert (covered, flaw, committed.is_foreign) == (None, None, False)
+    assert (covered, flaw) == (None, None)
     bare = replace(checkpoint, identity=committed.checkpoint.identity)
-    assert committed.checkpoint == bare
+    assert committed == Committed(bare, is_copy=is_copy)
 
 
 @given(checkpoints(), st.integers(0, 300))
@@ -111,22 +111,34 @@ def test_checkpoint_is_read_back_with_its_offset_as_watermark(
 ) -> None:
     """Nothing below an offset is unsettled, also where retention has cut into a range."""
     text, _ = write(checkpoint)
-    assert read(text, offset_of(checkpoint) or 0) == (Committed(kept), None)
+    assert read(text, offset_of(checkpoint) or 0) == (Committed(kept, is_copy=False), None)
 
 
-def test_position_alone_is_a_mark_that_people_can_read() -> None:
+@pytest.mark.parametrize("is_copy, size", [(False, 23), (True, 28)])
+def test_position_alone_is_a_mark_that_people_can_read(*, is_copy: bool, size: int) -> None:
     """As long for any offset, and what lag tools print beside it says who wrote it."""
-    text, _ = write(Checkpoint(41, 42, identity="id"))
-    assert text.startswith("consumer-sdk/1 ")
+    text, _ = write(Checkpoint(41, 42, identity="id"), is_copy=is_copy)
+    assert text.startswith("consumer-sdk/1 copy " if is_copy else "consumer-sdk/1 ")
     assert text.isascii()
-    assert len(text) == HEAD_SIZE
-    assert read(text, 42) == (Committed(Checkpoint(41, 42)), None)
+    assert len(text) == size < HEAD_SIZE
+    assert read(text, 42) == (Committed(Checkpoint(41, 42), is_copy=is_copy), None)
 
 
 def test_application_goes_with_the_position() -> None:
     """A start that is made once for an application has to be known at the next one."""
     checkpoint = Checkpoint(41, 42, identity="id", application="v2")
-    assert read(write(checkpoint)[0], 42) == (Committed(checkpoint), None)
+    assert read(write(checkpoint)[0], 42) == (Committed(checkpoint, is_copy=False), None)
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_what_leaves_no_room_for_the_rest_is_said_to_be_missing(*, is_copy: bool) -> None:
+    """A position without its application is not one of no application: nobody starts anew there."""
+    checkpoint = Checkpoint(41, 42, identity="id", application="v2")
+    text, covered = write(checkpoint, HEAD_SIZE, is_copy=is_copy)
+    assert (len(text) <= HEAD_SIZE, covered) == (True, None)
+    committed, flaw = read(text, 42)
+    assert committed == Committed(at_offset(42), is_copy=is_copy, is_partial=True)
+    assert flaw == "the broker's limit left no room for more"
 
 
 HOLED = Checkpoint(41, 42, ((44, 50), (52, 60)), {42: (2, 5.0)}, identity="id")
@@ -145,7 +157,8 @@ def test_metadata_that_was_copied_elsewhere_is_foreign(
     offset = 42 if place else 43
     committed, flaw = read(write(checkpoint)[0], offset, **place)
     assert committed == Committed(at_offset(offset), is_foreign=True)
-    assert flaw == "it was written for another offset or place"
+    assert flaw is not None
+    assert "was written for another offset or place" in flaw
 
 
 @pytest.mark.parametrize("text", ["", None])
@@ -171,9 +184,15 @@ def test_text_of_another_program_is_foreign_and_named(text: str) -> None:
 def test_other_incarnation_of_a_topic_leaves_the_offset_alone() -> None:
     """The ranges are of records that are gone; what an offset means there is the range check's."""
     committed, flaw = read(write(HOLED)[0], 42, identity="another")
-    assert committed == Committed(at_offset(42))
+    assert committed == Committed(at_offset(42), is_copy=False, is_partial=True)
     assert flaw is not None
     assert "'another'" in flaw
+
+
+def test_position_alone_does_not_say_of_which_incarnation_it_is() -> None:
+    """It counts: with a store that knows better; without, as any offset that is in range."""
+    text, _ = write(Checkpoint(41, 42, identity="id"))
+    assert read(text, 42, identity="another") == (Committed(at_offset(42), is_copy=False), None)
 
 
 @pytest.mark.parametrize("identity", [None, "id"])
@@ -184,12 +203,30 @@ def test_unknown_incarnation_is_believed(identity: str | None) -> None:
         assert read(text, 42, identity=now)[0].checkpoint.ranges == HOLED.ranges
 
 
-def test_newer_version_leaves_the_offset_alone_and_is_not_foreign() -> None:
-    """The seal is the same in all versions: it was this SDK that stood there."""
-    text = write(HOLED)[0].replace("sdk/1", "sdk/2")
+@pytest.mark.parametrize("is_copy", [False, True])
+def test_newer_version_leaves_the_offset_alone_and_is_not_foreign(*, is_copy: bool) -> None:
+    """The head is the same in all versions: this SDK stood there, with a store or without."""
+    text = write(HOLED, is_copy=is_copy)[0].replace("sdk/1", "sdk/2")
     committed, flaw = read(text, 42)
-    assert committed == Committed(at_offset(42))
+    assert committed == Committed(at_offset(42), is_copy=is_copy, is_partial=True)
     assert flaw == "it has version 2, not 1"
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+@pytest.mark.parametrize("rest", [" ", "-", " -", "x", " x", " Ā", "Ă", " ĂŇŇ", "\n", "\x00" * 99])
+def test_rest_that_cannot_be_read_is_never_foreign(rest: str, *, is_copy: bool) -> None:
+    """The head vouches for the offset; there was more, and nobody knows what."""
+    head = write(Checkpoint(41, 42), is_copy=is_copy)[0]
+    committed, flaw = read(head + rest, 42)
+    assert committed == Committed(at_offset(42), is_copy=is_copy, is_partial=True)
+    assert flaw is not None
+
+
+def test_rest_that_is_cut_off_anywhere_is_never_foreign() -> None:
+    """Down to the head: that alone looks like the mark of a position without more."""
+    text = write(HOLED)[0]
+    for end in range(24, len(text)):
+        assert read(text[:end], 42)[0] == Committed(at_offset(42), is_copy=False, is_partial=True)
 
 
 def _forged(checkpoint: Checkpoint) -> str:
@@ -212,7 +249,7 @@ def _forged(checkpoint: Checkpoint) -> str:
 def test_checkpoint_of_another_offset_does_not_count(checkpoint: Checkpoint) -> None:
     """Records are suppressed by nothing that contradicts the offset beside it."""
     committed, flaw = read(_forged(checkpoint), 42)
-    assert committed == Committed(at_offset(42))
+    assert committed == Committed(at_offset(42), is_copy=False, is_partial=True)
     assert flaw is not None
 
 
@@ -233,7 +270,7 @@ def test_spliced_rest_of_another_commit_does_not_count() -> None:
     """The head of one commit and the rest of another: the offset tells."""
     head = write(Checkpoint(41, 42))[0]
     rest = write(replace(HOLED, watermark=30, resume=31))[0].split(" ", 2)[2]
-    assert read(f"{head} {rest}", 42)[0] == Committed(at_offset(42))
+    assert read(f"{head} {rest}", 42)[0] == Committed(at_offset(42), is_copy=False, is_partial=True)
 
 
 def test_ten_thousand_random_holes_are_cut_to_the_lowest_thousands() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import OffsetMetadataTooLargeError
 
+from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitById
 from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, MOST, at_offset
 from consumer_sdk.adapters.kafka.packing import ALPHABET
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Committed, Outcome
@@ -57,7 +58,7 @@ async def test_ranges_and_attempts_come_back_to_the_next_owner(world: World) -> 
         (held,) = await member.holding(1)
         committed = await read_back(member, held)
     assert committed.checkpoint.identity
-    assert without_identity(committed) == Committed(HOLED)
+    assert without_identity(committed) == Committed(HOLED, is_copy=False)
 
 
 async def test_brokers_that_commit_by_name_carry_checkpoints_as_well(world: World) -> None:
@@ -68,13 +69,13 @@ async def test_brokers_that_commit_by_name_carry_checkpoints_as_well(world: Worl
         real = coordinator_of(member)._send_req
 
         async def refuse_ids(request: Any) -> Any:
-            if request.API_KEY == 8 and not hasattr(request, "_consumer_group"):
+            if isinstance(request, OffsetCommitById):
                 raise NotImplementedError
             return await real(request)
 
         coordinator_of(member)._send_req = refuse_ids
         assert await commit(member, held, HOLED) == Outcome.durable()
-        assert without_identity(await read_back(member, held)) == Committed(HOLED)
+        assert without_identity(await read_back(member, held)) == Committed(HOLED, is_copy=False)
 
 
 async def test_all_code_points_come_back_and_the_limit_is_exact(world: World) -> None:
@@ -127,7 +128,20 @@ async def test_reset_by_another_program_is_foreign_and_the_next_commit_is_not(
         (held,) = await member.holding(1)
         assert await read_back(member, held) == Committed(at_offset(5), is_foreign=True)
         await member.adapter.commit([flush_of(held, 5)])
-        assert await read_back(member, held) == Committed(at_offset(5))
+        assert await read_back(member, held) == Committed(at_offset(5), is_copy=False)
+
+
+@pytest.mark.parametrize("is_copy", [False, True])
+async def test_commit_says_to_the_next_owner_whether_a_store_has_it(
+    world: World, *, is_copy: bool
+) -> None:
+    """And to people: lag tools print the word."""
+    topic = await world.kafka.create_stream()
+    async with world.member(topic) as member:
+        (held,) = await member.holding(1)
+        await member.adapter.commit([AckFlush(held, 1, at_offset(5), is_copy=is_copy)])
+        assert await read_back(member, held) == Committed(at_offset(5), is_copy=is_copy)
+    assert ("copy" in (await world.metadata(topic))[0]) == is_copy
 
 
 async def test_commit_copied_to_another_group_or_offset_is_foreign_and_named(
@@ -167,11 +181,13 @@ async def test_metadata_cut_off_by_a_tool_leaves_the_offset_that_it_vouches_for(
     async with world.member(topic) as member:
         (held,) = await member.holding(1)
         caplog.clear()
-        assert await read_back(member, held) == Committed(at_offset(5))
+        assert await read_back(member, held) == Committed(
+            at_offset(5), is_copy=False, is_partial=True
+        )
         assert len([r for r in caplog.messages if "metadata" in r]) == 1
 
 
-@pytest.fixture(scope="module", params=[0, 100])
+@pytest.fixture(scope="module", params=[0, 48, 100])
 def strict_server(request: pytest.FixtureRequest) -> Iterator[tuple[KafkaServer, int]]:
     """A Kafka that takes little metadata, or none."""
     _skip_when_external("CONSUMER_SDK_KAFKA")
@@ -210,9 +226,33 @@ async def test_broker_without_room_for_a_mark_takes_no_commit_for_a_reset(
     strict: World, strict_server: tuple[KafkaServer, int]
 ) -> None:
     """A store's ranges would be dropped at each restart: our own commits have no mark there."""
-    limit = strict_server[1]
+    is_ours = strict_server[1] < HEAD_SIZE
     topic = await strict.kafka.create_stream()
     await strict.commit_as_another(topic, {0: (5, "")})
     async with strict.member(topic) as member:
         (held,) = await member.holding(1)
-        assert (await read_back(member, held)).is_foreign == (limit > HEAD_SIZE)
+        there = Committed(at_offset(5), is_foreign=not is_ours)
+        assert await read_back(member, held) == there
+
+
+async def test_limit_is_known_once_the_adapter_is_open(
+    strict: World, strict_server: tuple[KafkaServer, int]
+) -> None:
+    """Whoever asks what fits a commit need not wait for the first that is refused."""
+    topic = await strict.kafka.create_stream()
+    async with strict.member(topic) as member:
+        assert member.adapter.capabilities.metadata_size == strict_server[1]
+
+
+async def test_application_without_room_is_not_taken_for_none(
+    strict: World, strict_server: tuple[KafkaServer, int]
+) -> None:
+    """Where there is room for the mark, it says that something is missing."""
+    limit = strict_server[1]
+    topic = await strict.kafka.create_stream()
+    async with strict.member(topic) as member:
+        (held,) = await member.holding(1)
+        await commit(member, held, Checkpoint(4, 5, application="v" * 200))
+        committed = await read_back(member, held)
+    assert committed.checkpoint == at_offset(5)
+    assert committed.is_partial == (limit > HEAD_SIZE)

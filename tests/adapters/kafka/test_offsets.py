@@ -1,0 +1,37 @@
+"""Where partitions start: what comes between two questions to a real broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from consumer_sdk.records import AtTime
+from consumer_sdk.testing.conformance.adapters import Record
+from tests.adapters.kafka.world import World, client_of
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.parametrize("question", ["end_offsets", "offsets_for_times"])
+async def test_record_that_comes_between_two_questions_is_not_skipped(
+    world: World, question: str
+) -> None:
+    """A start at a time that no record has reached yet is the end as it was before."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, [Record(b"old", timestamp=1_000)])
+    async with world.member(topic) as member:
+        await member.holding(1)
+        client = client_of(member)
+        real = getattr(client, question)
+
+        async def race(asked: Any) -> Any:
+            answer = await real(asked)
+            await world.kafka.append(topic, [Record(b"new", timestamp=2_500)])
+            return answer
+
+        setattr(client, question, race)
+        session: Any = member.adapter._session  # type: ignore[attr-defined]  # Kafka's
+        (grant,) = session.grants
+        grant.start = AtTime(2.0)
+        assert await session.offsets.resolve([grant], has_group=True) == {grant: 1}
