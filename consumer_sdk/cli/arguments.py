@@ -32,6 +32,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     _add_import_kinesis_spout(commands)
     _add_list(commands)
     _add_delete(commands)
+    _add_unpin(commands)
     return parser.parse_args(argv)
 
 
@@ -94,6 +95,13 @@ def _add_delete(commands: Commands) -> None:
     which.add_argument("--stream", type=_text, help="all of this stream")
     which.add_argument("--all", action="store_true", help="all of the group")
     parser.set_defaults(command=_in_loop(checkpoints.delete))
+
+
+def _add_unpin(commands: Commands) -> None:
+    parser = commands.add_parser("unpin", help="delete a group's pinned start")
+    _add_store(parser)
+    parser.add_argument("stream", metavar="STREAM", type=_text, help="as `list` writes it")
+    parser.set_defaults(command=_in_loop(checkpoints.unpin))
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:

@@ -12,16 +12,24 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from consumer_sdk.abc import CheckpointStore
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import Partition
-from consumer_sdk.stores.exchange import export_checkpoints, import_checkpoints
+from consumer_sdk.stores.exchange import export_checkpoints, import_checkpoints, is_start_of
 from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
 from consumer_sdk.stores.urls import store_from_url
 
-__all__ = ["delete", "export", "import_file", "import_kinesis_spout", "import_storm", "show"]
+__all__ = [
+    "delete",
+    "export",
+    "import_file",
+    "import_kinesis_spout",
+    "import_storm",
+    "show",
+    "unpin",
+]
 
 BATCH = 500
 
@@ -104,7 +112,7 @@ async def show(arguments: Namespace) -> None:
     """One line for each pinned start and checkpoint."""
     async with _opened(arguments.store, must_exist=True) as store:
         for stream, start in sorted((await store.pins(arguments.group)).items()):
-            sys.stdout.write(f"{quote(stream, safe='')}\tpinned {start}\n")
+            sys.stdout.write(f"{_quoted(stream)}\tpinned {start}\n")
         partitions = await store.list(arguments.group)
         for first in range(0, len(partitions), BATCH):
             texts = await store.peek(arguments.group, partitions[first : first + BATCH])
@@ -125,7 +133,7 @@ def _summary(text: str) -> str:
 
 
 async def delete(arguments: Namespace) -> None:
-    """Deletes checkpoints; their fences stay."""
+    """Deletes checkpoints; their fences stay, and so do pinned starts, which are named."""
     async with _opened(arguments.store, must_exist=True) as store:
         if arguments.partition:
             partitions = list(map(_partition, arguments.partition))
@@ -134,7 +142,38 @@ async def delete(arguments: Namespace) -> None:
             listed = await store.list(arguments.group)
             partitions = [p for p in listed if stream is None or p.stream == stream]
         await store.delete(arguments.group, partitions)
-    sys.stdout.write(f"deleted {len(partitions)}\n")
+        sys.stdout.write(f"deleted {len(partitions)}\n")
+        if not arguments.partition:
+            await _say_pins(store, arguments.group, arguments.stream)
+
+
+async def _say_pins(store: CheckpointStore, group: str, stream: str | None) -> None:
+    """A group without checkpoints starts from them, not from where ``start`` is now."""
+    try:
+        names = sorted(name for name in await store.pins(group) if is_start_of(stream, name))
+    except CheckpointFormatError as error:
+        sys.stderr.write(f"still pinned: {error}\n")
+        return
+    for name in names:
+        sys.stderr.write(f"still pinned, `unpin` it to start anew: {_quoted(name)}\n")
+
+
+async def unpin(arguments: Namespace) -> None:
+    """Deletes a pinned start, also one that cannot be read."""
+    async with _opened(arguments.store, must_exist=True) as store:
+        was_pinned = await store.unpin(arguments.group, _unquoted(arguments.stream))
+    sys.stdout.write(f"unpinned {was_pinned:d}\n")
+
+
+def _quoted(stream: str) -> str:
+    return quote(stream, safe="")
+
+
+def _unquoted(stream: str) -> str:
+    try:
+        return unquote(stream, errors="strict")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{stream!r} is not the name of a start in a list") from error
 
 
 def _partition(text: str) -> Partition:

@@ -22,11 +22,17 @@ from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records.position_texts import POSITION_READERS
 from consumer_sdk.stores.exchange_checking import BATCH, Checking
-from consumer_sdk.stores.exchange_lines import Entry, first_line, last_line, line_of
+from consumer_sdk.stores.exchange_lines import Entry, Lines, line_of
 from consumer_sdk.stores.exchange_verdicts import ImportRefusedError, Judge, Readers
 from consumer_sdk.stores.exchange_writing import Writing
 
-__all__ = ["ImportRefusedError", "Imported", "export_checkpoints", "import_checkpoints"]
+__all__ = [
+    "ImportRefusedError",
+    "Imported",
+    "export_checkpoints",
+    "import_checkpoints",
+    "is_start_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +66,16 @@ async def export_checkpoints(
         StoreError: the store cannot be read.
     """
     judge = _judge(readers)
-    yield first_line()
-    count = 0
+    lines = Lines()
+    lines.add(lines.first.encode())
+    yield lines.first
     async for entry in _stored(store, group, stream):
         if entry.id is not None:
             judge.check(entry)
-        yield line_of(entry)
-        count += 1
-    yield last_line(count)
+        line = line_of(entry)
+        lines.add(line.encode())
+        yield line
+    yield lines.last
 
 
 def _judge(readers: Readers | None, *, force: bool = False) -> Judge:
@@ -76,8 +84,7 @@ def _judge(readers: Readers | None, *, force: bool = False) -> Judge:
 
 async def _stored(store: CheckpointStore, group: str, stream: str | None) -> AsyncIterator[Entry]:
     for name, start in sorted((await store.pins(group)).items()):
-        # A start is pinned for a stream's identity, and for an application: orders@5f0c#v2.
-        if stream is None or name == stream or name.startswith((f"{stream}@", f"{stream}#")):
+        if is_start_of(stream, name):
             yield Entry("the store", group, name, None, start)
     partitions = sorted(p for p in await store.list(group) if stream in (None, p.stream))
     for first in range(0, len(partitions), BATCH):
@@ -85,6 +92,14 @@ async def _stored(store: CheckpointStore, group: str, stream: str | None) -> Asy
         for partition, text in texts.items():
             if text is not None:  # it was deleted since it was listed
                 yield Entry("the store", group, *partition, text)
+
+
+def is_start_of(stream: str | None, name: str) -> bool:
+    """Whether a start is pinned for the stream; None: for any.
+
+    It is for an identity of the stream, and for an application: ``orders@5f0c#v2``.
+    """
+    return stream is None or name == stream or name.startswith((f"{stream}@", f"{stream}#"))
 
 
 async def import_checkpoints(

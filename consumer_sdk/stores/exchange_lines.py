@@ -5,24 +5,27 @@ r"""Checkpoints as JSON lines, on their way from one store into another. No I/O 
     {"format":"consumer_sdk checkpoints","version":1}
     {"group":"billing","stream":"orders","pin":"time:1.5"}
     {"group":"billing","stream":"orders","partition":"0","checkpoint":"{\"version\":1,…}"}
-    {"lines":2}
+    {"lines":2,"sha256":"9f86d081…"}
 
 A checkpoint is a string, so that its text stays what it is, byte by byte. The last line counts
-those between it and the first, so that a file which was cut off is found out. No line says who
+those between it and the first, and has the SHA-256 of all bytes before it, so that a file which
+was cut off or changed is found out. No line says who
 owned a partition: a fence orders the owners of one store, and means nothing in another.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, BinaryIO, NamedTuple
 
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Partition
 from consumer_sdk.stores.strict_json import load_object
 
-__all__ = ["CheckpointFile", "Entry", "first_line", "last_line", "line_of"]
+__all__ = ["CheckpointFile", "Entry", "Lines", "line_of"]
 
 FORMAT = "consumer_sdk checkpoints"
 VERSION = 1
@@ -31,6 +34,7 @@ MAX_LINE = 8_000_000
 
 CHECKPOINT = ("group", "stream", "partition", "checkpoint")
 PIN = ("group", "stream", "pin")
+LAST = ("lines", "sha256")
 
 
 class Entry(NamedTuple):
@@ -60,11 +64,6 @@ class Entry(NamedTuple):
         return f"{self.where}: {what} in group {self.group!r}"
 
 
-def first_line() -> str:
-    """The line that says what the others are."""
-    return _line({"format": FORMAT, "version": VERSION})
-
-
 def line_of(entry: Entry) -> str:
     """An entry's line."""
     if entry.id is None:
@@ -73,9 +72,29 @@ def line_of(entry: Entry) -> str:
     return _line(dict(zip(CHECKPOINT, values, strict=True)))
 
 
-def last_line(count: int) -> str:
-    """The line after ``count`` entries."""
-    return _line({"lines": count})
+class Lines:
+    """Counts and sums up the lines of a file, on their way into it or out of it.
+
+    Attributes:
+        first: the line that says what the others are.
+    """
+
+    first = f'{{"format":"{FORMAT}","version":{VERSION}}}\n'
+
+    def __init__(self) -> None:
+        self._count = -1  # without the first one
+        self._digest = hashlib.sha256()
+
+    def add(self, line: bytes) -> None:
+        """The next line, with its line feed."""
+        self._digest.update(line)
+        self._count += 1
+
+    @property
+    def last(self) -> str:
+        """The line that comes after those."""
+        values = (self._count, self._digest.hexdigest())
+        return _line(dict(zip(LAST, values, strict=True)))
 
 
 def _line(body: dict[str, Any]) -> str:
@@ -103,19 +122,18 @@ class CheckpointFile:
 
     def __iter__(self) -> Iterator[Entry]:
         self._file.seek(self._start)
-        self._check_first(self._next(1))
-        number = 2
-        while (body := self._next(number)).keys() != {"lines"}:
+        lines = Lines()
+        line, body = self._next(1)
+        self._check_first(body)
+        for number in count(2):
+            lines.add(line)
+            line, body = self._next(number)
+            if body.keys() == set(LAST):
+                break
             yield self._entry(number, body)
-            number += 1
-        if type(body["lines"]) is not int or body["lines"] != number - 2:
-            raise self._error(
-                number, f"{number - 2} lines before it, and it says {body['lines']!r:.80}"
-            )
-        if self._file.read(1):
-            raise self._error(number + 1, "nothing may come after the line that counts the others")
+        self._check_last(number, line, lines.last)
 
-    def _next(self, number: int) -> dict[str, Any]:
+    def _next(self, number: int) -> tuple[bytes, dict[str, Any]]:
         line = self._file.readline(MAX_LINE + 1)
         if not line.endswith(b"\n"):
             raise self._error(
@@ -125,17 +143,27 @@ class CheckpointFile:
                 else "it ends too early: the last line of an export counts the others",
             )
         try:
-            return load_object(line)
+            return line, load_object(line)
         except ValueError as error:
             raise self._error(number, f"not a line of an export: {error}") from error
 
     def _check_first(self, body: dict[str, Any]) -> None:
         if body.get("format") != FORMAT:
-            raise self._error(1, f"not the first line of an export: {first_line().strip()}")
+            raise self._error(1, f"not the first line of an export: {Lines.first.strip()}")
         if type(version := body.get("version")) is not int or version != VERSION:
             raise self._error(
                 1, f"version {version!r:.80}, and this consumer_sdk knows version {VERSION}"
             )
+
+    def _check_last(self, number: int, line: bytes, expected: str) -> None:
+        if line != expected.encode():
+            raise self._error(
+                number,
+                f"{line.decode().strip():.200}, and the lines before it make "
+                f"{expected.strip()}: the file was changed, export again",
+            )
+        if self._file.read(1):
+            raise self._error(number + 1, "nothing may come after the line that counts the others")
 
     def _entry(self, number: int, body: dict[str, Any]) -> Entry:
         if body.keys() not in (set(CHECKPOINT), set(PIN)):

@@ -6,12 +6,13 @@ import io
 import logging
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import tomllib
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import closing, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
@@ -154,6 +155,56 @@ async def test_delete_deletes_what_is_named(
 
 
 @pytest.mark.parametrize(
+    "which, said",
+    [
+        (["--partition", "orders/0"], []),
+        (["--stream", "orders"], ["orders", "orders%405f0c%23v2"]),
+        (["--stream", "other"], []),
+        (["--all"], ["orders", "orders2", "orders%405f0c%23v2"]),
+    ],
+)
+async def test_delete_says_which_starts_stay_pinned(
+    state: str, tmp_path: Path, which: list[str], said: list[str]
+) -> None:
+    """A group without checkpoints would start from them again."""
+    async with opened(LocalStore(tmp_path / "state.db")) as store:
+        await store.pin(GROUP, "orders@5f0c#v2", "time:2")
+        await store.pin(GROUP, "orders2", "time:3")
+    done = run("delete", state, GROUP, *which)
+
+    assert done.stdout.startswith("deleted ")
+    assert [line.split()[-1] for line in done.stderr.splitlines()] == said
+
+
+async def test_unpin_deletes_the_start_that_list_has_named(state: str, tmp_path: Path) -> None:
+    """By the name in its line, whatever is in that; a second time there is none."""
+    async with opened(LocalStore(tmp_path / "state.db")) as store:
+        await store.pin(GROUP, "100%/a b@5f0c#v2", "time:2")
+    listed = [line.split("\t") for line in run("list", state, GROUP).stdout.splitlines()]
+    names = [name for name, what in listed if what.startswith("pinned")]
+
+    assert len(names) == 2
+    for name in names:
+        assert run("unpin", state, GROUP, name).stdout == "unpinned 1\n"
+        assert run("unpin", state, GROUP, name).stdout == "unpinned 0\n"
+    assert "pinned" not in run("list", state, GROUP).stdout
+    assert run("delete", state, GROUP, "--all").stderr == ""
+
+
+def test_start_that_cannot_be_read_is_unpinned(state: str, tmp_path: Path) -> None:
+    """It ends a list with its name, is no obstacle to a delete, and then is gone."""
+    with closing(sqlite3.connect(tmp_path / "state.db", isolation_level=None)) as shell:
+        shell.execute("UPDATE pins SET start = x'ff'")
+
+    refused(run("list", state, GROUP), 1, "'orders'", "checkpoints unpin")
+    done = run("delete", state, GROUP, "--all")
+    assert (done.returncode, done.stdout) == (0, "deleted 2\n")
+    assert "still pinned: the start" in done.stderr
+    assert run("unpin", state, GROUP, "orders").stdout == "unpinned 1\n"
+    assert run("list", state, GROUP).stdout == ""
+
+
+@pytest.mark.parametrize(
     "arguments, words",
     [
         ([], ["COMMAND"]),
@@ -163,6 +214,8 @@ async def test_delete_deletes_what_is_named(
         (["list", "sqlite:/nowhere/state.db", GROUP], ["no file"]),
         (["delete", "sqlite:/nowhere/state.db", GROUP, "--all"], ["no file"]),
         (["delete", "sqlite:/nowhere/state.db", GROUP], ["--all"]),
+        (["unpin", "sqlite:/nowhere/state.db", GROUP, "orders"], ["no file"]),
+        (["unpin", f"sqlite:{__file__}", GROUP], ["STREAM"]),
         (["import", "zookeeper://zk1/..", os.devnull], ["root="]),
         (["import-storm", "zk1", "/.", "id", "--topic", "t", "sqlite:x", GROUP], ["root="]),
     ],

@@ -12,7 +12,7 @@ import pytest
 
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.stores import Entry, LocalStore
-from consumer_sdk.stores.exchange_lines import first_line, last_line, line_of
+from consumer_sdk.stores.exchange_lines import Lines, line_of
 from tests.stores.exchange_world import GROUP, entry, exported, opened
 
 ROOT = Path(__file__).parents[2]
@@ -29,12 +29,12 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 def write(path: Path, entries: Iterable[Entry]) -> None:
     """An export."""
-    count = 0
-    with path.open("w") as file:
-        file.write(first_line())
-        for count, found in enumerate(entries, 1):  # noqa: B007 - used after the loop
-            file.write(line_of(found))
-        file.write(last_line(count))
+    lines = Lines()
+    with path.open("wb") as file:
+        for line in (lines.first, *map(line_of, entries)):
+            lines.add(line.encode())
+            file.write(line.encode())
+        file.write(lines.last.encode())
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
