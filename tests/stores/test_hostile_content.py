@@ -79,14 +79,30 @@ async def test_hostile_znode_is_refused_and_untouched(content: str) -> None:
 
 
 async def test_hostile_pin_is_refused_and_untouched() -> None:
-    """A start that cannot be read is never pinned anew."""
+    """A start that cannot be read is not pinned anew before somebody has unpinned it."""
     server = FakeZooKeeper()
     store = store_on(server)
     await store.pin("g", "orders", "time:1")
     server.znodes["/sdk/g/orders"] = planted = Znode(b'{"start":7}', 5)
-    with pytest.raises(CheckpointFormatError):
-        await store.pin("g", "orders", "time:2")
+    for call in (store.pin("g", "orders", "time:2"), store.pins("g")):
+        with pytest.raises(CheckpointFormatError, match=r"/sdk/g/orders holds no .* unpin"):
+            await call
     assert server.znodes["/sdk/g/orders"] == planted
+    assert await store.unpin("g", "orders")
+    assert await store.pin("g", "orders", "time:2") == "time:2"
+    await store.aclose()
+
+
+async def test_unpinned_znode_stays_only_if_something_is_below_it() -> None:
+    """What was made for the start alone goes with it."""
+    server = FakeZooKeeper()
+    store = store_on(server)
+    await owned(store, BAD)
+    for stream in ("orders", "orders@5f0c"):
+        await store.pin("g", stream, "time:1")
+        await store.unpin("g", stream)
+    assert sorted(path for path in server.znodes if "orders" in path) == ["/sdk/g/orders", PATH]
+    assert server.znodes["/sdk/g/orders"].data == b""
     await store.aclose()
 
 
@@ -150,6 +166,21 @@ async def test_hostile_row_is_refused_and_untouched(
     again = Assignment(BAD, 3)
     assert await store.claim("g", [again]) == {again: None}
     await store.aclose()
+
+
+@pytest.mark.parametrize("value", [b"\xff", b"time:1"])
+async def test_hostile_pin_in_a_row_is_refused_and_untouched(tmp_path: Path, value: bytes) -> None:
+    """Likewise: pin and pins raise what names it, unpin clears it."""
+    path = tmp_path / "state.db"
+    async with opened(LocalStore(path)) as store:
+        await store.pin("g", "orders", "time:1")
+        with closing(sqlite3.connect(path, isolation_level=None)) as shell:
+            shell.execute("UPDATE pins SET start = ?", (value,))
+        for call in (store.pin("g", "orders", "time:2"), store.pins("g")):
+            with pytest.raises(CheckpointFormatError, match=r"'orders' cannot be read .* unpin"):
+                await call
+        assert await store.unpin("g", "orders")
+        assert await store.pin("g", "orders", "time:2") == "time:2"
 
 
 async def test_hostile_name_of_a_partition_is_refused(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ async def test_file_that_went_away_takes_no_writes(path: Path, act: str) -> None
 
 
 async def test_locked_file_is_transient_and_says_whose_fault_it_is(path: Path) -> None:
-    """Claim, delete and pin raise what the runtime tries again; reading goes on."""
+    """Claim, delete, pin and unpin raise what the runtime tries again; reading goes on."""
     async with opened(path) as store:
         await put(store, "text")
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -236,6 +236,8 @@ async def test_locked_file_is_transient_and_says_whose_fault_it_is(path: Path) -
                 await store.delete("g", [FIRST])
             with pytest.raises(TransientStoreError):
                 await store.pin("g", "orders", "latest")
+            with pytest.raises(TransientStoreError):
+                await store.unpin("g", "orders")
             assert await store.peek("g", [FIRST]) == {FIRST: "text"}
             assert await store.list("g") == [FIRST]
 

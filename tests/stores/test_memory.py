@@ -129,3 +129,18 @@ async def test_consumers_share_one_store_object() -> None:
     await store.aclose()
     outcomes = await store.save("g", [StoreItem(one, "1"), StoreItem(two, "2")])
     assert {outcome.kind for outcome in outcomes} == {OutcomeKind.DURABLE}
+
+
+async def test_unpin_that_failed_is_done_again() -> None:
+    """Before or after its effect: with the faults of the handle, and without harm."""
+    faults, store = Faults(), MemoryStore()
+    handle = store.handle(faults=faults)
+    await store.pin("g", "orders", "time:1")
+    faults.fail_next("unpin", "before")
+    with pytest.raises(TransientStoreError, match="unpin"):
+        await handle.unpin("g", "orders")
+    faults.fail_next("unpin", "after")
+    with pytest.raises(TransientStoreError, match="unpin"):
+        await handle.unpin("g", "orders")
+    assert await handle.unpin("g", "orders") is False
+    assert await store.pins("g") == {}

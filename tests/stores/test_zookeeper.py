@@ -96,6 +96,26 @@ async def test_hosts_may_carry_a_path(zookeeper_server: ZooKeeperEndpoint, root:
         assert client.exists(f"{root}/inner/g/orders/0")
 
 
+async def test_looking_at_a_root_that_is_missing_does_not_make_it(
+    zookeeper_server: ZooKeeperEndpoint, root: str
+) -> None:
+    """A mistyped root or path of the hosts leaves no znode; the first write makes them."""
+    hosts = zookeeper_server.hosts
+    for place in (hosts, f"{hosts}{root}"):
+        async with opened(place, f"{root}/sdk") as store:
+            assert await store.list("g") == []
+            assert await store.pins("g") == {}
+            assert await store.peek("g", [FIRST]) == {FIRST: None}
+            assert not (await store.leases("g", "orders").view()).members
+            await store.delete("g", [FIRST])
+            assert await store.unpin("g", "orders") is False
+            with shell(hosts) as client:
+                assert not client.exists(root)
+    async with opened(hosts, f"{root}/sdk") as store:
+        await owned(store, FIRST)
+        assert await store.list("g") == [FIRST]
+
+
 async def test_server_that_is_gone_is_passed_over(
     zookeeper_server: ZooKeeperEndpoint, root: str
 ) -> None:

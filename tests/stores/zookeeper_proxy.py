@@ -22,8 +22,8 @@ class Proxy:
     def __init__(self, server: str) -> None:
         self._target = server.split(":")
         self._links: set[asyncio.Task[None]] = set()
-        self._loses_next = False
-        self._is_down = False
+        self._writes_left = 0
+        self._goes_down = self._is_down = False
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
@@ -46,7 +46,15 @@ class Proxy:
 
     def lose_next_reply(self) -> None:
         """The next write is passed on, and the connection breaks instead of its answer."""
-        self._loses_next = True
+        self._writes_left = 1
+
+    def go_down_at_write(self, number: int) -> None:
+        """That write is passed on, and instead of its answer the network is down."""
+        self._writes_left, self._goes_down = number, True
+
+    def come_up(self) -> None:
+        """Connections can be made again."""
+        self._goes_down = self._is_down = False
 
     @contextmanager
     def down(self) -> Iterator[None]:
@@ -71,9 +79,11 @@ class Proxy:
         lost: set[bytes] = set()
 
         def is_lost_request(frame: bytes) -> bool:
-            if self._loses_next and int.from_bytes(frame[4:8]) == MULTI:
-                self._loses_next = False
-                lost.add(frame[:4])
+            if self._writes_left and int.from_bytes(frame[4:8]) == MULTI:
+                self._writes_left -= 1
+                if not self._writes_left:
+                    lost.add(frame[:4])
+                    self._is_down = self._goes_down
             return False
 
         try:

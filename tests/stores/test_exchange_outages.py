@@ -1,0 +1,47 @@
+"""Imports into a ZooKeeper that goes away in the middle."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from consumer_sdk.errors import TransientStoreError
+from consumer_sdk.records import Checkpoint, Partition
+from consumer_sdk.stores import Entry, MemoryStore, ZooKeeperStore, import_checkpoints
+from consumer_sdk.testing.servers import ZooKeeperEndpoint
+from tests.stores.exchange_world import GROUP, entry, exported, file_of, opened, stored
+from tests.stores.zookeeper_proxy import Proxy
+
+WRITES = {1: 0, 2: 0, 3: 499, 4: 499, 5: 999, 7: 1200}
+"""The number of a write: a pin, then a claim and a save of each batch → checkpoints afterwards."""
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("write", WRITES)
+async def test_import_through_an_outage_is_whole_and_is_done_again(
+    zookeeper_server: ZooKeeperEndpoint, write: int
+) -> None:
+    """A typed error; each partition has all of its checkpoint or none; again, and all is there."""
+    partitions = [Partition("orders", str(number)) for number in range(1200)]
+    pin = Entry("", GROUP, "orders@5f0c", None, "time:1")
+    found = [entry(Checkpoint(n, n + 1, ((n + 5, n + 9),)), p) for n, p in enumerate(partitions)]
+    source = MemoryStore()
+    await import_checkpoints(source, [pin, *found])
+    file = file_of(await exported(source))
+    root = f"/outage-{uuid.uuid4().hex}"
+
+    async with Proxy(zookeeper_server.hosts) as proxy:
+        async with opened(ZooKeeperStore(proxy.hosts, root=root, session_timeout=1.0)) as store:
+            proxy.go_down_at_write(write)
+            with pytest.raises(TransientStoreError):
+                await import_checkpoints(store, file)
+            proxy.come_up()
+        async with opened(ZooKeeperStore(proxy.hosts, root=root)) as store:
+            texts = await stored(store, partitions)
+            whole = [text == e.text for text, e in zip(texts, found, strict=True) if text]
+            assert all(whole)
+            assert len(whole) == WRITES[write]
+            assert await store.pins(GROUP) == {pin.stream: pin.text}
+            await import_checkpoints(store, file)
+            assert await exported(store) == await exported(source)
