@@ -204,6 +204,22 @@ def test_restored_retry_that_was_acked_late_never_comes_due() -> None:
     assert tracker.due(NOW + 9).ready == []
 
 
+def test_retry_that_was_handed_out_late_is_acked_cumulatively_up_to_it_and_no_further() -> None:
+    """Below what a cumulative ack has passed it was not seen; later it was."""
+    tracker = restored(10, 11, (), {12: (1, WALL + 1), 14: (1, WALL + 1)})
+    tracked = track(tracker, range(11, 16))
+    assert list(tracked.held) == [1, 3]
+    assert tracker.ack_cumulative(4) == 3
+
+    for index, _, message in tracker.due(NOW + 1).ready:
+        message.index = index
+        assert tracker.handed_out([message], NOW + 1) == [message]
+    assert tracker.ack_cumulative(1) == 1
+    assert settled(tracker) == (13, [(15, 15)])
+    assert tracker.ack_cumulative(3) == 1
+    assert settled(tracker) == (15, [])
+
+
 def test_record_beyond_a_lowered_limit_goes_to_the_dead_letters() -> None:
     """Attempts at the limit already: no further delivery."""
     tracker = restored(10, 11, (), {11: (4, WALL)}, policy=RetryPolicy(max_attempts=2))
