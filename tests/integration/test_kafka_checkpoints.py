@@ -188,6 +188,59 @@ async def test_beside_a_store_the_commit_is_a_mark_and_a_reset_is_seen_by_its_ab
             await consumer.flush()
             assert consumer.stats().resets == (expected[0] == 2)
         assert await field.committed() == {0: 4}
+        assert (await field.commit()).metadata.startswith("consumer-sdk/1 copy ")
         assert (await field.commit()).metadata.isascii()
         if expected == [4]:
             await field.commit_as_another(2)
+
+
+async def _take(field: Field, count: int, **options: Any) -> tuple[list[int], int]:
+    """The next positions, acked and durable; and how many resets were honoured."""
+    async with asyncio.timeout(PATIENCE), field.consumer(drain_timeout=0.1, **options) as consumer:
+        taken = [await anext(consumer) for _ in range(count)]
+        assert all(message.ack() for message in taken)
+        await consumer.flush()
+        return [message.position for message in taken], consumer.stats().resets
+
+
+async def test_store_follows_a_consumer_that_went_on_without_it(
+    field: Field, tmp_path: Path
+) -> None:
+    """Whose commit it is, the commit says: the store's copy, or the word of who had none."""
+    await field.create()
+    await field.append(10)
+    stores = [LocalStore(tmp_path / "state.db") for _ in range(3)]
+    assert await _take(field, 4, store=stores[0]) == ([0, 1, 2, 3], 0)
+    await field.until_committed({0: 4})
+    assert await _take(field, 3) == ([4, 5, 6], 0)
+    assert await _take(field, 2, store=stores[1]) == ([7, 8], 1)
+    await field.until_committed({0: 9})
+    assert await _take(field, 1, store=stores[2]) == ([9], 0)
+
+
+async def test_copy_by_a_newer_version_leaves_the_store_the_last_word(
+    field: Field, tmp_path: Path
+) -> None:
+    """The head can be read, and it is ours: no reset to a position that lags behind the store."""
+    await field.create()
+    await field.append(10)
+    assert await _take(field, 4, store=LocalStore(tmp_path / "state.db")) == ([0, 1, 2, 3], 0)
+    await field.until_committed({0: 4})
+    older = (await field.commit()).metadata
+    assert await _take(field, 3, store=LocalStore(tmp_path / "state.db")) == ([4, 5, 6], 0)
+    await field.until_committed({0: 7})
+    await field.commit_as_another(4, older.replace("/1 ", "/2 ") + " and more")
+    assert await _take(field, 3, store=LocalStore(tmp_path / "state.db")) == ([7, 8, 9], 0)
+
+
+async def test_application_without_room_in_the_commit_does_not_start_anew_each_time(
+    field: Field,
+) -> None:
+    """What came while it was down would be skipped: the commit says that something is missing."""
+    await field.create()
+    await field.append(5)
+    options: dict[str, Any] = {"application_id": "v2", "restart": "from_start"}
+    assert await _take(field, 3, **options) == ([0, 1, 2], 0)
+    name, seal, _ = (await field.commit()).metadata.split(" ", 2)
+    await field.commit_as_another(3, f"{name} {seal} -")  # as where a broker takes less
+    assert await _take(field, 2, start="latest", **options) == ([3, 4], 0)

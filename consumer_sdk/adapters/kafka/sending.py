@@ -58,8 +58,9 @@ class Draft:
 
     @property
     def loses_application(self) -> bool:
-        """The limit leaves no room for the application's id."""
-        return self.grant.checkpoint.application is not None and len(self.metadata) <= HEAD_SIZE
+        """The limit leaves no room for the application's id, and no store has it."""
+        has_one = self.grant.checkpoint.application is not None and not self.grant.is_copy
+        return has_one and len(self.metadata) <= HEAD_SIZE
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,21 +365,22 @@ async def test_loop_runs_between_the_partitions_of_a_large_commit() -> None:
     assert {outcome.kind for outcome in await commit} == {DURABLE}
 
 
+@pytest.mark.parametrize("is_copy, warnings", [(False, 1), (True, 0)])
 async def test_application_that_finds_no_room_is_said_once(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, *, is_copy: bool, warnings: int
 ) -> None:
-    """Without it a restart would not know that the application had started anew."""
+    """A restart would not know that the application had started anew, unless a store does."""
     bench = Bench(2)
     bench.coordinator.limit = 48
     await bench.limit.learn()
     caplog.clear()
     for number in (1, 2):
         named = Checkpoint(4, 5, application="billing, second edition")
-        flushes = [AckFlush(grant.assignment, number, named) for grant in bench.held]
+        flushes = [AckFlush(g.assignment, number, named, is_copy=is_copy) for g in bench.held]
         await bench.committer.commit(flushes)
         assert [each.is_partial for each in bench.committed()] == [True, True]
-    (warning,) = caplog.messages
-    assert "application_id 'billing, second edition'" in warning
+    assert len(caplog.messages) == warnings
+    assert caplog.text.count("application_id 'billing, second edition'") == warnings
 
 
 @pytest.mark.parametrize("tells_limit", [True, False])

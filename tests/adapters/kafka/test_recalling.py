@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any
@@ -185,6 +186,26 @@ async def test_metadata_cut_off_by_a_tool_leaves_the_offset_that_it_vouches_for(
             at_offset(5), is_copy=False, is_partial=True
         )
         assert len([r for r in caplog.messages if "metadata" in r]) == 1
+
+
+async def test_offset_does_not_survive_its_topic_and_ranges_that_do_are_dropped(
+    world: World,
+) -> None:
+    """Written back onto the topic that was made again: of other records, whatever they settle."""
+    topic = await world.kafka.create_stream()
+    async with world.member(topic) as member:
+        (held,) = await member.holding(1)
+        await commit(member, held, HOLED)
+    text = (await world.metadata(topic))[0]
+    await world.kafka.recreate(topic)
+    async with asyncio.timeout(world.kafka.patience):
+        while await world.offsets(topic):
+            await asyncio.sleep(0.02)
+    await world.commit_as_another(topic, {0: (5, text)})
+    async with world.member(topic) as member:
+        (held,) = await member.holding(1)
+        there = Committed(at_offset(5), is_copy=False, is_partial=True)
+        assert await read_back(member, held) == there
 
 
 @pytest.fixture(scope="module", params=[0, 48, 100])
