@@ -13,22 +13,25 @@ from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.exchange_world import GROUP, entry, exported, file_of, opened, stored
 from tests.stores.zookeeper_proxy import Proxy
 
-WRITES = {1: 0, 2: 0, 3: 499, 4: 499, 5: 999, 7: 1200}
+BATCH = 50
+WRITES = {1: 0, 2: 0, 3: 49, 4: 49, 5: 99, 7: 120}
 """The number of a write: a pin, then a claim and a save of each batch → checkpoints afterwards."""
 
 
 @pytest.mark.zookeeper
 @pytest.mark.parametrize("write", WRITES)
 async def test_import_through_an_outage_is_whole_and_is_done_again(
-    zookeeper_server: ZooKeeperEndpoint, write: int
+    zookeeper_server: ZooKeeperEndpoint, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A typed error; each partition has all of its checkpoint or none; again, and all is there."""
-    partitions = [Partition("orders", str(number)) for number in range(1200)]
+    monkeypatch.setattr("consumer_sdk.stores.exchange_checking.BATCH", BATCH)
+    partitions = [Partition("orders", str(number)) for number in range(120)]
     pin = Entry("", GROUP, "orders@5f0c", None, "time:1")
     found = [entry(Checkpoint(n, n + 1, ((n + 5, n + 9),)), p) for n, p in enumerate(partitions)]
     source = MemoryStore()
     await import_checkpoints(source, [pin, *found])
-    file = file_of(await exported(source))
+    export = await exported(source)
+    file = file_of(export)
     root = f"/outage-{uuid.uuid4().hex}"
 
     async with Proxy(zookeeper_server.hosts) as proxy:
@@ -44,4 +47,4 @@ async def test_import_through_an_outage_is_whole_and_is_done_again(
             assert len(whole) == WRITES[write]
             assert await store.pins(GROUP) == {pin.stream: pin.text}
             await import_checkpoints(store, file)
-            assert await exported(store) == await exported(source)
+            assert await exported(store) == export
