@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from consumer_sdk.records import (
@@ -66,15 +67,15 @@ class Facts:
 
     @property
     def reset(self) -> Checkpoint | None:
-        """What was written without the store's knowledge, where that is not where the store is.
+        """What was written without the store's knowledge, where that is not what the store has.
 
-        Equal starts are no reset: it may be one that was honoured just before a crash.
+        Nothing but what is equal is no reset: it was honoured just before a crash.
         """
         stored, committed = self.stored, self.committed
         if stored is None or committed is None or self.redelivers or not self.is_unmarked:
             return None
         found = committed.checkpoint
-        return None if found.start == stored.start else found
+        return None if _extent(found) == _extent(stored) else found
 
     def after(self, reset: Decision) -> Facts:
         """The same, once a reset was honoured."""
@@ -107,6 +108,10 @@ class Facts:
         known = self.known
         is_unknown = known is None or (known.start is None and not known.ended)
         return self.is_new_application(options) or (is_unknown and not self.keeps_cursor)
+
+
+def _extent(checkpoint: Checkpoint) -> tuple[Position | None, Sequence[object], set[Position]]:
+    return checkpoint.start, checkpoint.ranges, set(checkpoint.attempts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 =============================================  ================================================
 1  the broker's position was set by another    there; the store's checkpoint is replaced, aloud
    program, or by a consumer without the
-   store, and is not where the store is
+   store, and is not the store's checkpoint
 2  ``restart="from_start"``, and what is       as if nothing were known; pinned, so that the
    known was written by another application    same application resumes
 3  the checkpoint says that all was read       nothing to read

@@ -389,15 +389,15 @@ class StoredStartCases(StartCases):
         await scene.plant(Checkpoint(3, 4, ((6, 7),)))
         assert (await scene.take(3))[0] == [4, 5, 8]
 
-    async def test_reset_to_where_the_store_is_keeps_what_is_settled_above(
+    async def test_reset_to_where_the_store_is_reads_what_is_settled_above_again(
         self, scene: Scene
     ) -> None:
-        """It changes nothing, so nothing is dropped."""
+        """Whoever sets a position wants all from there on."""
         await scene.prepare()
         await scene.take(4, ack={0, 2})
         await scene.reset(1)
         taken, stats = await scene.take(2)
-        assert (taken, stats.resets) == ([1, 3], 0)
+        assert (taken, stats.resets) == ([1, 2], 1)
 
     async def test_reset_is_said_aloud(
         self, scene: Scene, caplog: pytest.LogCaptureFixture

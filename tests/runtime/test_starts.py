@@ -58,11 +58,20 @@ def test_foreign_position_elsewhere_replaces_the_stored_checkpoint_aloud() -> No
 
 
 def test_foreign_position_where_the_store_is_keeps_the_stored_checkpoint() -> None:
-    """It was honoured before a crash, or says nothing new."""
+    """It was honoured just before a crash."""
+    there = Committed(Checkpoint(watermark=30, resume=31), is_foreign=True)
+    stored = Checkpoint(resume=31, identity="i", application="a")
+    decision = decide(given(stored=stored, committed=there), Options())
+
+    assert decision == Decision(AtPosition(31), stored)
+
+
+def test_foreign_position_at_the_stored_hole_reads_what_was_settled_above_it_again() -> None:
+    """Whoever sets a position wants all from there on."""
     there = Committed(Checkpoint(resume=31), is_foreign=True)
     decision = decide(given(stored=WHOLE, committed=there), Options())
 
-    assert decision == Decision(AtPosition(31), WHOLE)
+    assert (decision.is_reset, decision.checkpoint.ranges) == (True, ())
 
 
 @pytest.mark.parametrize("at", [11, 50, None], ids=["behind", "ahead", "expired"])
