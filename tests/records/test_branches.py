@@ -292,11 +292,3 @@ def test_joined_branch_settled_in_its_block_is_not_late() -> None:
         one.ack()
     assert here.ignored == there.ignored == 0
     assert (set(here.ends), set(there.ends)) == ({0, 1}, {0})  # two is open itself
-
-
-def test_reject_as_a_reason_wins_over_a_delay() -> None:
-    """There will be no next delivery."""
-    grove = Grove()
-    never = Reject("never")
-    grove.tree().fail(never, delay=1.0)
-    assert grove.ends == {0: never}

@@ -132,6 +132,29 @@ def test_sweeps_cost_an_ack_next_to_nothing() -> None:
     assert sum(grove.sweeps) < 3 * 20_000
 
 
+@pytest.mark.parametrize("live, few", [(10, 16), (33, 16), (100, 50)])
+def test_sweep_comes_with_one_ack_more_than_a_few_and_than_half_of_the_trees(
+    live: int, few: int
+) -> None:
+    """Each time anew."""
+    grove = Grove()
+    for position in range(live):
+        grove.tree(position)
+    for number in (1, 2):
+        grove.trees.acked(few)
+        assert len(grove.sweeps) == number - 1
+        grove.trees.acked(1)
+        assert grove.sweeps == [live] * number
+
+
+def test_reject_as_a_reason_wins_over_a_delay() -> None:
+    """There will be no next delivery."""
+    grove = Grove()
+    never = Reject("never")
+    grove.tree().fail(never, delay=1.0)
+    assert grove.ends == {0: never}
+
+
 def test_sweep_spares_open_trees() -> None:
     """However often it runs."""
     grove = Grove()
