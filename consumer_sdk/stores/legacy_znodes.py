@@ -25,7 +25,7 @@ from typing import Any
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint
 from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE, decode_sequence
-from consumer_sdk.stores.strict_json import load_object
+from consumer_sdk.records.strict_json import load_object
 
 __all__ = ["SHARD_LIST", "partition_of", "read_offset", "read_sequence", "read_shard_list"]
 

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Checkpoint, Partition, Position
+from consumer_sdk.records.strict_json import without_duplicates
 from consumer_sdk.trackers.checkpoint_forms import check, covered, match
 
 T = TypeVar("T")
@@ -145,7 +146,7 @@ def _parse(text: str) -> dict[str, Any]:
     if len(text) > MAX_TEXT:
         raise CheckpointFormatError(f"a checkpoint of {len(text)} characters; at most {MAX_TEXT}")
     try:
-        body = json.loads(text, object_pairs_hook=_without_duplicates)
+        body = json.loads(text, object_pairs_hook=without_duplicates)
         checksum = body.pop("crc32", None) if isinstance(body, dict) else None
         is_intact = checksum == _checksum(body)
     except (ValueError, RecursionError) as error:
@@ -155,13 +156,6 @@ def _parse(text: str) -> dict[str, Any]:
     if not is_intact:
         raise CheckpointFormatError(f"a checkpoint with a wrong checksum: {text[:80]!r}")
     return body
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a name that is there twice")
-    return found
 
 
 def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> Checkpoint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-__all__ = ["load_object"]
+__all__ = ["load_object", "without_duplicates"]
 
 
 def load_object(data: bytes) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def load_object(data: bytes) -> dict[str, Any]:
         ValueError: it is something else, or has a name twice.
     """
     try:
-        body = json.loads(data.decode(), object_pairs_hook=_without_duplicates)
+        body = json.loads(data.decode(), object_pairs_hook=without_duplicates)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(body, dict):
@@ -23,7 +23,12 @@ def load_object(data: bytes) -> dict[str, Any]:
     return body
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An ``object_pairs_hook``.
+
+    Raises:
+        ValueError: a name is there twice.
+    """
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name that is there twice")
