@@ -113,7 +113,8 @@ class Ownership(AssignmentOwner):
         else:
             check_start(self._adapter, self._store, self._options)
             await self._forget_closed()
-            facts = await self._inquiry.facts(assignments)
+            found = await self._inquiry.facts(assignments)
+            facts = [replace(f, is_resumed=f.assignment.partition in self._resumed) for f in found]
             decisions = [self._decide(each) for each in facts]
         try:
             grants = list(map(self._grant, facts, decisions))
@@ -139,8 +140,7 @@ class Ownership(AssignmentOwner):
         if self._is_to_take_over(facts):
             decision = replace(choose(facts, self._options), is_pin=True)
         else:
-            is_resumed = facts.assignment.partition in self._resumed
-            decision = decide(replace(facts, is_resumed=is_resumed), self._options)
+            decision = decide(facts, self._options)
         if decision.reasons:
             self._announce(facts.assignment.partition, decision)
         return decision
@@ -167,14 +167,11 @@ class Ownership(AssignmentOwner):
         )
         self.holdings[assignment] = holding
         holding.is_behind = decision.is_behind
-        if decision.is_behind and self._options.lag_policy == "pause":
-            self._hold_back(holding)
-        return _Grant(facts, decision, holding)
-
-    def _hold_back(self, holding: Holding) -> None:
-        if holding.assignment.partition not in self._resumed:
+        is_paused = self._options.lag_policy == "pause" and not facts.is_resumed
+        if decision.is_behind and is_paused:
             holding.is_over_lag = holding.is_paused = True
-            self._adapter.pause(holding.assignment)
+            self._adapter.pause(assignment)
+        return _Grant(facts, decision, holding)
 
     async def _make_durable(self, grants: Sequence[_Grant]) -> None:
         """Before a record is read: what was decided just now is not decided again.
