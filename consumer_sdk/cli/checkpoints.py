@@ -17,7 +17,12 @@ from urllib.parse import quote, unquote
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import Partition
-from consumer_sdk.stores.exchange import export_checkpoints, import_checkpoints, is_start_of
+from consumer_sdk.stores.exchange import (
+    export_checkpoints,
+    import_checkpoints,
+    is_start_of,
+    stored_entries,
+)
 from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
 from consumer_sdk.stores.urls import store_from_url
 
@@ -30,8 +35,6 @@ __all__ = [
     "show",
     "unpin",
 ]
-
-BATCH = 500
 
 
 async def export(arguments: Namespace) -> None:
@@ -111,13 +114,11 @@ async def _import(arguments: Namespace, entries: Iterable[Entry]) -> None:
 async def show(arguments: Namespace) -> None:
     """One line for each pinned start and checkpoint."""
     async with _opened(arguments.store, must_exist=True) as store:
-        for stream, start in sorted((await store.pins(arguments.group)).items()):
-            sys.stdout.write(f"{_quoted(stream)}\tpinned {start}\n")
-        partitions = await store.list(arguments.group)
-        for first in range(0, len(partitions), BATCH):
-            texts = await store.peek(arguments.group, partitions[first : first + BATCH])
-            for partition, text in texts.items():
-                sys.stdout.write(f"{partition}\t{_summary(text or '')}\n")
+        async for entry in stored_entries(store, arguments.group, None):
+            if entry.id is None:
+                sys.stdout.write(f"{_quoted(entry.stream)}\tpinned {entry.text}\n")
+            else:
+                sys.stdout.write(f"{entry.partition}\t{_summary(entry.text)}\n")
 
 
 def _summary(text: str) -> str:

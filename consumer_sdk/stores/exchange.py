@@ -32,6 +32,7 @@ __all__ = [
     "export_checkpoints",
     "import_checkpoints",
     "is_start_of",
+    "stored_entries",
 ]
 
 
@@ -69,7 +70,7 @@ async def export_checkpoints(
     lines = Lines()
     lines.add(lines.first.encode())
     yield lines.first
-    async for entry in _stored(store, group, stream):
+    async for entry in stored_entries(store, group, stream):
         if entry.id is not None:
             judge.check(entry)
         line = line_of(entry)
@@ -82,7 +83,10 @@ def _judge(readers: Readers | None, *, force: bool = False) -> Judge:
     return Judge({**POSITION_READERS, **(readers or {})}, force=force)
 
 
-async def _stored(store: CheckpointStore, group: str, stream: str | None) -> AsyncIterator[Entry]:
+async def stored_entries(
+    store: CheckpointStore, group: str, stream: str | None
+) -> AsyncIterator[Entry]:
+    """A group's pinned starts, then its checkpoints, in order; of one stream, or of any."""
     for name, start in sorted((await store.pins(group)).items()):
         if is_start_of(stream, name):
             yield Entry("the store", group, name, None, start)
