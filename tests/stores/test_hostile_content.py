@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from consumer_sdk.stores.zookeeper_tree import Znode
 from consumer_sdk.stores.zookeeper_znodes import encode_znode
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import encode_checkpoint
+from tests.stores.exchange_world import opened
 from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
 from tests.stores.test_zookeeper_znodes import HOSTILE
 
@@ -34,16 +34,6 @@ async def owned(store: CheckpointStore, *partitions: Partition) -> list[Assignme
     await store.claim("g", grants)
     await store.save("g", [StoreItem(a, "text") for a in grants])
     return grants
-
-
-@asynccontextmanager
-async def opened(store: CheckpointStore) -> AsyncIterator[CheckpointStore]:
-    """Opens and closes it."""
-    await store.open()
-    try:
-        yield store
-    finally:
-        await store.aclose()
 
 
 # -- ZooKeeper -------------------------------------------------------------------------------

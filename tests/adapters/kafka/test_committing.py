@@ -18,7 +18,7 @@ from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitById
 from consumer_sdk.adapters.kafka.committing import Committer
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.limits import MetadataLimit
-from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, offset_of, read_metadata
+from consumer_sdk.adapters.kafka.metadata import HEAD_SIZE, read_metadata
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.topics import Topic
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
@@ -155,24 +155,6 @@ class Bench:
 def test_options_are_what_the_committer_reads() -> None:
     """The bench's stand-in has the names of the real options."""
     assert {"group", "client_options"} <= set(KafkaOptions.__slots__)
-
-
-@pytest.mark.parametrize(
-    "checkpoint, offset",
-    [
-        (Checkpoint(), None),
-        (Checkpoint(watermark=4), 5),
-        (Checkpoint(watermark=4, resume=4), 5),
-        (Checkpoint(watermark=4, resume=9), 9),
-        (Checkpoint(resume=0), 0),
-        (Checkpoint(watermark=4, resume=5, ranges=((6, 9),)), 5),
-    ],
-)
-def test_offset_is_the_first_that_may_be_unsettled(
-    checkpoint: Checkpoint, offset: int | None
-) -> None:
-    """T10: the commit passes gaps that compaction and transactions leave, never a hole."""
-    assert offset_of(checkpoint) == offset
 
 
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
