@@ -38,6 +38,7 @@ __all__ = [
     "CheckpointStore",
     "Clock",
     "DeadLetters",
+    "LeaseSource",
     "Leases",
     "StoreItem",
 ]
@@ -108,8 +109,12 @@ class Adapter(ABC):
     capabilities: Capabilities
 
     @abstractmethod
-    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
         """Connects, verifies (stream exists, options are valid) and joins.
+
+        Args:
+            owner: whom it tells of assignments.
+            leases: makes a member of a group, where ``capabilities.needs_leases``.
 
         Raises:
             ConfigurationError: an option or stream that cannot work.
@@ -154,7 +159,9 @@ class Adapter(ABC):
         Never raises for one bad partition, never moves the broker's position backwards, and
         carries the epoch's own fence. Without a store this is what makes a flush durable. With
         ``capabilities.wants_settled`` it acks each of `AckFlush.settled` by itself, answers RETRY
-        while it is disconnected, and SENT where the broker does not say that it has heard.
+        while it is disconnected, and SENT where the broker does not say that it has heard. With
+        ``capabilities.needs_leases`` it is told of checkpoints that have ended, once the store has
+        them: it releases the lease as ended, and the assignment is over.
         """
 
     @abstractmethod
@@ -175,6 +182,13 @@ class Adapter(ABC):
         None: the broker cannot say, or no record is that new. Of any partitions, also of some
         that are not held (their epoch is 0).
         """
+
+    async def time(self) -> float:
+        """The broker's clock, in seconds since the epoch, never ahead of it.
+
+        Asked only where ``capabilities.knows_ends`` is False.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     async def partitions(self, stream: str) -> Sequence[Partition]:
@@ -496,6 +510,16 @@ class Leases(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Releases all and leaves. Idempotent and bounded; an error is left to the others."""
+
+
+class LeaseSource(Protocol):
+    """Makes a member of a group, as `CheckpointStore.leases` does."""
+
+    def __call__(
+        self, group: str, stream: str, *, duration: float = ..., handover: float = ...
+    ) -> Leases | None:
+        """See `CheckpointStore.leases`."""
+        ...
 
 
 class CheckpointStore(ABC):

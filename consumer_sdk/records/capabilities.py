@@ -32,6 +32,8 @@ class Capabilities:
         pauses_partitions: one partition can be paused alone.
         max_unacked: how many unsettled records the broker allows; None for no limit.
         lag_unit: ``"records"``, ``"milliseconds"`` or None.
+        knows_ends: the broker can say which position is next at a partition's end. Where it cannot,
+            "latest" is pinned as the time of its clock, and there is no check of ranges.
     """
 
     kind: Kind = Kind.LOG
@@ -43,3 +45,4 @@ class Capabilities:
     pauses_partitions: bool = True
     max_unacked: int | None = None
     lag_unit: str | None = "records"
+    knows_ends: bool = True

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters
+from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters, LeaseSource
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Assignment, Kind, Message, Partition
 from consumer_sdk.runtime.burial import Burial
@@ -99,11 +99,15 @@ class Engine:
                 await self._store.open()
             if self._dead_letters is not None:
                 await self._dead_letters.open()
-            await adapter.open(self._ownership)
+            await adapter.open(self._ownership, self._lease_source())
         except BaseException:
             await self._close_after_failed_open()
             raise
         self._supervisor = asyncio.create_task(self._supervise(), name="consumer_sdk")
+
+    def _lease_source(self) -> LeaseSource | None:
+        needs_leases = self._adapter.capabilities.needs_leases
+        return None if self._store is None or not needs_leases else self._store.leases
 
     async def _close_after_failed_open(self) -> None:
         try:

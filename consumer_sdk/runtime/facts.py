@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from consumer_sdk.records import (
     Assignment,
     AtPosition,
+    AtTime,
     Checkpoint,
     Committed,
     Position,
@@ -29,6 +30,7 @@ class Facts:
         committed: the broker's idea of where the group is; None for none.
         resolved: the position that ``start`` stands for, where it moves: the group's, if there
             is a store; None where the broker cannot say.
+        since: the same as a time, of a broker that knows no ends.
         is_later: the partition is newer than the group's first start.
         earliest: the first position that the broker stores; None where it cannot say.
         latest: the next position that it will write.
@@ -41,6 +43,7 @@ class Facts:
     stored: Checkpoint | None = None
     committed: Committed | None = None
     resolved: Position | None = None
+    since: AtTime | None = None
     is_later: bool = False
     earliest: Position | None = None
     latest: Position | None = None

@@ -53,6 +53,7 @@ class Flusher:
         self._totals = totals
         self._fenced = fenced
         self._names_settled = adapter.capabilities.wants_settled
+        self._tells_ends = adapter.capabilities.needs_leases
         self._lock = asyncio.Lock()
         self._commit_lock = asyncio.Lock()
         self._is_dirty = asyncio.Event()
@@ -239,7 +240,7 @@ class Flusher:
     def _succeeded(self, holding: Holding, flush: AckFlush, outcome: Outcome) -> None:
         holding.confirm(flush, outcome)
         self._note_cut(holding, outcome)
-        if self.tells_broker:
+        if self.tells_broker or (self._tells_ends and flush.checkpoint.ended):
             self.tell(flush)
 
     def _note_cut(self, holding: Holding, outcome: Outcome) -> None:

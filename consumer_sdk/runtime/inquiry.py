@@ -82,6 +82,7 @@ class Inquiry:
             replace(
                 each,
                 resolved=resolved.get(each.assignment, nothing).position,
+                since=resolved.get(each.assignment, nothing).since,
                 is_later=resolved.get(each.assignment, nothing).is_later,
                 earliest=earliest.get(each.assignment),
                 latest=latest.get(each.assignment),

@@ -4,7 +4,8 @@ A member that claims a partition later, or for the first time, must not ask anew
 would be lost in silence. "latest" is pinned as the end of each partition of the stream, which no
 clock has a part in; a partition that is not among them is newer than the group, and is read from
 its earliest record. A time is pinned as it was given: members that count back from their own start
-give different ones. Without a store there is no place for that: each partition is pinned alone, by
+give different ones. Of a broker that knows no ends (Kinesis) "latest" is pinned as what its own clock
+says; then a partition that is newer needs no care, since all of its records are later. Without a store there is no place for that: each partition is pinned alone, by
 the first commit of whoever holds it first.
 """
 
@@ -31,10 +32,12 @@ class Resolved:
 
     Attributes:
         position: the end where no record is that new; None where the broker cannot say.
+        since: the time itself, of a broker that knows no ends.
         is_later: the partition is newer than the group's first start.
     """
 
     position: Position | None = None
+    since: AtTime | None = None
     is_later: bool = False
 
 
@@ -103,6 +106,8 @@ async def _of_group(
 async def _at(
     adapter: Adapter, start: AtTime, assignments: Sequence[Assignment]
 ) -> dict[Assignment, Resolved]:
+    if not adapter.capabilities.knows_ends:
+        return dict.fromkeys(assignments, Resolved(since=start))
     # First the end, for where no record is that new: what comes between the two may be.
     ends = await adapter.positions(assignments, StartPoint.LATEST)
     found = await adapter.positions(assignments, start)
@@ -117,6 +122,8 @@ def _in(pinned: Mapping[str, str], assignment: Assignment, adapter: Adapter) -> 
 
 async def _propose(adapter: Adapter, start: AtTime | StartPoint, stream: str) -> str | None:
     """What to pin unless it is pinned already; None where the broker cannot say."""
+    if start is StartPoint.LATEST and not adapter.capabilities.knows_ends:
+        start = AtTime(await adapter.time())
     if isinstance(start, AtTime):
         return json.dumps({"version": VERSION, "time": float(start.time)})
     everywhere = [Assignment(partition, 0) for partition in await adapter.partitions(stream)]

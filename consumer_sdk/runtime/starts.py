@@ -118,6 +118,8 @@ def _begin(facts: Facts, options: Options) -> Decision:
         return Decision(at(facts.earliest, StartPoint.EARLIEST))
     if isinstance(start, AtPosition):
         return Decision(start)
+    if facts.since is not None:
+        return Decision(facts.since)
     position = facts.latest if facts.resolved is None else facts.resolved
     pinned = Checkpoint(resume=position)
     return Decision(at(position, StartPoint.LATEST), pinned, is_pin=position is not None)

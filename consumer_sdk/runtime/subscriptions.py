@@ -33,7 +33,21 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
         )
     check_start(adapter, store, options)
     if adapter.capabilities.needs_leases:
-        raise ConfigurationError(f"{adapter.broker}: leases are not supported yet")
+        _check_leases(adapter, store, options)
+
+
+def _check_leases(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
+    if store is None or type(store).leases is CheckpointStore.leases:
+        raise ConfigurationError(
+            f"{adapter.broker}: the broker does not share a stream out, leases in a store do: give "
+            f"the consumer store=LocalStore(…) or ZooKeeperStore(…), or leave the adapter's group= "
+            f"out to read everything without checkpoints"
+        )
+    if options.restart == "from_start":
+        raise ConfigurationError(
+            f"{adapter.broker}: restart='from_start' would leave out the partitions that have ended, "
+            f"whose leases say so: give a new application another group="
+        )
 
 
 def _check_queue(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:

@@ -20,7 +20,7 @@ from consumer_sdk import (
     Ordering,
     RetryPolicy,
 )
-from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.abc import AssignmentOwner, LeaseSource
 from consumer_sdk.runtime.ownership import Ownership
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
@@ -492,7 +492,7 @@ class _CountsCloses(MemoryStore):  # type: ignore[misc]  # final for users; here
 class _FailsSlowly(MemoryAdapter):
     """Can be neither opened nor closed, and takes a second each to notice."""
 
-    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
         await asyncio.sleep(1)
         raise AdapterError("refused")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer_sdk.abc import AssignmentOwner, CheckpointStore, DeadLetters, Leases, StoreItem
+from consumer_sdk.abc import AssignmentOwner, CheckpointStore, DeadLetters, LeaseSource, StoreItem
 from consumer_sdk.adapters.memory import MemoryAdapter
 from consumer_sdk.errors import FencedError, TransientAdapterError, TransientStoreError
 from consumer_sdk.records import (
@@ -184,7 +184,7 @@ class WatchedAdapter(MemoryAdapter):
         self.process = process
         self.ledger = ledger
 
-    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
         """Puts itself between the group and the runtime."""
         await super().open(_WatchedOwner(owner, self), leases)
 

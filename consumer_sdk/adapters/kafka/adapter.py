@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases
+from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.kafka.client import check_client
 from consumer_sdk.adapters.kafka.grants import Grant, GrantState
 from consumer_sdk.adapters.kafka.metadata import MOST
@@ -129,7 +129,7 @@ class KafkaAdapter(Adapter):
     async def open(
         self,
         owner: AssignmentOwner,
-        leases: Leases | None = None,  # noqa: ARG002 - the group assigns the partitions
+        leases: LeaseSource | None = None,  # noqa: ARG002 - the group assigns the partitions
     ) -> None:
         if self._opened is not None or self._is_closed:
             raise ConsumerClosedError("a Kafka adapter can be opened once; make a new one")

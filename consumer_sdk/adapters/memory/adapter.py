@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases
+from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.memory.broker import MemoryBroker
 from consumer_sdk.adapters.memory.calls import Calls, Seam
 from consumer_sdk.adapters.memory.kinds import ConsumerKind, Options
@@ -100,7 +100,7 @@ class MemoryAdapter(Adapter):
             )
         return cls(MemoryBroker.named(parts.netloc), *streams, **options)
 
-    async def open(self, owner: AssignmentOwner, leases: Leases | None = None) -> None:  # noqa: ARG002 - the group assigns
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:  # noqa: ARG002 - the group assigns
         """Joins the group."""
         if self._opened is not None:
             raise ConfigurationError("this MemoryAdapter was opened before; make a new one")

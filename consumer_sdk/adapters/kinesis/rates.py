@@ -1,0 +1,84 @@
+"""When a shard may be asked again: the limits of GetRecords. Pure: ``now`` is an argument.
+
+A shard answers five calls a second and gives 2 MiB a second, to all of its readers together; after
+an answer of 10 MiB it refuses for five seconds, which is the same rate
+(https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html). So each byte read is
+owed as time, and a call waits until nothing is owed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["NO_LIMITS", "Limits", "ShardRates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one shard may be asked for.
+
+    Attributes:
+        calls: in any one second.
+        bytes: per second.
+        longest_poll: seconds between two looks at a shard that has had nothing for a while.
+    """
+
+    calls: int = 5
+    bytes: float = 2 * 1024 * 1024
+    longest_poll: float = 1.0
+
+
+NO_LIMITS = Limits(calls=1_000_000, bytes=float("inf"))
+
+SECOND = 1.02
+"""The window in which calls are counted: a little longer, since the server counts arrivals."""
+
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 10.0
+
+
+class ShardRates:
+    """The calls to one shard; survives a change of its grant.
+
+    Args:
+        random: numbers in [0, 1): consumers that were throttled together come back apart.
+    """
+
+    __slots__ = ("_backoff", "_calls", "_limits", "_poll", "_random", "_ready")
+
+    def __init__(self, limits: Limits, random: Callable[[], float]) -> None:
+        self._limits = limits
+        self._random = random
+        self._calls: deque[float] = deque(maxlen=limits.calls)
+        self._ready = 0.0
+        self._poll = 0.0
+        self._backoff = 0.0
+
+    def next_call(self) -> float:
+        """The earliest moment for another call."""
+        is_full = len(self._calls) == self._limits.calls
+        return max(self._calls[0] + SECOND, self._ready) if is_full else self._ready
+
+    def called(self, now: float) -> None:
+        """A call is on its way."""
+        self._calls.append(now)
+
+    def answered(self, now: float, size: int, *, is_at_tip: bool) -> None:
+        """It has brought ``size`` bytes; at the tip there was nothing more to read then."""
+        self._backoff = 0.0
+        self._ready = max(self._ready, now) + size / self._limits.bytes
+        if size or not is_at_tip:
+            self._poll = 0.0
+        if is_at_tip:
+            even = SECOND / self._limits.calls
+            self._poll = min(max(self._poll * 2, even), self._limits.longest_poll)
+            self._ready = max(self._ready, now + self._poll)
+
+    def failed(self, now: float) -> float:
+        """It was refused, or lost; returns the seconds to wait."""
+        self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
+        wait = self._backoff * (0.5 + self._random())
+        self._ready = max(self._ready, now + wait)
+        return wait

@@ -1,0 +1,37 @@
+"""Starts and positions, in the words of Kinesis. Pure.
+
+A position is ``(sequence number, sub-sequence number)``; the latter counts the user records of an
+aggregate, from 0. There is no next sequence number, and the service refuses one that it has not
+given: what comes after the record ``s`` is ``(s, LAST_SUB_SEQUENCE)``, which no record has.
+"""
+
+from __future__ import annotations
+
+from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
+
+__all__ = ["after", "iterator_start"]
+
+
+def after(sequence: int) -> tuple[int, int]:
+    """Where to read on when all of a record was read."""
+    return sequence, LAST_SUB_SEQUENCE
+
+
+def iterator_start(start: Start) -> IteratorStart:
+    """Where the service is to begin. Of an aggregate it gives all: the beginning is to be skipped.
+
+    Raises:
+        ValueError: LATEST, which has to be resolved to a time first, and starts without records.
+    """
+    if start is StartPoint.EARLIEST:
+        return IteratorStart("TRIM_HORIZON")
+    if isinstance(start, AtTime):
+        return IteratorStart("AT_TIMESTAMP", time=start.time)
+    if isinstance(start, AtPosition):
+        sequence, sub = start.position
+        is_whole = sub == LAST_SUB_SEQUENCE
+        kind = "AFTER_SEQUENCE_NUMBER" if is_whole else "AT_SEQUENCE_NUMBER"
+        return IteratorStart(kind, sequence)
+    raise ValueError(f"{start} is no place in a shard")
