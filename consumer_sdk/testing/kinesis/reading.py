@@ -1,0 +1,74 @@
+"""What one GetRecords answers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from consumer_sdk.testing.kinesis.options import Quirks
+from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
+
+__all__ = ["Answer", "behind", "fitting", "read"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Records of a shard, and how to read on.
+
+    Attributes:
+        position: where to read on; None: the shard is closed, and this was its end.
+        behind: milliseconds behind the tip.
+        children: the shards that come after this one, if it has ended.
+        next: the next shard iterator; filled in by `FakeKinesis`.
+    """
+
+    records: Sequence[FakeRecord]
+    position: int | None
+    behind: int
+    children: Sequence[FakeShard] = ()
+    next: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of data and keys."""
+        return sum(record.size for record in self.records)
+
+
+def read(
+    shard: FakeShard, position: int, *, limit: int, most: int, wall: float, quirks: Quirks
+) -> Answer:
+    """Reads a shard once.
+
+    Args:
+        limit: records at most.
+        most: bytes at most, though never less than one record.
+        wall: seconds since the epoch.
+    """
+    position = max(position, shard.horizon)
+    records = fitting(shard.read(position, limit), most)
+    if records and shard.empty_pages < quirks.empty_pages:
+        shard.empty_pages += 1
+        return Answer((), position, behind(shard, position, wall))
+    shard.empty_pages = 0
+    position += len(records)
+    late = behind(shard, position, wall)
+    is_end = shard.closed is not None and position == shard.tip
+    if is_end and (quirks.null_with_last_records or not records):
+        return Answer(records, None, late, shard.children if quirks.names_children else ())
+    return Answer(records, position, late)
+
+
+def fitting(records: Sequence[FakeRecord], most: int) -> Sequence[FakeRecord]:
+    """As many of the first records as fit into so many bytes; one at least."""
+    size = 0
+    for count, record in enumerate(records):
+        size += record.size
+        if size > most and count:
+            return records[:count]
+    return records
+
+
+def behind(shard: FakeShard, position: int, wall: float) -> int:
+    """Milliseconds that a reader at this position is behind the tip; 0 only at the tip."""
+    waiting = shard.read(position, 1)
+    return max(1, int((wall - waiting[0].time) * 1000)) if waiting else 0
