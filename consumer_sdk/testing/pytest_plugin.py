@@ -4,15 +4,19 @@
 fixture                    scope     gives
 ========================== ========= ==============================================================
 ``kafka_server``           session   a Kafka that all tests share: use a topic and group of your own
+``kinesis_server``         session   a kinesis-local that all tests share: use a stream of your own
+``kinesalite_server``      session   a kinesalite that all tests share: use a stream of your own
 ``zookeeper_server``       session   a ZooKeeper that all tests share: use a root path of your own
 ``own_kafka_server``       function  a Kafka to kill, restart and pause
+``own_kinesis_server``     function  a kinesis-local to kill, restart (empty) and pause
 ``own_zookeeper_server``   function  a ZooKeeper to kill, restart and pause
 ========================== ========= ==============================================================
 
-Environment: ``CONSUMER_SDK_KAFKA=host:port`` and ``CONSUMER_SDK_ZOOKEEPER=host:port`` name servers
-that already run; tests that would kill theirs are then skipped. A test is skipped too when there
-is no Java or the jars cannot be had, unless ``CONSUMER_SDK_REQUIRE_SERVERS=1`` makes that a
-failure, as on a CI machine. A server that is there and does not start is always an error.
+Environment: ``CONSUMER_SDK_KAFKA=host:port``, ``CONSUMER_SDK_ZOOKEEPER=host:port`` and
+``CONSUMER_SDK_KINESIS=http://host:port`` (for both Kinesis fixtures) name servers that already run;
+tests that would kill theirs are then skipped. A test is skipped too when there is no Java, or the
+jars or npm packages cannot be had, unless ``CONSUMER_SDK_REQUIRE_SERVERS=1`` makes that a failure,
+as on a CI machine. A server that is there and does not start is always an error.
 """
 
 import asyncio
@@ -28,17 +32,29 @@ import pytest
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import (
         ExternalKafka,
+        ExternalKinesis,
         ExternalZooKeeper,
         KafkaServer,
+        KinesaliteServer,
+        KinesisServer,
+        Server,
         ZooKeeperServer,
     )
 
-__all__ = ["kafka_server", "own_kafka_server", "own_zookeeper_server", "zookeeper_server"]
+__all__ = [
+    "kafka_server",
+    "kinesalite_server",
+    "kinesis_server",
+    "own_kafka_server",
+    "own_kinesis_server",
+    "own_zookeeper_server",
+    "zookeeper_server",
+]
 
 # So that a failing case of a conformance suite shows its values.
 pytest.register_assert_rewrite("consumer_sdk.testing.conformance")
 
-_ServerT = TypeVar("_ServerT", "KafkaServer", "ZooKeeperServer")
+_ServerT = TypeVar("_ServerT", bound="Server")
 
 
 @pytest.fixture(scope="session")
@@ -50,6 +66,30 @@ def kafka_server() -> "Iterator[KafkaServer | ExternalKafka]":
         yield ExternalKafka(address)
     else:
         with _running(KafkaServer()) as server:
+            yield server
+
+
+@pytest.fixture(scope="session")
+def kinesis_server() -> "Iterator[KinesisServer | ExternalKinesis]":
+    """Give a kinesis-local that all tests share."""
+    from consumer_sdk.testing.servers import ExternalKinesis, KinesisServer, external_url
+
+    if url := external_url("CONSUMER_SDK_KINESIS"):
+        yield ExternalKinesis(url)
+    else:
+        with _running(KinesisServer()) as server:
+            yield server
+
+
+@pytest.fixture(scope="session")
+def kinesalite_server() -> "Iterator[KinesaliteServer | ExternalKinesis]":
+    """Give a kinesalite that all tests share."""
+    from consumer_sdk.testing.servers import ExternalKinesis, KinesaliteServer, external_url
+
+    if url := external_url("CONSUMER_SDK_KINESIS"):
+        yield ExternalKinesis(url)
+    else:
+        with _running(KinesaliteServer()) as server:
             yield server
 
 
@@ -76,6 +116,16 @@ def own_kafka_server() -> "Iterator[KafkaServer]":
 
 
 @pytest.fixture
+def own_kinesis_server() -> "Iterator[KinesisServer]":
+    """Give a kinesis-local of the test's own, to kill, restart and pause; a restart empties it."""
+    from consumer_sdk.testing.servers import KinesisServer
+
+    _skip_when_external("CONSUMER_SDK_KINESIS")
+    with _running(KinesisServer()) as server:
+        yield server
+
+
+@pytest.fixture
 def own_zookeeper_server() -> "Iterator[ZooKeeperServer]":
     """Give a ZooKeeper of the test's own, to kill, restart and pause."""
     from consumer_sdk.testing.servers import ZooKeeperServer
@@ -88,12 +138,16 @@ def own_zookeeper_server() -> "Iterator[ZooKeeperServer]":
 @contextmanager
 def _running(server: _ServerT) -> Iterator[_ServerT]:
     from consumer_sdk.errors import MissingExtraError
-    from consumer_sdk.testing.servers import JarResolutionError, JavaNotFoundError
+    from consumer_sdk.testing.servers import (
+        JarResolutionError,
+        JavaNotFoundError,
+        NodePackageError,
+    )
 
     try:
         _complete(server.start())
         yield server
-    except (JarResolutionError, JavaNotFoundError, MissingExtraError) as error:
+    except (JarResolutionError, JavaNotFoundError, MissingExtraError, NodePackageError) as error:
         _unavailable(str(error))
     finally:
         _complete(server.aclose())

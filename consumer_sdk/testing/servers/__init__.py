@@ -9,38 +9,47 @@
         await kafka.restart()   # on the same data and the same port
 
 Java 17+ is the one thing that the system must have. Kafka's jars (44 MB) are fetched once into the
-user's cache folder, ZooKeeper's lie in the PySpark wheel. `consumer_sdk.testing.pytest_plugin`
-gives servers as fixtures; ``python -m consumer_sdk.testing.servers kafka`` runs one by hand.
+user's cache folder, ZooKeeper's lie in the PySpark wheel. The Kinesis servers run on the Node.js of
+a wheel; their npm packages (30 MB) are fetched once too. `consumer_sdk.testing.pytest_plugin` gives
+servers as fixtures; ``python -m consumer_sdk.testing.servers kafka`` runs one by hand.
 
-One module per server: a new one (Pulsar and Kinesis come in their own modules) is a subclass of
-`JavaServer`, or a class with the same methods around a `ServerProcess` when it is not Java.
+A new server is a subclass of `JavaServer` or `NodeServer`, or of `Server` when neither runs it.
 """
 
+from consumer_sdk.testing.servers.cache import cache_folder
 from consumer_sdk.testing.servers.errors import (
     ExternalServerError,
     JarResolutionError,
     JavaNotFoundError,
+    NodePackageError,
     PortInUseError,
     ServerError,
     ServerStartError,
 )
 from consumer_sdk.testing.servers.external import (
     ExternalKafka,
+    ExternalKinesis,
     ExternalServer,
     ExternalZooKeeper,
     external_address,
+    external_url,
 )
-from consumer_sdk.testing.servers.ivy import Artifact, JarSet, cache_folder, resolve_jars
-from consumer_sdk.testing.servers.java import find_java
+from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
+from consumer_sdk.testing.servers.java import JavaServer, find_java
 from consumer_sdk.testing.servers.kafka import KafkaEndpoint, KafkaServer
+from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
+from consumer_sdk.testing.servers.kinesis_servers import KinesaliteServer, KinesisServer
+from consumer_sdk.testing.servers.node import NodeServer, find_node
+from consumer_sdk.testing.servers.npm import NodePackage, install_package
 from consumer_sdk.testing.servers.ports import free_ports
 from consumer_sdk.testing.servers.process import ServerProcess
-from consumer_sdk.testing.servers.server import JavaServer
+from consumer_sdk.testing.servers.server import Server
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint, ZooKeeperServer
 
 __all__ = [
     "Artifact",
     "ExternalKafka",
+    "ExternalKinesis",
     "ExternalServer",
     "ExternalServerError",
     "ExternalZooKeeper",
@@ -50,7 +59,14 @@ __all__ = [
     "JavaServer",
     "KafkaEndpoint",
     "KafkaServer",
+    "KinesaliteServer",
+    "KinesisEndpoint",
+    "KinesisServer",
+    "NodePackage",
+    "NodePackageError",
+    "NodeServer",
     "PortInUseError",
+    "Server",
     "ServerError",
     "ServerProcess",
     "ServerStartError",
@@ -58,7 +74,10 @@ __all__ = [
     "ZooKeeperServer",
     "cache_folder",
     "external_address",
+    "external_url",
     "find_java",
+    "find_node",
     "free_ports",
+    "install_package",
     "resolve_jars",
 ]

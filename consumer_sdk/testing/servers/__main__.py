@@ -8,12 +8,24 @@ import sys
 from pathlib import Path
 
 from consumer_sdk.errors import ConsumerSdkError
-from consumer_sdk.testing.servers import JavaServer, KafkaServer, ZooKeeperServer, resolve_jars
-from consumer_sdk.testing.servers.external import external_address
+from consumer_sdk.testing.servers import (
+    KafkaServer,
+    KinesaliteServer,
+    KinesisServer,
+    Server,
+    ZooKeeperServer,
+    external_address,
+    external_url,
+    find_node,
+    install_package,
+    resolve_jars,
+)
 from consumer_sdk.testing.servers.kafka import KAFKA_JARS
 
-_SERVERS: dict[str, type[KafkaServer | ZooKeeperServer]] = {
+_SERVERS: dict[str, type[KafkaServer | KinesaliteServer | KinesisServer | ZooKeeperServer]] = {
     "kafka": KafkaServer,
+    "kinesis": KinesisServer,
+    "kinesalite": KinesaliteServer,
     "zookeeper": ZooKeeperServer,
 }
 
@@ -21,7 +33,7 @@ _SERVERS: dict[str, type[KafkaServer | ZooKeeperServer]] = {
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m consumer_sdk.testing.servers",
-        description="Run a real server in the foreground until Ctrl-C, or only fetch the jars.",
+        description="Run a real server in the foreground until Ctrl-C, or only fetch what the servers need.",
     )
     parser.add_argument("what", choices=[*_SERVERS, "fetch"])
     parser.add_argument("--port", type=int, help="the port for clients (a free one)")
@@ -29,7 +41,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-async def _run(server: JavaServer) -> None:
+async def _run(server: Server) -> None:
     asked_to_end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -54,9 +66,12 @@ async def _run(server: JavaServer) -> None:
 
 
 def _fetch() -> None:
-    # Somebody who brings their own Kafka needs no jars.
+    # Somebody who brings their own server needs none of ours.
     if external_address("CONSUMER_SDK_KAFKA") is None:
         resolve_jars(KAFKA_JARS)
+    if external_url("CONSUMER_SDK_KINESIS") is None:
+        for server in (KinesisServer, KinesaliteServer):
+            install_package(find_node(), server.package)
 
 
 def main() -> int:

@@ -6,6 +6,7 @@
     └── ServerError                a test server could not be started, or not be used as asked
         ├── JavaNotFoundError      no Java, or one that is too old
         ├── JarResolutionError     the server's jars could not be had
+        ├── NodePackageError       the server's npm package could not be had
         ├── PortInUseError         somebody else listens on the wanted port
         ├── ServerStartError       the server ended, or was not ready in time
         └── ExternalServerError    this server was not started here, so it cannot be stopped here
@@ -19,6 +20,7 @@ __all__ = [
     "ExternalServerError",
     "JarResolutionError",
     "JavaNotFoundError",
+    "NodePackageError",
     "PortInUseError",
     "ServerError",
     "ServerStartError",
@@ -36,6 +38,10 @@ class JavaNotFoundError(ServerError):
 
 class JarResolutionError(ServerError):
     """The jars of a server could not be had; the message ends with what the resolver said."""
+
+
+class NodePackageError(ServerError):
+    """The npm package of a server could not be had; the message ends with what npm said."""
 
 
 class PortInUseError(ServerError):

@@ -3,13 +3,22 @@
 import os
 from types import TracebackType
 from typing import Self, final
+from urllib.parse import urlsplit
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.testing.servers.errors import ExternalServerError
 from consumer_sdk.testing.servers.kafka import KafkaEndpoint
+from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint
 
-__all__ = ["ExternalKafka", "ExternalServer", "ExternalZooKeeper", "external_address"]
+__all__ = [
+    "ExternalKafka",
+    "ExternalKinesis",
+    "ExternalServer",
+    "ExternalZooKeeper",
+    "external_address",
+    "external_url",
+]
 
 
 def external_address(variable: str) -> str | None:
@@ -28,11 +37,26 @@ def external_address(variable: str) -> str | None:
     return address
 
 
+def external_url(variable: str) -> str | None:
+    """Return the ``http://host:port`` that an environment variable names, None when it is not set.
+
+    Raises:
+        ConfigurationError: it is set to something else.
+    """
+    url = os.environ.get(variable)
+    if not url:
+        return None
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(f"{variable}={url!r} is not http://host:port")
+    return url
+
+
 class ExternalServer:
     """A server that somebody else started, and that only they may end.
 
     Args:
-        address: ``host:port`` for clients.
+        address: what clients connect to.
     """
 
     def __init__(self, address: str) -> None:
@@ -89,6 +113,19 @@ class ExternalKafka(ExternalServer, KafkaEndpoint):
     @property
     def bootstrap_servers(self) -> str:
         """``host:port`` for clients."""
+        return self.address
+
+
+@final
+class ExternalKinesis(ExternalServer, KinesisEndpoint):
+    """A Kinesis that already runs, one that takes any credentials.
+
+    An account of Amazon's refuses ours: no test can reach one by mistake.
+    """
+
+    @property
+    def endpoint_url(self) -> str:
+        """``http://host:port`` for clients."""
         return self.address
 
 

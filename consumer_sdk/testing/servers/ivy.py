@@ -4,21 +4,16 @@ Nothing has to be installed beside PySpark and Java. Each set of jars is fetched
 a cache folder and checked at each use. Ivy's default settings are used, which know the public
 repository; users with a mirror of their own name a settings file.
 
-Rules: the folder of a set appears by one rename when all is there, so a reader sees all or
-nothing; a lock file keeps two processes from fetching the same set; what was fetched before a
-failure is kept for the next try; Ivy's exit status is not trusted (it can be 0 with artefacts
-missing), its report and the files are.
+Rules: what was fetched before a failure is kept for the next try; Ivy's exit status is not trusted
+(it can be 0 with artefacts missing), its report and the files are.
 """
 
-import fcntl
 import importlib.util
 import logging
 import os
 import shutil
 import subprocess
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -26,14 +21,14 @@ from typing import final
 from xml.etree import ElementTree  # noqa: ICN001  its full name says more than ET
 
 from consumer_sdk.errors import MissingExtraError
+from consumer_sdk.testing.servers.cache import cache_folder, is_complete, locked, publish
 from consumer_sdk.testing.servers.errors import JarResolutionError
 from consumer_sdk.testing.servers.java import find_java
 
-__all__ = ["Artifact", "JarSet", "cache_folder", "pyspark_jars", "resolve_jars"]
+__all__ = ["Artifact", "JarSet", "pyspark_jars", "resolve_jars"]
 
 _LOG = logging.getLogger(__name__)
 _MAVEN = "http://ant.apache.org/ivy/maven"
-_LISTING = "FILES"  # name and size of each file, written last
 
 
 @final
@@ -94,14 +89,6 @@ class JarSet:
         return f"{self.name}-{sha256(self.ivy_file()).hexdigest()[:10]}"
 
 
-def cache_folder() -> Path:
-    """Return the folder for what was fetched: CONSUMER_SDK_CACHE, else the user's cache folder."""
-    if chosen := os.environ.get("CONSUMER_SDK_CACHE"):
-        return Path(chosen).absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "consumer_sdk"
-
-
 def pyspark_jars() -> Path:
     """Return the folder of the jars in the installed PySpark.
 
@@ -131,10 +118,10 @@ def resolve_jars(jars: JarSet, *, cache: Path | None = None, settings: Path | No
         MissingExtraError: PySpark, which ships Ivy, is not installed.
     """
     target = (cache or cache_folder()) / "jars" / jars.folder
-    if _is_complete(target):
+    if is_complete(target):
         return target
-    with _locked(target.with_suffix(".lock")):
-        if not _is_complete(target):
+    with locked(target):
+        if not is_complete(target):
             _fetch(jars, target, settings or _settings_of_environment())
     return target
 
@@ -142,14 +129,6 @@ def resolve_jars(jars: JarSet, *, cache: Path | None = None, settings: Path | No
 def _settings_of_environment() -> Path | None:
     chosen = os.environ.get("CONSUMER_SDK_IVY_SETTINGS")
     return Path(chosen) if chosen else None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # let go when the handle closes, or the process dies
-        yield
 
 
 def _fetch(jars: JarSet, target: Path, settings: Path | None) -> None:
@@ -164,10 +143,7 @@ def _fetch(jars: JarSet, target: Path, settings: Path | None) -> None:
     if problem:
         said = "\n".join(line for line in output.splitlines() if line.strip())
         raise JarResolutionError(_advice(jars, problem, settings) + said[-2500:])
-    listing = "".join(f"{file.stat().st_size} {file.name}\n" for file in sorted(files.iterdir()))
-    (files / _LISTING).write_text(listing, encoding="utf-8")
-    shutil.rmtree(target, ignore_errors=True)
-    files.rename(target)
+    publish(files, target)
     shutil.rmtree(work)
 
 
@@ -210,15 +186,6 @@ def _unresolved(cache: Path, jars: JarSet, files: Path) -> str | None:
     if not failed and (not present or len(present) < len(artifacts)):
         failed.append(f"{len(present)} of {len(artifacts)} files arrived")
     return "; ".join(failed) or None
-
-
-def _is_complete(folder: Path) -> bool:
-    try:
-        lines = (folder / _LISTING).read_text(encoding="utf-8").splitlines()
-        sizes = (line.split(" ", 1) for line in lines)
-        return all((folder / name).stat().st_size == int(size) for size, name in sizes)
-    except FileNotFoundError:
-        return False
 
 
 def _advice(jars: JarSet, problem: str, settings: Path | None) -> str:

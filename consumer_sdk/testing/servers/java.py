@@ -1,20 +1,31 @@
-"""Finds the Java that runs the servers."""
+"""The Java that runs servers, and what those have in common."""
 
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from consumer_sdk.testing.servers.errors import JavaNotFoundError
+from consumer_sdk.testing.servers.server import Server
 
-__all__ = ["OLDEST_JAVA", "find_java"]
+__all__ = ["OLDEST_JAVA", "JavaServer", "find_java"]
 
 OLDEST_JAVA = 17  # Kafka 4 and Spark 4 both need it
 _FIX = (
     f"install Java {OLDEST_JAVA} or newer (openjdk-17-jre-headless on Debian and Ubuntu, "
     "java-17-openjdk-headless on Fedora) or point JAVA_HOME at one"
 )
+
+_LOG4J = """\
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{ISO8601} %-5p %c{1.}: %m%n
+rootLogger.level=INFO
+rootLogger.appenderRef.out.ref=out
+"""
 
 
 def find_java() -> Path:
@@ -32,6 +43,26 @@ def find_java() -> Path:
     if version < OLDEST_JAVA:
         raise JavaNotFoundError(f"{java} is Java {version}; {_FIX}")
     return Path(java)
+
+
+class JavaServer(Server):
+    """A `Server` that Java runs; its data outlives `stop`, `kill` and `restart`."""
+
+    def _find_program(self) -> Path:
+        return find_java()
+
+    def _write_properties(self, name: str, properties: Mapping[str, object]) -> Path:
+        """Write a file of ``key=value`` lines beside the data."""
+        path = self.directory / name
+        lines = (f"{key}={value}\n" for key, value in properties.items())
+        path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    def _logging_option(self) -> str:
+        """Return the JVM option that sends the server's log to its standard output."""
+        log4j = self.directory / "log4j2.properties"
+        log4j.write_text(_LOG4J, encoding="utf-8")
+        return f"-Dlog4j2.configurationFile={log4j}"
 
 
 def _major_version(java: str) -> int:

@@ -1,39 +1,29 @@
-"""What all Java servers have in common: a folder, ports, a process, a way to tell readiness."""
+"""What all servers have in common: a folder, ports, a process, a way to tell readiness."""
 
 import asyncio
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
 from consumer_sdk.testing.servers.errors import ServerError, ServerStartError, tail
-from consumer_sdk.testing.servers.java import find_java
 from consumer_sdk.testing.servers.ports import HOST, check_ports, free_ports
 from consumer_sdk.testing.servers.process import ServerProcess
 
-__all__ = ["JavaServer"]
+__all__ = ["Server"]
 
 _POLL = 0.05  # seconds between two looks at a starting server
 
-_LOG4J = """\
-appender.out.type=Console
-appender.out.name=out
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=%d{ISO8601} %-5p %c{1.}: %m%n
-rootLogger.level=INFO
-rootLogger.appenderRef.out.ref=out
-"""
 
-
-class JavaServer(ABC):
+class Server(ABC):
     """A real server on 127.0.0.1, as an async context manager.
 
-    The data lies in `directory` and outlives `stop`, `kill` and `restart`. Without a directory of
-    the caller's it is a temporary one, which `aclose` removes. The server ends when this process
-    ends, however it ends.
+    Its files lie in `directory` and outlive `stop`, `kill` and `restart`. Without a directory of the
+    caller's it is a temporary one, which `aclose` removes. The server ends when this process ends,
+    however it ends.
 
     Concurrency: one caller at a time. It is bound to no event loop: started in one, it may be
     stopped in another.
@@ -132,10 +122,10 @@ class JavaServer(ABC):
         """
         if self.is_running:
             return
-        java = await asyncio.to_thread(find_java)
+        program = await asyncio.to_thread(self._find_program)
         self.directory.mkdir(parents=True, exist_ok=True)
         check_ports(self.name, self.ports)
-        command = await asyncio.to_thread(self._prepare, java)
+        command = await asyncio.to_thread(self._prepare, program)
         self._process = ServerProcess(command, log=self.log, directory=self.directory)
         try:
             await self._until_ready(self._process)
@@ -154,7 +144,7 @@ class JavaServer(ABC):
             self._process.kill()
 
     async def restart(self) -> None:
-        """Start it again on the same data and ports; one that runs is stopped first."""
+        """Start it again on the same files and ports; one that runs is stopped first."""
         await self.stop()
         await self.start()
 
@@ -175,21 +165,12 @@ class JavaServer(ABC):
                 self._temporary.cleanup()
                 self._temporary = self._directory = None
 
-    def _write_properties(self, name: str, properties: Mapping[str, object]) -> Path:
-        """Write a file of ``key=value`` lines beside the data."""
-        path = self.directory / name
-        lines = (f"{key}={value}\n" for key, value in properties.items())
-        path.write_text("".join(lines), encoding="utf-8")
-        return path
-
-    def _logging_option(self) -> str:
-        """Return the JVM option that sends the server's log to its standard output."""
-        log4j = self.directory / "log4j2.properties"
-        log4j.write_text(_LOG4J, encoding="utf-8")
-        return f"-Dlog4j2.configurationFile={log4j}"
+    @abstractmethod
+    def _find_program(self) -> Path:
+        """Return what runs it, or raise before anything is written; may block, runs in a thread."""
 
     @abstractmethod
-    def _prepare(self, java: Path) -> list[str]:
+    def _prepare(self, program: Path, /) -> list[str]:
         """Write the configuration and return the command; may block, runs in a thread."""
 
     @abstractmethod

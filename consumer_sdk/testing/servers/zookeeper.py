@@ -7,8 +7,8 @@ from typing import final
 
 from consumer_sdk.testing.servers.errors import JarResolutionError
 from consumer_sdk.testing.servers.ivy import pyspark_jars
+from consumer_sdk.testing.servers.java import JavaServer
 from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.server import JavaServer
 from consumer_sdk.testing.servers.wire import ask
 
 __all__ = ["ZooKeeperEndpoint", "ZooKeeperServer"]
