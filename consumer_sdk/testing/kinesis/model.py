@@ -9,8 +9,9 @@ from consumer_sdk.abc import Clock
 from consumer_sdk.adapters.kinesis.service import IteratorStart
 from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.testing.kinesis.errors import invalid, missing, used
+from consumer_sdk.testing.kinesis.fanout import FanOut
 from consumer_sdk.testing.kinesis.iterators import Cursor
-from consumer_sdk.testing.kinesis.options import Quirks, ShardLimits
+from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks, ShardLimits
 from consumer_sdk.testing.kinesis.reading import Answer, read
 from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 from consumer_sdk.testing.kinesis.stream import FakeStream, hash_key
@@ -18,6 +19,7 @@ from consumer_sdk.testing.kinesis.stream import FakeStream, hash_key
 __all__ = ["FakeKinesis"]
 
 DAY = 86_400.0
+LONGEST_KEY = 256
 MOST_RECORDS = 10_000
 """The highest ``Limit`` of GetRecords."""
 
@@ -32,6 +34,9 @@ class FakeKinesis:
         limits: of every shard.
         quirks: where implementations differ.
         retention: seconds until a record is trimmed.
+
+    Attributes:
+        fan_out: the consumers of its streams, and their subscriptions.
 
     Concurrency: to be used from one thread.
     """
@@ -51,6 +56,7 @@ class FakeKinesis:
         self.quirks = quirks or Quirks()
         self.retention = retention
         self._arn = f"arn:aws:kinesis:{region}:{account}:stream"
+        self.fan_out = FanOut(self.clock, self.quirks, self.stream)
         self._streams: dict[str, FakeStream] = {}
         self._born: dict[str, int] = {}
 
@@ -77,7 +83,8 @@ class FakeKinesis:
         return stream
 
     def delete_stream(self, name: str) -> None:
-        """Deletes a stream with its records; it is gone at once."""
+        """Deletes a stream with its records and its consumers; it is gone at once."""
+        self.fan_out.forget(name)
         stream = self._streams.pop(self.stream(name).name)
         self._born[name] = stream.born
         stream.wake()
@@ -129,6 +136,8 @@ class FakeKinesis:
             hash_value: instead of the key's, as ``ExplicitHashKey``.
             time: of arrival; now if None.
         """
+        if len(data) > MEBIBYTE or not 1 <= len(key) <= LONGEST_KEY:
+            raise invalid("a record has 1 MiB of data at most, and a key of 1 to 256 characters")
         found = self.stream(stream)
         value = hash_key(key) if hash_value is None else hash_value
         target = found.shard(shard) if shard is not None else found.shard_for(value)

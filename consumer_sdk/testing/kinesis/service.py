@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from consumer_sdk.adapters.kinesis.faults import (
@@ -27,8 +30,10 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis.errors import RefusedError
+from consumer_sdk.testing.kinesis.fanout import FakeConsumer
 from consumer_sdk.testing.kinesis.model import FakeKinesis
 from consumer_sdk.testing.kinesis.shard import FakeRecord
+from consumer_sdk.testing.kinesis.subscription import Event, Subscription, follow
 
 __all__ = ["FakeService"]
 
@@ -91,12 +96,23 @@ class FakeService(Service):
         return await self._call("records", get)
 
     async def consumer(self, name: str) -> str:
-        raise NotImplementedError
+        found = await self._call("consumer", lambda: self._registered(name))
+        await asyncio.sleep(self._kinesis.fan_out.creating(found))
+        return await self._call("consumer", lambda: self._kinesis.fan_out.consumer(found.arn).arn)
 
-    def subscribe(
+    async def subscribe(
         self, consumer: str, shard: str, start: IteratorStart
     ) -> AsyncGenerator[Page, None]:
-        raise NotImplementedError(f"{consumer} {shard} {start}")
+        def begin() -> Subscription:
+            return self._kinesis.fan_out.subscribe(consumer, shard, start)
+
+        subscription = await self._call("subscribe", begin, start)
+        async with aclosing(follow(subscription)) as events:
+            try:
+                async for event in events:
+                    yield await self._call("event", partial(event_page, event))
+            except RefusedError as error:
+                raise typed(error) from error
 
     async def time(self) -> float:
         # The real one reads the Date header of an answer, which has whole seconds.
@@ -108,6 +124,11 @@ class FakeService(Service):
     def _facts(self) -> StreamFacts:
         stream = self._kinesis.stream(self._stream)
         return StreamFacts(stream.arn, stream.created)
+
+    def _registered(self, name: str) -> FakeConsumer:
+        fan_out = self._kinesis.fan_out
+        found = [each for each in fan_out.consumers(self._stream) if each.name == name]
+        return found[0] if found else fan_out.register(self._stream, name)
 
     def _listed(self) -> Sequence[Shard]:
         return [Shard(each.id, each.parents) for each in self._kinesis.shards(self._stream)]
@@ -148,3 +169,9 @@ def page(
         has_children=has_children,
         size=sum(record.size for record in records),
     )
+
+
+def event_page(event: Event) -> Page:
+    """An event of a subscription as a page."""
+    after = None if event.continuation is None else str(event.continuation)
+    return page(event.records, after, event.behind, has_children=bool(event.children))

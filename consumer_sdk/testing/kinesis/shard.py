@@ -73,7 +73,7 @@ class FakeShard:
         self.limiter = limiter
         self.children: list[FakeShard] = []
         self.closed: float | None = None
-        self.watchers: set[Callable[[], None]] = set()
+        self.watchers: list[Callable[[], None]] = []
         self.empty_pages = 0
         self._records: list[FakeRecord] = []
         self._trimmed = 0
