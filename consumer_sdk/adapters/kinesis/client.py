@@ -1,0 +1,257 @@
+"""`Service` on aiobotocore: requests, and what their answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from consumer_sdk.adapters.kinesis.connection import Connection, Link
+from consumer_sdk.adapters.kinesis.decoding import page_of_parsed
+from consumer_sdk.adapters.kinesis.events import Events
+from consumer_sdk.adapters.kinesis.faults import (
+    IteratorExpiredError,
+    ShardGoneError,
+    SubscriptionBusyError,
+)
+from consumer_sdk.adapters.kinesis.hooks import PAGE, STREAM, hand_over_stream, read_records
+from consumer_sdk.adapters.kinesis.requests import (
+    address,
+    faults_of,
+    place,
+    read_facts,
+    read_shard,
+    required,
+    words,
+)
+from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Service, Shard, StreamFacts
+from consumer_sdk.adapters.kinesis.translation import FOREIGN, Faults, translate
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+)
+
+__all__ = ["ClientService", "Connection"]
+
+T = TypeVar("T")
+
+READY_WAIT = 120.0
+"""Seconds that a new stream or consumer may take until it is active; it is a few as a rule."""
+
+READY_POLL = 1.0
+"""Seconds between two looks at it: ten a second are allowed, to all of the account."""
+
+SHARDS_PER_PAGE = 1000
+MOST_PAGES = 10_000
+LISTINGS = 3
+"""How often a listing is begun; its token lives for five minutes."""
+
+NO_STREAM: Faults = {"ResourceNotFoundException": ConfigurationError}
+TOKEN_EXPIRED: Faults = {"ExpiredNextTokenException": IteratorExpiredError}
+
+
+class ClientService(Service):
+    """One stream of Kinesis, through aiobotocore.
+
+    Args:
+        stream: its name or its ARN.
+        connection: where it is, and who asks.
+        clock: monotonic, in seconds.
+
+    Raises:
+        ConfigurationError: this is no name of a stream.
+
+    Cancellation: of any method closes the connection that its request was on.
+    Concurrency: all methods may be called at the same time.
+    """
+
+    __slots__ = ("_address", "_arn", "_connection", "_link", "_region", "stream")
+
+    def __init__(
+        self,
+        stream: str,
+        connection: Connection | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.stream = stream
+        self._region, self._address = address(stream)
+        self._connection = connection or Connection()
+        self._link = Link(self._connection, self._region, clock)
+        self._arn = ""
+
+    async def open(self) -> StreamFacts:
+        """Connects, and waits a while for a stream that is being created.
+
+        Raises:
+            ConfigurationError: there is no such stream, it is being deleted, or the client's
+                options cannot work.
+            AdapterError: the service cannot be reached, or refused; or the stream is not ready.
+        """
+        try:
+            return await self._open()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def describe(self) -> StreamFacts:
+        return read_facts(await self._summary("looking at", {}))
+
+    async def shards(self) -> Sequence[Shard]:
+        for _ in range(LISTINGS):
+            try:
+                return await self._list()
+            except IteratorExpiredError as error:
+                expired = error
+        raise expired
+
+    async def iterator(self, shard: str, start: IteratorStart) -> str:
+        asked = {
+            **self._address,
+            "ShardId": shard,
+            "ShardIteratorType": start.kind,
+            **place(start, "StartingSequenceNumber"),
+        }
+        doing = f"asking for an iterator of {self._name(shard)} {words(start)}"
+        try:
+            answer = await self._link.call("get_shard_iterator", asked, doing, faults_of(start))
+        except ShardGoneError as error:
+            await self._blame_position(error, shard, start)
+            raise
+        return str(required(answer, "ShardIterator", doing))
+
+    async def records(self, iterator: str, limit: int) -> Page:
+        doing = f"reading stream {self.stream!r}"
+        # Who gives an ARN may be of another account, and has to say it in each request.
+        account = self._address if "StreamARN" in self._address else {}
+        asked = {"ShardIterator": iterator, "Limit": limit, **account}
+        answer = await self._link.call("get_records", asked, doing)
+        return answer[PAGE] if self._connection.fast_decode else page_of_parsed(answer)
+
+    async def consumer(self, name: str) -> str:
+        """Registers the consumer where it is not, and waits until it is active.
+
+        Raises:
+            AdapterError: it cannot be registered, or is not active in time.
+        """
+
+        async def ready() -> str | None:
+            return await self._ready_consumer(name)
+
+        return await _until(ready, f"consumer {name!r} of stream {self.stream!r}")
+
+    async def subscribe(
+        self, consumer: str, shard: str, start: IteratorStart
+    ) -> AsyncGenerator[Page, None]:
+        doing = f"subscribing {consumer} to {self._name(shard)} {words(start)}"
+        faults = faults_of(start)
+        asked = {
+            "ConsumerARN": consumer,
+            "ShardId": shard,
+            "StartingPosition": {"Type": start.kind, **place(start, "SequenceNumber")},
+        }
+        answer = await self._link.call("subscribe_to_shard", asked, doing, faults)
+        response, events = answer[STREAM], Events(doing, faults)
+        try:
+            async for chunk in response.content.iter_any():
+                for page in events.pages(chunk):
+                    yield page
+        except FOREIGN as error:
+            raise translate(error, doing, faults) from error
+        finally:
+            response.close()
+
+    async def time(self) -> float:
+        if self._link.time() is None:
+            await self.describe()
+        now = self._link.time()
+        if now is None:
+            raise AdapterError(f"{self._place()} sends answers without a Date header")
+        return now
+
+    async def aclose(self) -> None:
+        await self._link.aclose()
+
+    # -- the stream -----------------------------------------------------------------------------
+
+    async def _open(self) -> StreamFacts:
+        await self._link.open()
+        self._link.events.register("before-parse.kinesis.SubscribeToShard", hand_over_stream)
+        if self._connection.fast_decode:
+            self._link.events.register("before-parse.kinesis.GetRecords", read_records)
+        facts = await _until(self._ready_stream, f"stream {self.stream!r}")
+        self._arn = facts.arn
+        return facts
+
+    async def _summary(self, verb: str, faults: Faults) -> Mapping[str, Any]:
+        doing = f"{verb} stream {self.stream!r} at {self._place()}"
+        answer = await self._link.call("describe_stream_summary", self._address, doing, faults)
+        found: Mapping[str, Any] = required(answer, "StreamDescriptionSummary", doing)
+        return found
+
+    async def _ready_stream(self) -> StreamFacts | None:
+        summary = await self._summary("opening", NO_STREAM)
+        if summary["StreamStatus"] == "DELETING":
+            raise ConfigurationError(f"stream {self.stream!r} at {self._place()} is being deleted")
+        return None if summary["StreamStatus"] == "CREATING" else read_facts(summary)
+
+    async def _list(self) -> list[Shard]:
+        doing = f"listing the shards of stream {self.stream!r}"
+        asked: dict[str, Any] = {**self._address, "MaxResults": SHARDS_PER_PAGE}
+        shards: list[Shard] = []
+        for _ in range(MOST_PAGES):
+            answer = await self._link.call("list_shards", asked, doing, TOKEN_EXPIRED)
+            shards += map(read_shard, required(answer, "Shards", doing))
+            if not answer.get("NextToken"):
+                return shards
+            asked = {"NextToken": answer["NextToken"], "MaxResults": SHARDS_PER_PAGE}
+        raise AdapterError(f"{doing}: the list has not ended after {MOST_PAGES} pages")
+
+    async def _blame_position(
+        self, error: ShardGoneError, shard: str, start: IteratorStart
+    ) -> None:
+        """Some servers say of an unknown sequence number that the resource is not found."""
+        if start.sequence is not None and shard in {found.id for found in await self.shards()}:
+            raise PositionOutOfRangeError(
+                f"{self._name(shard)} has no record {start.sequence}"
+            ) from error
+
+    # -- the consumer ---------------------------------------------------------------------------
+
+    async def _ready_consumer(self, name: str) -> str | None:
+        doing = f"registering consumer {name!r} of stream {self.stream!r}"
+        which = {"StreamARN": self._arn, "ConsumerName": name}
+        try:
+            answer = await self._link.call("describe_stream_consumer", which, doing)
+        except ShardGoneError:  # the consumer: of a stream that is gone the next call tells
+            await self._register(doing, which)
+            return None
+        found = required(answer, "ConsumerDescription", doing)
+        return str(found["ConsumerARN"]) if found["ConsumerStatus"] == "ACTIVE" else None
+
+    async def _register(self, doing: str, which: Mapping[str, str]) -> None:
+        with suppress(SubscriptionBusyError):  # another process registers it at the same time
+            await self._link.call("register_stream_consumer", which, doing)
+
+    def _place(self) -> str:
+        return self._connection.place(self._region)
+
+    def _name(self, shard: str) -> str:
+        return f"shard {shard} of stream {self.stream!r}"
+
+
+async def _until(ready: Callable[[], Awaitable[T | None]], what: str) -> T:
+    """Looks again and again until there is something."""
+    try:
+        async with asyncio.timeout(READY_WAIT):
+            while (found := await ready()) is None:  # noqa: ASYNC110 - Kinesis can only be asked
+                await asyncio.sleep(READY_POLL)
+            return found
+    except TimeoutError as error:
+        raise TransientAdapterError(
+            f"{what} is not active after {READY_WAIT:.0f} s: look at its status"
+        ) from error

@@ -1,0 +1,57 @@
+"""Where we go past the client's parser: its documented ``before-parse`` events.
+
+A hook is called with the answer before it is parsed. What it puts into
+``customized_response_dict`` is added to what the client returns; errors are left to the client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+from consumer_sdk.adapters.kinesis.decoding import page_of_body
+from consumer_sdk.adapters.kinesis.events import encode_event
+
+__all__ = ["PAGE", "STREAM", "hand_over_stream", "read_records"]
+
+PAGE = "Page"
+"""Where the answer to GetRecords has its `Page`."""
+
+STREAM = "EventStream"
+"""Where the answer to SubscribeToShard has the HTTP response, to be read and closed."""
+
+FIRST_FRAME = encode_event({":message-type": "event", ":event-type": "initial-response"}, b"{}")
+
+
+def read_records(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    """Makes a `Page` of an answer to GetRecords, and leaves the client nothing to parse.
+
+    Raises:
+        TransientAdapterError: it cannot be read.
+    """
+    if response_dict["status_code"] == HTTPStatus.OK:
+        customized_response_dict[PAGE] = page_of_body(response_dict["body"])
+        response_dict["body"] = b"{}"
+
+
+def hand_over_stream(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
+) -> None:
+    """Hands over the HTTP response itself, and gives the client the frame that it waits for."""
+    if response_dict["status_code"] == HTTPStatus.OK:
+        customized_response_dict[STREAM] = response_dict["body"]
+        response_dict["body"] = _FirstFrame()
+
+
+class _FirstFrame:
+    """As much of an HTTP response as the client looks at."""
+
+    @property
+    def content(self) -> _FirstFrame:
+        return self
+
+    async def iter_chunks(self) -> AsyncIterator[tuple[bytes, bool]]:
+        yield FIRST_FRAME, True
