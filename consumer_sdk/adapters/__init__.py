@@ -11,15 +11,17 @@ from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka import KafkaAdapter
+    from consumer_sdk.adapters.kinesis import KinesisAdapter
     from consumer_sdk.adapters.memory import MemoryAdapter
     from consumer_sdk.adapters.urls import open_url
 
-__all__ = ["KafkaAdapter", "MemoryAdapter", "open_url"]
+__all__ = ["KafkaAdapter", "KinesisAdapter", "MemoryAdapter", "open_url"]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "KafkaAdapter": "consumer_sdk.adapters.kafka",
+        "KinesisAdapter": "consumer_sdk.adapters.kinesis",
         "MemoryAdapter": "consumer_sdk.adapters.memory",
         "open_url": "consumer_sdk.adapters.urls",
     },

@@ -12,6 +12,7 @@ __all__ = ["SCHEMES", "open_url"]
 
 SCHEMES = {
     "kafka": "consumer_sdk.adapters.kafka:KafkaAdapter",
+    "kinesis": "consumer_sdk.adapters.kinesis:KinesisAdapter",
     "local": "consumer_sdk.adapters.local:LocalAdapter",
     "memory": "consumer_sdk.adapters.memory:MemoryAdapter",
 }

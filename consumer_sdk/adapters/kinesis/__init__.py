@@ -2,10 +2,17 @@
 
 from consumer_sdk.errors import MissingExtraError
 
-for _package in ("aiobotocore", "orjson"):
-    try:
-        __import__(_package)
-    except ImportError as _error:
-        raise MissingExtraError(_package, "kinesis") from _error
+try:
+    import aiobotocore as _aiobotocore  # noqa: F401 - whether it is there
+except ImportError as _error:
+    raise MissingExtraError("aiobotocore", "kinesis") from _error
 
-__all__: list[str] = []
+try:
+    import orjson as _orjson  # noqa: F401 - likewise
+except ImportError as _error:
+    raise MissingExtraError("orjson", "kinesis") from _error
+
+from consumer_sdk.adapters.kinesis.adapter import KinesisAdapter
+from consumer_sdk.adapters.kinesis.rates import Limits
+
+__all__ = ["KinesisAdapter", "Limits"]

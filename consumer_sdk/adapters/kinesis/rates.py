@@ -22,15 +22,14 @@ class Limits:
     Attributes:
         calls: in any one second.
         bytes: per second.
-        longest_poll: seconds between two looks at a shard that has had nothing for a while.
     """
 
     calls: int = 5
     bytes: float = 2 * 1024 * 1024
-    longest_poll: float = 1.0
 
 
-NO_LIMITS = Limits(calls=1_000_000, bytes=float("inf"))
+NO_LIMITS = Limits(calls=1_000, bytes=float("inf"))
+"""For servers of tests, which have none."""
 
 SECOND = 1.02
 """The window in which calls are counted: a little longer, since the server counts arrivals."""
@@ -43,13 +42,15 @@ class ShardRates:
     """The calls to one shard; survives a change of its grant.
 
     Args:
+        longest_poll: seconds between two looks at a shard that has had nothing for a while.
         random: numbers in [0, 1): consumers that were throttled together come back apart.
     """
 
-    __slots__ = ("_backoff", "_calls", "_limits", "_poll", "_random", "_ready")
+    __slots__ = ("_backoff", "_calls", "_limits", "_longest_poll", "_poll", "_random", "_ready")
 
-    def __init__(self, limits: Limits, random: Callable[[], float]) -> None:
+    def __init__(self, limits: Limits, longest_poll: float, random: Callable[[], float]) -> None:
         self._limits = limits
+        self._longest_poll = longest_poll
         self._random = random
         self._calls: deque[float] = deque(maxlen=limits.calls)
         self._ready = 0.0
@@ -73,7 +74,7 @@ class ShardRates:
             self._poll = 0.0
         if is_at_tip:
             even = SECOND / self._limits.calls
-            self._poll = min(max(self._poll * 2, even), self._limits.longest_poll)
+            self._poll = min(max(self._poll * 2, even), self._longest_poll)
             self._ready = max(self._ready, now + self._poll)
 
     def failed(self, now: float) -> float:

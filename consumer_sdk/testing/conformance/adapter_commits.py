@@ -95,7 +95,7 @@ class CommitCases(AdapterCase):
 
             async def flush(assignments: Sequence[Assignment]) -> None:
                 flushes = [
-                    AckFlush(a, 1, Checkpoint(resume=places[int(a.partition.id)][4]))
+                    AckFlush(a, 1, Checkpoint(resume=places[self.broker.number_of(a.partition)][4]))
                     for a in assignments
                 ]
                 outcomes.extend(await old.adapter.commit(flushes))
@@ -106,7 +106,7 @@ class CommitCases(AdapterCase):
                 assert [outcome.kind for outcome in outcomes] == [DURABLE] * 2
                 committed = new.owner.committed[moved]
         assert committed is not None
-        assert committed.checkpoint.resume == places[int(moved.partition.id)][4]
+        assert committed.checkpoint.resume == places[self.broker.number_of(moved.partition)][4]
 
     async def test_commit_of_a_revoked_epoch_does_not_land(self) -> None:
         """T1: after a partition has moved, the former owner's commit changes nothing."""
@@ -117,13 +117,15 @@ class CommitCases(AdapterCase):
             await old.read(18)
             async with self.member(stream) as new:
                 (moved,) = await new.holding(1)
-                await new.commit(moved, places[int(moved.partition.id)][6])
+                await new.commit(moved, places[self.broker.number_of(moved.partition)][6])
                 for stale in before:
-                    outcome = await old.commit(stale, places[int(stale.partition.id)][8])
+                    outcome = await old.commit(
+                        stale, places[self.broker.number_of(stale.partition)][8]
+                    )
                     assert outcome.kind is OutcomeKind.FENCED
                 committed = (await new.adapter.committed([moved]))[moved]
         assert committed is not None
-        assert committed.checkpoint.resume == places[int(moved.partition.id)][6]
+        assert committed.checkpoint.resume == places[self.broker.number_of(moved.partition)][6]
 
     async def test_crashed_member_loses_its_partitions_and_its_successor_starts_at_the_commit(
         self,

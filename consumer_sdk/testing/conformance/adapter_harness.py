@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from consumer_sdk.abc import Adapter, AssignmentOwner
+from consumer_sdk.abc import Adapter, AssignmentOwner, LeaseSource
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -17,6 +17,7 @@ from consumer_sdk.records import (
     Headers,
     Message,
     Outcome,
+    Partition,
     Position,
     Run,
     Start,
@@ -26,7 +27,16 @@ from consumer_sdk.records import (
 __all__ = ["Ability", "AdapterHarness", "Event", "Journal", "Member", "Record", "RecordingOwner"]
 
 Ability = Literal[
-    "backlog", "crash", "disconnect", "entry", "gap", "grow", "recreate", "reset", "truncate"
+    "backlog",
+    "crash",
+    "disconnect",
+    "entry",
+    "gap",
+    "grow",
+    "recreate",
+    "reset",
+    "split",
+    "truncate",
 ]
 
 
@@ -49,12 +59,30 @@ class AdapterHarness(ABC):
             cover a rebalance, and the session timeout where there is ``"crash"``.
         quiet: seconds without a record after which there is taken to be none.
         hostile_positions: texts that are no positions.
+        faithful: records whose every part the broker keeps apart and gives back; of a timestamp
+            of None it may make what it likes.
+        leases: where members of a group meet, if the adapter needs that.
     """
 
     abilities: ClassVar[frozenset[Ability]] = frozenset()
     patience: float = 30.0
     quiet: float = 0.3
     hostile_positions: Sequence[str] = ("", "x", "-", "1e5", "٣", "1 ", "0x10", "9" * 5000, "\0")
+
+    faithful: Sequence[Record] = (
+        Record(None, b"tombstone", (), 1_600_000_000_001),
+        Record(b"", b"", (), 1_600_000_000_002),
+        Record(b"\x00\xff", None, (("h", b"1"), ("h", b""), ("n", None)), 1_600_000_000_003),
+    )
+    leases: LeaseSource | None = None
+
+    def partition_id(self, number: int) -> str:
+        """The id of a new stream's partition, counted from 0."""
+        return str(number)
+
+    def number_of(self, partition: Partition) -> int:
+        """Undoes `partition_id`."""
+        return int(partition.id)
 
     @abstractmethod
     async def create_stream(self, partitions: int = 1) -> str:
@@ -70,8 +98,19 @@ class AdapterHarness(ABC):
     ) -> list[Position]:
         """Appends records in order; returns where they are."""
 
-    def past_end(self, latest: Position) -> Position:
-        """A position that the stream has not reached, given its next one."""
+    async def append_apart(self, stream: str, records: Sequence[Record]) -> float:
+        """Appends records; returns a time between those of the first half and of the second."""
+        stamped = [each._replace(timestamp=1_600_000_000_000 + n) for n, each in enumerate(records)]
+        await self.append(stream, stamped)
+        return 1_600_000_000 + len(records) // 2 / 1000
+
+    def past_end(self, latest: Position | None) -> Position:
+        """A position that the stream has not reached.
+
+        Args:
+            latest: its next one; None from a broker that knows no ends.
+        """
+        assert latest is not None
         return latest + 1000
 
     async def crash(self, adapter: Adapter) -> None:
@@ -100,6 +139,13 @@ class AdapterHarness(ABC):
 
     async def grow(self, stream: str, total: int) -> None:
         """Ability ``"grow"``: gives the stream ``total`` partitions."""
+        raise NotImplementedError
+
+    async def split(self, stream: str) -> None:
+        """Ability ``"split"``: ends the only partition, which gets two children.
+
+        From then on `append` chooses between them by key.
+        """
         raise NotImplementedError
 
     async def reset(self, stream: str, group: str, position: Position, partition: int = 0) -> None:
@@ -293,7 +339,7 @@ async def open_member(
     owner.adapter = adapter
     member = Member(adapter, owner, harness)
     try:
-        await adapter.open(owner)
+        await adapter.open(owner, harness.leases)
         async with asyncio.TaskGroup() as group:
             duties = group.create_task(adapter.run())
             yield member

@@ -19,18 +19,32 @@ from consumer_sdk.records import Start, StartPoint
 from consumer_sdk.testing.conformance.adapter_commits import CommitCases
 from consumer_sdk.testing.conformance.adapter_delivery import DeliveryCases
 from consumer_sdk.testing.conformance.adapter_harness import AdapterHarness, Record
+from consumer_sdk.testing.conformance.adapter_leases import LeaseCases
 from consumer_sdk.testing.conformance.adapter_membership import MembershipCases, RebalanceCases
 from consumer_sdk.testing.conformance.adapter_queue import QueueCases
 from consumer_sdk.testing.conformance.adapter_redelivery import RedeliveryCases
 from consumer_sdk.testing.conformance.adapter_starts import PositionCases, StartCases
 
-__all__ = ["AdapterHarness", "AdapterSuite", "QueueSuite", "Record", "RedeliveringLogSuite"]
+__all__ = [
+    "AdapterHarness",
+    "AdapterSuite",
+    "LeasedLogSuite",
+    "QueueSuite",
+    "Record",
+    "RedeliveringLogSuite",
+]
 
 
 class AdapterSuite(
     DeliveryCases, StartCases, PositionCases, CommitCases, MembershipCases, RebalanceCases
 ):
     """The claims of `consumer_sdk.abc.Adapter`, for logs whose group keeps a position."""
+
+
+class LeasedLogSuite(
+    DeliveryCases, StartCases, PositionCases, MembershipCases, RebalanceCases, LeaseCases
+):
+    """For logs of a broker that neither keeps positions nor shares partitions out."""
 
 
 class RedeliveringLogSuite(

@@ -1,0 +1,123 @@
+"""Which shards there are: looked up from time to time, and when one has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from consumer_sdk.abc import Leases
+from consumer_sdk.adapters.kinesis.faults import ShardGoneError
+from consumer_sdk.adapters.kinesis.service import Service, Shard, StreamFacts
+from consumer_sdk.errors import AdapterError, TransientAdapterError, TransientStoreError
+
+__all__ = ["Discovery"]
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF = 0.5
+LONGEST_BACKOFF = 10.0
+
+
+class Discovery:
+    """Keeps the leases in step with what the stream lists.
+
+    Args:
+        facts: of the stream when it was opened.
+        interval: seconds between two looks.
+        synced: called when the leases know of all shards.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        leases: Leases,
+        stream: str,
+        facts: StreamFacts,
+        *,
+        interval: float,
+        synced: Callable[[], None],
+    ) -> None:
+        self._service = service
+        self._leases = leases
+        self._stream = stream
+        self._facts = facts
+        self._interval = interval
+        self._synced = synced
+        self._sooner = asyncio.Event()
+
+    def look(self) -> None:
+        """There may be new shards."""
+        self._sooner.set()
+
+    async def run(self) -> None:
+        """Looks for ever.
+
+        Raises:
+            AdapterError: the stream was deleted, or made again.
+            StoreError: what is stored as leases cannot be used.
+        """
+        backoff = FIRST_BACKOFF
+        while True:
+            self._sooner.clear()
+            try:
+                await self._look()
+            except (TransientAdapterError, TransientStoreError) as error:
+                log.warning("%s: shards could not be looked up: %s", self._stream, error)
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF)
+                continue
+            backoff = FIRST_BACKOFF
+            await self._rest()
+
+    async def _look(self) -> None:
+        shards = await self._listed()
+        parents = {shard.id: shard.parents for shard in shards}
+        await self._leases.sync(parents, identity=self._facts.identity)
+        self._synced()
+
+    async def _rest(self) -> None:
+        """New shards may take a moment to be listed after their parents have told of them."""
+        await asyncio.sleep(min(1.0, self._interval))
+        try:
+            async with asyncio.timeout(self._interval):
+                await self._sooner.wait()
+        except TimeoutError:
+            pass
+
+    async def lists(self, shard: str) -> bool:
+        """Whether the shard is listed, and the stream the one that was opened.
+
+        Raises:
+            AdapterError: it is not.
+        """
+        await self._check()
+        return shard in await self.shards()
+
+    async def shards(self) -> Sequence[str]:
+        """The ids of all that are listed.
+
+        Raises:
+            AdapterError: the stream was deleted, or the service does not answer.
+        """
+        return [shard.id for shard in await self._listed()]
+
+    async def _listed(self) -> Sequence[Shard]:
+        try:
+            return await self._service.shards()
+        except ShardGoneError as error:
+            raise self._deleted() from error
+
+    async def _check(self) -> None:
+        try:
+            facts = await self._service.describe()
+        except ShardGoneError as error:
+            raise self._deleted() from error
+        if facts.identity != self._facts.identity:
+            raise AdapterError(
+                f"the stream {self._stream!r} was deleted and made again while it was read: start "
+                f"the consumer anew; checkpoints of the one before do not fit"
+            )
+
+    def _deleted(self) -> AdapterError:
+        return AdapterError(f"the stream {self._stream!r} was deleted while it was read")

@@ -1,0 +1,206 @@
+"""The shards that are held, each with what was read ahead of its fetches."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+from collections import deque
+from collections.abc import Callable
+
+from consumer_sdk.adapters.kinesis.service import Page
+from consumer_sdk.adapters.kinesis.starts import after
+from consumer_sdk.adapters.kinesis.unread import Unread
+from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.records import Assignment, AtPosition, Partition, Run, Start, StartPoint
+from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
+
+__all__ = ["Grant", "GrantState"]
+
+_epochs = itertools.count(1)
+
+RECORDS_AHEAD = 10_000
+"""What a grant may have unread before more is read for it: one answer's worth."""
+
+
+class GrantState(enum.Enum):
+    """How far a grant has come."""
+
+    OFFERED = "offered"
+    """The lease was taken; the owner has not said yet where to start."""
+    OPEN = "open"
+    """Records are read and fetched."""
+    DRAINING = "draining"
+    """Being handed over: nothing is fetched any more."""
+    CLOSED = "closed"
+    """Over."""
+
+
+class Grant:
+    """One epoch of a shard.
+
+    Attributes:
+        assignment: what the owner knows it by; its fence is the lease's.
+        state: see `GrantState`.
+        cursor: where the next page is to be read from.
+        behind: milliseconds behind the tip, as the last page said; None before it.
+        is_paused: by the owner.
+        is_ended: the last record was read.
+        horizon: the first record that is left, once that was found out the hard way.
+        changed: set when there may be room to read again.
+        size: bytes that were read and not fetched.
+
+    Args:
+        on_news: called when there is something to fetch.
+    """
+
+    def __init__(
+        self, stream: str, shard: str, fence: int, on_news: Callable[[], None] = lambda: None
+    ) -> None:
+        self.assignment = Assignment(Partition(stream, shard), next(_epochs), fence)
+        self.state = GrantState.OFFERED
+        self.cursor: Start = StartPoint.EARLIEST
+        self.behind: int | None = None
+        self.is_paused = False
+        self.is_ended = False
+        self.horizon: int | None = None
+        self.changed = asyncio.Event()
+        self.size = 0
+        self._on_news = on_news
+        self._unread: deque[Unread] = deque()
+        self._fault: Exception | None = None
+        self._has_fault = False
+        self._end_is_told = False
+
+    def __repr__(self) -> str:
+        return f"<Grant {self.shard} {self.state.value} epoch={self.assignment.epoch}>"
+
+    @property
+    def shard(self) -> str:
+        """Its id."""
+        return self.assignment.partition.id
+
+    @property
+    def fence(self) -> int:
+        """That of its lease."""
+        return self.assignment.fence or 0
+
+    @property
+    def is_held(self) -> bool:
+        """Neither over nor about to be."""
+        return self.state in (GrantState.OFFERED, GrantState.OPEN)
+
+    # -- reading ahead ------------------------------------------------------------------
+
+    @property
+    def wants_more(self) -> bool:
+        """It is time to read another page."""
+        is_read = self.state is GrantState.OPEN and not self.is_paused
+        has_room = sum(unread.count for unread in self._unread) < RECORDS_AHEAD
+        return is_read and not self.is_ended and not self._has_fault and has_room
+
+    def begin(self, start: Start) -> None:
+        """The owner has said where to start."""
+        self.cursor = start
+        self.state = GrantState.OPEN
+        self.changed.set()
+
+    def take_in(self, page: Page) -> None:
+        """A page was read at the cursor.
+
+        Raises:
+            PositionOutOfRangeError: the record at the cursor is no longer stored.
+        """
+        if page.sequences:
+            self._check_first(page.sequences[0])
+            since = self.cursor.position if isinstance(self.cursor, AtPosition) else None
+            self._unread.append(Unread(page, since))
+            self.size += page.size
+            self.cursor = AtPosition(after(page.sequences[-1]))
+        self.behind = page.behind
+        self.is_ended = page.next is None
+        if page.sequences or self.is_ended:
+            self._on_news()
+
+    def _check_first(self, first: int) -> None:
+        """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
+        if not isinstance(self.cursor, AtPosition):
+            return
+        sequence, sub = self.cursor.position
+        if sub != LAST_SUB_SEQUENCE and first > sequence:
+            self.horizon = first
+            raise PositionOutOfRangeError(
+                f"{self.assignment.partition}: the record {sequence} is not settled, and the "
+                f"stream's retention has passed it: the shard now begins at {first}. Set "
+                f"out_of_range='earliest' to go on there; a longer retention period prevents it"
+            )
+
+    def fail(self, fault: Exception) -> None:
+        """Nothing is read before the owner resumes it; what was read comes before the fault."""
+        self._fault, self._has_fault = fault, True
+        self._on_news()
+
+    def forget_unread(self) -> None:
+        """Gives the memory back; what is still wanted is read again."""
+        if self._unread:
+            self.cursor = AtPosition(self._unread[0].position)
+            self._unread.clear()
+            self.size = 0
+            self.is_ended = False
+
+    # -- fetching -----------------------------------------------------------------------
+
+    @property
+    def has_run(self) -> bool:
+        """`take` has something."""
+        is_read = self.state is GrantState.OPEN and not self.is_paused
+        return is_read and bool(self._unread or self._fault or self._is_at_end)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self.is_ended and not self._end_is_told
+
+    def take(self, max_records: int, max_bytes: int) -> Run:
+        """The next run; None of the end is told before all records were."""
+        run = Run(self.assignment)
+        if self._unread:
+            self._take_messages(run, max_records, max_bytes)
+        elif self._fault is not None:
+            run.fault, self._fault = self._fault, None
+            return run
+        if self._is_at_end and not self._unread:
+            run.ended = self._end_is_told = True
+        return run
+
+    def _take_messages(self, run: Run, max_records: int, max_bytes: int) -> None:
+        unread = self._unread[0]
+        run.messages, run.size = unread.take(self.assignment, max_records, max_bytes)
+        run.next_position = unread.position
+        if unread.is_empty:
+            self._unread.popleft()
+            self.size -= unread.size
+        self.changed.set()
+
+    def pause(self) -> None:
+        """Nothing is read or fetched."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Undoes `pause`, and what a fault has stopped."""
+        self.is_paused = self._has_fault = False
+        self.changed.set()
+        self._on_news()
+
+    def lag(self, now: float) -> int | None:
+        """Milliseconds behind the tip: of the next unread record, else what the last page said."""
+        if self._unread:
+            return max(round(now * 1000) - self._unread[0].time, 0)
+        return self.behind
+
+    def close(self) -> None:
+        """It is over: holds no memory."""
+        self.state = GrantState.CLOSED
+        self._unread.clear()
+        self._fault = None
+        self.size = 0
+        self.changed.set()

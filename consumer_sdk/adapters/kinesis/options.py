@@ -1,0 +1,68 @@
+"""What a Kinesis adapter is configured with."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass, fields
+from typing import Any
+
+from consumer_sdk.adapters.kinesis.connection import Connection
+from consumer_sdk.adapters.kinesis.rates import Limits
+from consumer_sdk.errors import ConfigurationError
+
+__all__ = ["KinesisOptions", "connection_of"]
+
+SECONDS = ("lease_duration", "handover_timeout", "discovery_interval", "poll_interval")
+
+
+def connection_of(**options: Any) -> Connection:
+    """The connection that these options describe.
+
+    Raises:
+        ConfigurationError: an option is unknown; names the one that was probably meant.
+    """
+    known = [field.name for field in fields(Connection)]
+    for name in options.keys() - set(known):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}=?" if near else f"there are {', '.join(known)}"
+        raise ConfigurationError(f"unknown option {name}=…: {hint}")
+    return Connection(**options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KinesisOptions:
+    """`KinesisAdapter`'s docstring says what each does."""
+
+    stream: str
+    group: str | None
+    fan_out: str | None
+    lease_duration: float
+    handover_timeout: float
+    discovery_interval: float
+    poll_interval: float
+    buffer_bytes: int
+    limits: Limits
+    connection: Connection
+
+    def __post_init__(self) -> None:
+        if not self.stream_name:
+            raise ConfigurationError(
+                f"stream={self.stream!r}: give the name or the ARN of a stream"
+            )
+        for name in ("group", "fan_out"):
+            value = getattr(self, name)
+            if value is not None and not value.strip():
+                raise ConfigurationError(f"{name}={value!r}: give a name, or leave it out")
+        for name in SECONDS:
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (is_number and 0 < value < math.inf):
+                raise ConfigurationError(f"{name}={value!r}: give seconds, above 0")
+        if self.buffer_bytes <= 0:
+            raise ConfigurationError(f"buffer_bytes={self.buffer_bytes}: give bytes, above 0")
+
+    @property
+    def stream_name(self) -> str:
+        """What checkpoints and leases call the stream; the last part of an ARN."""
+        return self.stream.rpartition("/")[2]

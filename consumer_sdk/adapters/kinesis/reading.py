@@ -1,0 +1,161 @@
+"""Reads a held shard ahead of its fetches: one task for each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+
+from consumer_sdk.adapters.kinesis.faults import ShardGoneError
+from consumer_sdk.adapters.kinesis.grants import Grant
+from consumer_sdk.adapters.kinesis.rates import ShardRates
+from consumer_sdk.adapters.kinesis.service import Page
+from consumer_sdk.adapters.kinesis.sources import Source
+from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.records import Start
+
+__all__ = ["Reader", "Room"]
+
+log = logging.getLogger(__name__)
+
+MANY = 5
+"""Failures in a row after which the user hears of them."""
+
+
+PATIENCE = 5.0
+"""Seconds without room after which a subscription is given up until there is some."""
+
+
+class Room:
+    """How many bytes may be read ahead by all shards of one consumer together.
+
+    Args:
+        grants: the shards that are held, as they are at any time.
+        limit: bytes. It is soft by one page for each shard that is being read.
+    """
+
+    def __init__(self, grants: Callable[[], Collection[Grant]], limit: int) -> None:
+        self._grants = grants
+        self._limit = limit
+        self._freed = asyncio.Event()
+
+    def freed(self) -> None:
+        """Records were fetched, or a shard is gone."""
+        self._freed.set()
+
+    async def wait(self) -> None:
+        """Waits for room; takes it from paused shards, which read again what they lose."""
+        while self._is_full():
+            self._freed.clear()
+            await self._freed.wait()
+
+    def _is_full(self) -> bool:
+        held = self._grants()
+        left = sum(grant.size for grant in held) - self._limit
+        for grant in held:
+            if left >= 0 and grant.is_paused and grant.size:
+                left -= grant.size
+                grant.forget_unread()
+        return left >= 0
+
+
+class Reader:
+    """Reads one grant until it is over.
+
+    Args:
+        rates: the shard's; what fails is tried again no sooner than they say.
+        lookup: asked when the service does not take the position: whether the shard is listed.
+            Raises what ends the consumer.
+        on_children: called when the shard's end, or a sign of it, was seen.
+    """
+
+    def __init__(
+        self,
+        grant: Grant,
+        source: Source,
+        rates: ShardRates,
+        room: Room,
+        *,
+        lookup: Callable[[str], Awaitable[bool]],
+        on_children: Callable[[], None],
+    ) -> None:
+        self._grant = grant
+        self._source = source
+        self._rates = rates
+        self._room = room
+        self._lookup = lookup
+        self._on_children = on_children
+        self._failures = 0
+        self._cursor: Start | None = None
+
+    async def run(self) -> None:
+        """Reads for ever; cancel it when the grant is over."""
+        try:
+            while True:
+                await self._until_wanted()
+                await self._read()
+        finally:
+            await self._source.reset()
+
+    async def _until_wanted(self) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._wanted()
+        except TimeoutError:
+            await self._source.rest()
+            await self._wanted()
+
+    async def _wanted(self) -> None:
+        while not self._grant.wants_more:
+            self._grant.changed.clear()
+            await self._grant.changed.wait()
+        await self._room.wait()
+
+    async def _read(self) -> None:
+        grant = self._grant
+        try:
+            if self._cursor is not grant.cursor:  # what was unread has been forgotten
+                await self._source.reset()
+            self._cursor = grant.cursor
+            page = await self._source.read(self._cursor)
+            if self._cursor is grant.cursor:
+                self._take_in(page)
+        except TransientAdapterError as error:
+            await self._try_later(error)
+        except AdapterError as error:
+            await self._stop(error)
+
+    def _take_in(self, page: Page) -> None:
+        self._grant.take_in(page)
+        self._cursor = self._grant.cursor
+        self._failures = 0
+        if page.has_children or page.next is None:
+            self._on_children()
+
+    async def _try_later(self, error: TransientAdapterError) -> None:
+        """What the source holds stays: an iterator is as good as before."""
+        self._failures += 1
+        wait = self._rates.failed(asyncio.get_running_loop().time())
+        if self._failures % MANY == 0:
+            log.warning(
+                "%s: %d reads in a row have failed, the next one in %.1f s: %s",
+                *(self._grant.assignment.partition, self._failures, wait, error),
+            )
+        await asyncio.sleep(wait)
+
+    async def _stop(self, error: AdapterError) -> None:
+        """The stream was deleted, or all records of a closed shard have expired; or a fault."""
+        await self._source.reset()
+        try:
+            is_listed = await self._lookup(self._grant.shard)
+        except TransientAdapterError as trouble:
+            await self._try_later(trouble)
+            return
+        if is_listed or not isinstance(error, ShardGoneError):
+            self._grant.fail(error)
+            return
+        log.warning(
+            "%s is no longer listed: all of its records have expired; it ends here",
+            self._grant.assignment.partition,
+        )
+        self._take_in(Page())

@@ -1,0 +1,247 @@
+"""One open adapter: its member of the group, the shards that it holds, and who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.adapters.kinesis.discovery import Discovery
+from consumer_sdk.adapters.kinesis.fan_out import FanOut
+from consumer_sdk.adapters.kinesis.granting import Granting
+from consumer_sdk.adapters.kinesis.grants import Grant
+from consumer_sdk.adapters.kinesis.membership import Membership
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
+from consumer_sdk.adapters.kinesis.rates import ShardRates
+from consumer_sdk.adapters.kinesis.reading import Reader, Room
+from consumer_sdk.adapters.kinesis.service import Service, StreamFacts
+from consumer_sdk.adapters.kinesis.sources import Polling, Source
+from consumer_sdk.errors import StoreError
+from consumer_sdk.records import Assignment, AtTime, Run, Start, StartPoint
+
+__all__ = ["Session"]
+
+
+class Session:
+    """From open to close.
+
+    Args:
+        facts: of the stream.
+        now: the service's clock when the consumer was opened: what "latest" stands for without a
+            group.
+        consumer: the ARN of the fan-out consumer, or None to poll.
+    """
+
+    def __init__(
+        self,
+        options: KinesisOptions,
+        service: Service,
+        owner: AssignmentOwner,
+        leases: Leases,
+        facts: StreamFacts,
+        *,
+        now: float,
+        consumer: str | None,
+    ) -> None:
+        self._options = options
+        self._service = service
+        self._consumer = consumer
+        self._latest = AtTime(now)
+        self._rates: dict[str, ShardRates] = {}
+        self._readers: dict[Grant, asyncio.Task[None]] = {}
+        self._error: Exception | None = None
+        self._turn = 0
+        self._closing: asyncio.Task[None] | None = None
+        self.news = asyncio.Event()
+        self._horizons: dict[str, int] = {}
+        self.granting = Granting(
+            owner,
+            lambda: list(self.grants),
+            started=self._started,
+            declined=lambda grant: self.membership.drop(grant),
+            failed=self._failed,
+        )
+        self.membership = Membership(
+            leases,
+            owner,
+            make_grant=self._make_grant,
+            stopped=self._stopped,
+            withdraw=self.granting.withdraw,
+            spawn=self._spawn,
+        )
+        self.discovery = Discovery(
+            service,
+            leases,
+            options.stream_name,
+            facts,
+            interval=options.discovery_interval,
+            synced=self.membership.nudge,
+        )
+        self._room = Room(lambda: self.grants, options.buffer_bytes)
+        self._tasks = asyncio.TaskGroup()
+        self._main = asyncio.create_task(self._live(), name=f"kinesis {options.stream}")
+        self._main.add_done_callback(lambda _: self.news.set())
+
+    @property
+    def grants(self) -> Collection[Grant]:
+        """All that are held."""
+        return self.membership.grants.values()
+
+    # -- tasks --------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        async with self._tasks:
+            for duty in (
+                self.membership.renew,
+                self.membership.run,
+                self.discovery.run,
+                self.granting.run,
+            ):
+                _ = self._spawn(duty())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.create_task(work)
+
+    async def run(self) -> None:
+        """Waits for the end.
+
+        Raises:
+            ConsumerSdkError: what has ended it.
+        """
+        await asyncio.wait({self._main})
+        self._raise_end()
+
+    def _raise_end(self) -> None:
+        if self._main.done() and not self._main.cancelled():
+            error: BaseException | None = self._main.exception()
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if error is not None:
+                raise error
+
+    # -- grants -------------------------------------------------------------------------
+
+    def _make_grant(self, shard: str, fence: int) -> Grant:
+        self.granting.wake()
+        return Grant(self._options.stream_name, shard, fence, self.news.set)
+
+    def _started(self, grant: Grant, start: Start) -> None:
+        if start is StartPoint.ENDED:
+            _ = self._spawn(self._end(grant))
+            return
+        grant.begin(self._latest if start is StartPoint.LATEST else start)
+        rates = self._rates.setdefault(
+            grant.shard,
+            ShardRates(self._options.limits, self._options.poll_interval, random.random),
+        )
+        reader = Reader(
+            grant,
+            self._source(grant.shard, rates),
+            rates,
+            self._room,
+            lookup=self.discovery.lists,
+            on_children=self.discovery.look,
+        )
+        self._readers[grant] = self._spawn(reader.run())
+
+    def _source(self, shard: str, rates: ShardRates) -> Source:
+        if self._consumer is None:
+            return Polling(self._service, shard, rates)
+        return FanOut(self._service, shard, self._consumer)
+
+    async def _end(self, grant: Grant) -> None:
+        """It was over when it was taken: only its lease did not say so."""
+        with suppress(StoreError):  # it is taken again
+            await self.end(grant)
+
+    async def end(self, grant: Grant) -> None:
+        """All of its records are settled, and the store knows.
+
+        Raises:
+            StoreError: its lease could not be released.
+        """
+        self.discovery.look()
+        await self.membership.end(grant)
+
+    def _stopped(self, grant: Grant) -> None:
+        reader = self._readers.pop(grant, None)
+        if reader is not None:
+            reader.cancel()
+        if grant.horizon is not None:
+            self._horizons[grant.shard] = grant.horizon
+        self._room.freed()
+
+    def horizon(self, shard: str) -> tuple[int, int] | None:
+        """The first record of a shard that was found trimmed; None where nobody has looked."""
+        grant = self.membership.grants.get(shard)
+        known = self._horizons.get(shard)
+        found = known if grant is None or grant.horizon is None else grant.horizon
+        return None if found is None else (found, 0)
+
+    def _failed(self, error: Exception) -> None:
+        self._error = error
+        self.news.set()
+
+    # -- fetching -----------------------------------------------------------------------
+
+    async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        """The next runs; waits for some without polling."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + max_wait
+        while True:
+            self._raise_error()
+            self.news.clear()
+            runs = self._collect(max_records, max_bytes)
+            if runs or loop.time() >= until:
+                return runs
+            timer = loop.call_at(until, self.news.set)
+            try:
+                await self.news.wait()
+            finally:
+                timer.cancel()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        self._raise_end()
+
+    def _collect(self, max_records: int, max_bytes: int) -> list[Run]:
+        """Each shard in its turn."""
+        ready = [grant for grant in self.grants if grant.has_run]
+        if not ready:
+            return []
+        self._turn = (self._turn + 1) % len(ready)
+        runs: list[Run] = []
+        for grant in ready[self._turn :] + ready[: self._turn]:
+            if max_records <= 0 or max_bytes <= 0:
+                break
+            run = grant.take(max_records, max_bytes)
+            runs.append(run)
+            max_records -= len(run.messages)
+            max_bytes -= run.size
+        self._room.freed()
+        return runs
+
+    # -- the end ------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Gives everything up, in order. Idempotent; once begun, it goes on to its end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="kinesis close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        try:
+            await self.membership.leave()
+        finally:
+            self._main.cancel()
+            await asyncio.wait({self._main})
+            await self._service.aclose()
+
+    def grant_of(self, assignment: Assignment) -> Grant | None:
+        """What is held under exactly this assignment."""
+        return self.membership.grant_of(assignment)

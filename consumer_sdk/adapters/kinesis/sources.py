@@ -1,0 +1,88 @@
+"""Where the pages of one shard come from: asked for here, pushed to a subscriber in `fan_out`."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+
+from consumer_sdk.adapters.kinesis.faults import IteratorExpiredError
+from consumer_sdk.adapters.kinesis.rates import ShardRates
+from consumer_sdk.adapters.kinesis.service import Page, Service
+from consumer_sdk.adapters.kinesis.starts import iterator_start
+from consumer_sdk.records import Start
+
+__all__ = ["Polling", "Source"]
+
+MOST = 10_000
+"""Records that one answer may have."""
+
+
+class Source(ABC):
+    """Reads one shard for as long as it is held."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def read(self, cursor: Start) -> Page:
+        """The next page at the cursor, which follows the pages that this gave, unless `reset`.
+
+        Raises:
+            TransientAdapterError: calling again later may help.
+            PositionOutOfRangeError: the cursor is not in the shard.
+            AdapterError: calling again does not help.
+
+        Cancellation: the same page can be read again.
+        """
+
+    async def rest(self) -> None:  # noqa: B027 - most have nothing to give back
+        """Nothing will be read for a while: gives back what that would cost. The place is kept."""
+
+    @abstractmethod
+    async def reset(self) -> None:
+        """The next page is asked for by the cursor alone. Idempotent; gives back what it holds."""
+
+
+class Polling(Source):
+    """GetRecords, as often as the shard's limits and what it brings make sensible.
+
+    Args:
+        rates: the shard's.
+    """
+
+    __slots__ = ("_iterator", "_rates", "_service", "_shard")
+
+    def __init__(self, service: Service, shard: str, rates: ShardRates) -> None:
+        self._service = service
+        self._shard = shard
+        self._rates = rates
+        self._iterator: str | None = None
+
+    async def read(self, cursor: Start) -> Page:
+        while True:
+            try:
+                return await self._read(cursor)
+            except IteratorExpiredError:
+                # Of a consumer that was slow, or paused: the cursor knows where to go on.
+                self._iterator = None
+
+    async def _read(self, cursor: Start) -> Page:
+        await self._turn()
+        if self._iterator is None:
+            self._iterator = await self._service.iterator(self._shard, iterator_start(cursor))
+        loop = asyncio.get_running_loop()
+        self._rates.called(loop.time())
+        page = await self._service.records(self._iterator, MOST)
+        is_at_tip = page.behind == 0 or (page.behind is None and not page.sequences)
+        self._rates.answered(loop.time(), page.size, is_at_tip=is_at_tip)
+        self._iterator = page.next
+        return page
+
+    async def _turn(self) -> None:
+        """Waits until the limits allow a call."""
+        loop = asyncio.get_running_loop()
+        wait = self._rates.next_call() - loop.time()
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    async def reset(self) -> None:
+        self._iterator = None
