@@ -1,7 +1,8 @@
 """A Kinesis of our own, for tests: a model, and two ways to it.
 
 `FakeKinesis` is the model: streams, shards and readers, on a clock that the test gives.
-`FakeService` takes it to the adapter in process, for simulation.
+`FakeService` takes it to the adapter in process, for simulation; `FakeKinesisServer` to any
+client, over HTTP.
 
 What it does not do as AWS does:
 
@@ -17,12 +18,14 @@ What it does not do as AWS does:
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.model import FakeKinesis
 from consumer_sdk.testing.kinesis.options import Quirks, ShardLimits
+from consumer_sdk.testing.kinesis.server import FakeKinesisServer
 from consumer_sdk.testing.kinesis.service import FakeService
 from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 from consumer_sdk.testing.kinesis.stream import FakeStream
 
 __all__ = [
     "FakeKinesis",
+    "FakeKinesisServer",
     "FakeRecord",
     "FakeService",
     "FakeShard",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from consumer_sdk.errors import ConsumerSdkError
 
-__all__ = ["RefusedError", "expired", "invalid", "limited", "missing", "throttled", "used"]
+__all__ = [
+    "THROTTLED",
+    "RefusedError",
+    "expired",
+    "invalid",
+    "limited",
+    "missing",
+    "throttled",
+    "used",
+]
+
+THROTTLED = "ProvisionedThroughputExceededException"
 
 
 class RefusedError(ConsumerSdkError):
@@ -48,4 +59,4 @@ def expired(message: str) -> RefusedError:
 
 def throttled(message: str) -> RefusedError:
     """More than a shard gives."""
-    return RefusedError("ProvisionedThroughputExceededException", message)
+    return RefusedError(THROTTLED, message)

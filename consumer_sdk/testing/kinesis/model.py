@@ -8,7 +8,7 @@ from dataclasses import replace
 from consumer_sdk.abc import Clock
 from consumer_sdk.adapters.kinesis.service import IteratorStart
 from consumer_sdk.runtime.options import LoopClock
-from consumer_sdk.testing.kinesis.errors import invalid, missing, used
+from consumer_sdk.testing.kinesis.errors import invalid, missing, throttled, used
 from consumer_sdk.testing.kinesis.fanout import FanOut
 from consumer_sdk.testing.kinesis.iterators import Cursor
 from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks, ShardLimits
@@ -59,6 +59,7 @@ class FakeKinesis:
         self.fan_out = FanOut(self.clock, self.quirks, self.stream)
         self._streams: dict[str, FakeStream] = {}
         self._born: dict[str, int] = {}
+        self._refused_puts = 0
 
     # Streams ---------------------------------------------------------------------------
 
@@ -138,10 +139,17 @@ class FakeKinesis:
         """
         if len(data) > MEBIBYTE or not 1 <= len(key) <= LONGEST_KEY:
             raise invalid("a record has 1 MiB of data at most, and a key of 1 to 256 characters")
+        if self._refused_puts:
+            self._refused_puts -= 1
+            raise throttled(f"Rate exceeded for stream {stream}")
         found = self.stream(stream)
         value = hash_key(key) if hash_value is None else hash_value
         target = found.shard(shard) if shard is not None else found.shard_for(value)
         return target, target.append(key, data, self.clock.wall() if time is None else time)
+
+    def refuse_puts(self, times: int) -> None:
+        """Throttles the next records that are put."""
+        self._refused_puts += times
 
     def shards(self, stream: str) -> Sequence[FakeShard]:
         """What ListShards tells of: all shards that have not expired, closed ones too."""
