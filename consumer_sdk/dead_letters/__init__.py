@@ -12,15 +12,26 @@ from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from consumer_sdk.dead_letters.kafka import KafkaDeadLetters
+    from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
+    from consumer_sdk.dead_letters.kinesis_form import decode_letter
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
 
-__all__ = ["KafkaDeadLetters", "LocalDeadLetters", "MemoryDeadLetters", "StoredLetter"]
+__all__ = [
+    "KafkaDeadLetters",
+    "KinesisDeadLetters",
+    "LocalDeadLetters",
+    "MemoryDeadLetters",
+    "StoredLetter",
+    "decode_letter",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "KafkaDeadLetters": "consumer_sdk.dead_letters.kafka",
+        "KinesisDeadLetters": "consumer_sdk.dead_letters.kinesis",
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
         "StoredLetter": "consumer_sdk.dead_letters.local",
+        "decode_letter": "consumer_sdk.dead_letters.kinesis_form",
     },
 )
