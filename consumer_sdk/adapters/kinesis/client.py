@@ -20,6 +20,7 @@ from consumer_sdk.adapters.kinesis.hooks import PAGE, STREAM, hand_over_stream, 
 from consumer_sdk.adapters.kinesis.requests import (
     address,
     faults_of,
+    no_stream,
     place,
     read_facts,
     read_shard,
@@ -50,7 +51,6 @@ MOST_PAGES = 10_000
 LISTINGS = 3
 """How often a listing is begun; its token lives for five minutes."""
 
-NO_STREAM: Faults = {"ResourceNotFoundException": ConfigurationError}
 TOKEN_EXPIRED: Faults = {"ExpiredNextTokenException": IteratorExpiredError}
 
 
@@ -99,7 +99,7 @@ class ClientService(Service):
             raise
 
     async def describe(self) -> StreamFacts:
-        return read_facts(await self._summary("looking at", {}))
+        return read_facts(await self._summary())
 
     async def shards(self) -> Sequence[Shard]:
         for _ in range(LISTINGS):
@@ -187,14 +187,17 @@ class ClientService(Service):
         self._arn = facts.arn
         return facts
 
-    async def _summary(self, verb: str, faults: Faults) -> Mapping[str, Any]:
-        doing = f"{verb} stream {self.stream!r} at {self._place()}"
-        answer = await self._link.call("describe_stream_summary", self._address, doing, faults)
+    async def _summary(self) -> Mapping[str, Any]:
+        doing = f"looking at stream {self.stream!r} at {self._place()}"
+        answer = await self._link.call("describe_stream_summary", self._address, doing)
         found: Mapping[str, Any] = required(answer, "StreamDescriptionSummary", doing)
         return found
 
     async def _ready_stream(self) -> StreamFacts | None:
-        summary = await self._summary("opening", NO_STREAM)
+        try:
+            summary = await self._summary()
+        except ShardGoneError as error:
+            raise no_stream(self.stream, self._place()) from error
         if summary["StreamStatus"] == "DELETING":
             raise ConfigurationError(f"stream {self.stream!r} at {self._place()} is being deleted")
         return None if summary["StreamStatus"] == "CREATING" else read_facts(summary)

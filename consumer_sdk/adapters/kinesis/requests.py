@@ -15,7 +15,16 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["address", "faults_of", "place", "read_facts", "read_shard", "required", "words"]
+__all__ = [
+    "address",
+    "faults_of",
+    "no_stream",
+    "place",
+    "read_facts",
+    "read_shard",
+    "required",
+    "words",
+]
 
 ARN = re.compile(r"arn:aws[\w-]*:kinesis:([\w-]+):\d*:stream/[\w.-]{1,128}", re.ASCII)
 NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
@@ -34,6 +43,14 @@ def address(stream: str) -> tuple[str | None, dict[str, str]]:
     raise ConfigurationError(
         f"stream={stream!r}: give a name of 1 to 128 letters, digits, '.', '_', '-', "
         f"or arn:aws:kinesis:<region>:<account>:stream/<name>"
+    )
+
+
+def no_stream(stream: str, where: str) -> ConfigurationError:
+    """The error for a stream that is to be opened and does not exist."""
+    return ConfigurationError(
+        f"there is no stream {stream!r} at {where}: create it, or look at stream=, region_name= "
+        f"and the account that the credentials belong to"
     )
 
 
