@@ -1,9 +1,9 @@
 """Servers that already run: they can be used, and that is all."""
 
 import os
+import re
 from types import TracebackType
 from typing import Self, final
-from urllib.parse import urlsplit
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.testing.servers.errors import ExternalServerError
@@ -46,8 +46,7 @@ def external_url(variable: str) -> str | None:
     url = os.environ.get(variable)
     if not url:
         return None
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if re.fullmatch(r"https?://[^/:\s]+(:\d+)?/?", url) is None:
         raise ConfigurationError(f"{variable}={url!r} is not http://host:port")
     return url
 

@@ -121,6 +121,8 @@ class KinesaliteServer(NodeServer, KinesisEndpoint):
     Streams live in its memory only: after `kill` or `stop`, `restart` begins empty, on the same
     port. `pause` and `resume` keep them.
 
+    It dies of a stream that is named like a method of JavaScript's arrays (``keys``, ``values``).
+
     Args:
         directory: where the log lies; a temporary folder by default.
         port: the port for clients; a free one by default.

@@ -14,9 +14,9 @@ from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.testing.servers.npm import NodePackage, install_package
 from consumer_sdk.testing.servers.server import Server
 
-__all__ = ["NodeServer", "find_node"]
+__all__ = ["LOOPBACK", "NodeServer", "find_node"]
 
-_LOOPBACK = Path(__file__).with_name("loopback.js")
+LOOPBACK = Path(__file__).with_name("loopback.js")
 
 
 def find_node() -> Path:
@@ -41,7 +41,7 @@ class NodeServer(Server):
 
     def _prepare(self, program: Path, /) -> list[str]:
         folder = install_package(program, self.package)
-        return [str(program), "-r", str(_LOOPBACK), "-e", *self._script(folder)]
+        return [str(program), "-r", str(LOOPBACK), "-e", *self._script(folder)]
 
     @abstractmethod
     def _script(self, folder: Path) -> Sequence[str]:

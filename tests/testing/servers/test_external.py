@@ -5,9 +5,11 @@ import pytest
 from consumer_sdk import ConfigurationError
 from consumer_sdk.testing.servers import (
     ExternalKafka,
+    ExternalKinesis,
     ExternalServerError,
     ExternalZooKeeper,
     external_address,
+    external_url,
 )
 
 
@@ -38,3 +40,28 @@ async def test_external_server_is_used_and_never_ended() -> None:
             with pytest.raises(ExternalServerError, match="not started here"):
                 hold()
     assert ExternalZooKeeper("two:2181").hosts == "two:2181"
+
+
+def test_url_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinesis is named by a URL; unset and empty mean none."""
+    monkeypatch.setenv("CONSUMER_SDK_KINESIS", "http://one:4567")
+    assert external_url("CONSUMER_SDK_KINESIS") == "http://one:4567"
+    monkeypatch.setenv("CONSUMER_SDK_KINESIS", "")
+    assert external_url("CONSUMER_SDK_KINESIS") is None
+
+
+@pytest.mark.parametrize("text", ["one:4567", "http://", "ftp://one:4567", "http://one:port"])
+def test_wrong_url_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """A URL without http or a host is a slip of the pen too."""
+    monkeypatch.setenv("CONSUMER_SDK_KINESIS", text)
+    with pytest.raises(ConfigurationError, match="CONSUMER_SDK_KINESIS"):
+        external_url("CONSUMER_SDK_KINESIS")
+
+
+async def test_external_kinesis_is_used_and_never_ended() -> None:
+    """A Kinesis elsewhere has its URL, our harmless credentials, and no end."""
+    async with ExternalKinesis("http://one:4567") as kinesis:
+        assert kinesis.endpoint_url == "http://one:4567"
+        assert set(kinesis.credentials.values()) == {"test"}
+        with pytest.raises(ExternalServerError, match="one:4567"):
+            await kinesis.kill()
