@@ -68,13 +68,14 @@ class Subscription:
 
     def poll(self) -> Event | None:
         """What is to be sent now, if anything."""
-        now = self._clock.monotonic() + SLACK
-        if now >= self.began + LIFETIME:
+        now = self._clock.monotonic()
+        late = now + SLACK
+        if late >= self.began + LIFETIME:
             self.is_over = True
-        if self.is_over or now < self._ready:
+        if self.is_over or late < self._ready:
             return None
         event = self._read()
-        if event.records or event.continuation is None or now >= self._heartbeat:
+        if event.records or event.continuation is None or late >= self._heartbeat:
             self._sent(event, now)
             return event
         return None
