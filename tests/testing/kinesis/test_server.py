@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
+from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, ConnectionClosedError, EventStreamError
-from botocore.parsers import ResponseParserError
 
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeKinesisServer, Quirks, ShardLimits
@@ -209,16 +210,28 @@ async def test_error_within_a_subscription_has_its_code() -> None:
                 pass
 
 
-async def test_missing_initial_response_is_what_it_is_elsewhere() -> None:
-    """Kinesis trap 28: the client refuses, as it does with kinesis-local."""
+@pytest.mark.parametrize("name", ["initial-response", "SubscribeToShardEvent"])
+async def test_first_frame_is_what_the_test_wants(name: str) -> None:
+    """Kinesis trap 28: AWS begins with one that is no event; kinesis-local does not."""
     fake = FakeKinesis(quirks=Quirks(creating=0))
-    async with served(fake, sends_initial_response=False) as (server, opened):
+    sends = name == "initial-response"
+    async with served(fake, sends_initial_response=sends) as (server, opened):
         server.kinesis.put("orders", b"a")
-        arn = await consumer(server, opened)
-        with pytest.raises(ResponseParserError, match="initial-response"):
-            await opened.subscribe_to_shard(
-                ConsumerARN=arn, ShardId=SHARD, StartingPosition=HORIZON
-            )
+        server.kinesis.split("orders", SHARD)  # so that the stream of events ends
+        body = {
+            "ConsumerARN": await consumer(server, opened),
+            "ShardId": SHARD,
+            "StartingPosition": HORIZON,
+        }
+        # The client itself refuses without the frame, and leaves its connection open.
+        headers = {"X-Amz-Target": "Kinesis_20131202.SubscribeToShard"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(server.endpoint_url, json=body, headers=headers) as response,
+        ):
+            frames = EventStreamBuffer()
+            frames.add_data(await response.read())
+        assert next(frames).headers[":event-type"] == name
 
 
 def test_subscription_lives_five_minutes_on_virtual_time() -> None:
