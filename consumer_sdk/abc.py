@@ -160,7 +160,7 @@ class Adapter(ABC):
         carries the epoch's own fence. Without a store this is what makes a flush durable. With
         ``capabilities.wants_settled`` it acks each of `AckFlush.settled` by itself, answers RETRY
         while it is disconnected, and SENT where the broker does not say that it has heard. With
-        ``capabilities.needs_leases`` it is told of checkpoints that have ended, once the store has
+        ``capabilities.wants_ends`` it is told of checkpoints that have ended, once the store has
         them: it releases the lease as ended, and the assignment is over.
         """
 

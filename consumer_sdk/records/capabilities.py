@@ -27,6 +27,7 @@ class Capabilities:
         metadata_size: characters of metadata that a commit can carry; 0 for none.
         wants_settled: flushes must name every newly settled record (its native handle).
             What is redelivered although it was settled is then named again.
+        wants_ends: `Adapter.commit` is told of checkpoints that have ended, once they are durable.
         keeps_key_order: the records of a key come to one consumer, in order.
         needs_leases: assignments come from leases, so that a store which has them is required.
         pauses_partitions: one partition can be paused alone.
@@ -40,6 +41,7 @@ class Capabilities:
     commits: bool = True
     metadata_size: int = 0
     wants_settled: bool = False
+    wants_ends: bool = False
     keeps_key_order: bool = True
     needs_leases: bool = False
     pauses_partitions: bool = True

@@ -53,7 +53,7 @@ class Flusher:
         self._totals = totals
         self._fenced = fenced
         self._names_settled = adapter.capabilities.wants_settled
-        self._tells_ends = adapter.capabilities.needs_leases
+        self._tells_ends = adapter.capabilities.wants_ends
         self._lock = asyncio.Lock()
         self._commit_lock = asyncio.Lock()
         self._is_dirty = asyncio.Event()

@@ -102,6 +102,7 @@ class KinesisAdapter(Adapter):
         self.group = group
         self.capabilities = Capabilities(
             commits=False,
+            wants_ends=True,
             needs_leases=group is not None,
             lag_unit="milliseconds",
             knows_ends=False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from consumer_sdk.abc import Leases
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
@@ -17,6 +18,12 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 10.0
+
+SHORTEST = 1.0
+"""Seconds between two looks at the very least."""
+
+MOST_LOOKS = 60
+"""How often children are looked for that should be there; they may have expired themselves."""
 
 
 class Discovery:
@@ -45,9 +52,11 @@ class Discovery:
         self._interval = interval
         self._synced = synced
         self._sooner = asyncio.Event()
+        self._childless: dict[str, int] = {}
 
-    def look(self) -> None:
-        """There may be new shards."""
+    def look(self, parent: str) -> None:
+        """This shard has ended, so that it should have children; they may be listed late."""
+        self._childless.setdefault(parent, MOST_LOOKS)
         self._sooner.set()
 
     async def run(self) -> None:
@@ -75,15 +84,17 @@ class Discovery:
         parents = {shard.id: shard.parents for shard in shards}
         await self._leases.sync(parents, identity=self._facts.identity)
         self._synced()
+        known = {parent for each in parents.values() for parent in each}
+        left = {shard: looks - 1 for shard, looks in self._childless.items() if shard not in known}
+        self._childless = {shard: looks for shard, looks in left.items() if looks}
 
     async def _rest(self) -> None:
-        """New shards may take a moment to be listed after their parents have told of them."""
-        await asyncio.sleep(min(1.0, self._interval))
-        try:
+        await asyncio.sleep(min(SHORTEST, self._interval))
+        if self._childless:
+            return
+        with suppress(TimeoutError):
             async with asyncio.timeout(self._interval):
                 await self._sooner.wait()
-        except TimeoutError:
-            pass
 
     async def lists(self, shard: str) -> bool:
         """Whether the shard is listed, and the stream the one that was opened.

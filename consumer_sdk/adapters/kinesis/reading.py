@@ -12,7 +12,7 @@ from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service import Page
 from consumer_sdk.adapters.kinesis.sources import Source
 from consumer_sdk.errors import AdapterError, TransientAdapterError
-from consumer_sdk.records import Start
+from consumer_sdk.records import AtTime, Start, StartPoint
 
 __all__ = ["Reader", "Room"]
 
@@ -64,9 +64,10 @@ class Reader:
 
     Args:
         rates: the shard's; what fails is tried again no sooner than they say.
+        now: the service's clock: what "latest" stands for when it is first read.
         lookup: asked when the service does not take the position: whether the shard is listed.
             Raises what ends the consumer.
-        on_children: called when the shard's end, or a sign of it, was seen.
+        on_children: called with the shard when its end, or a sign of it, was seen.
     """
 
     def __init__(
@@ -76,13 +77,15 @@ class Reader:
         rates: ShardRates,
         room: Room,
         *,
+        now: Callable[[], Awaitable[float]],
         lookup: Callable[[str], Awaitable[bool]],
-        on_children: Callable[[], None],
+        on_children: Callable[[str], None],
     ) -> None:
         self._grant = grant
         self._source = source
         self._rates = rates
         self._room = room
+        self._now = now
         self._lookup = lookup
         self._on_children = on_children
         self._failures = 0
@@ -114,6 +117,8 @@ class Reader:
     async def _read(self) -> None:
         grant = self._grant
         try:
+            if grant.cursor is StartPoint.LATEST:
+                grant.cursor = AtTime(await self._now())
             if self._cursor is not grant.cursor:  # what was unread has been forgotten
                 await self._source.reset()
             self._cursor = grant.cursor
@@ -130,7 +135,7 @@ class Reader:
         self._cursor = self._grant.cursor
         self._failures = 0
         if page.has_children or page.next is None:
-            self._on_children()
+            self._on_children(self._grant.shard)
 
     async def _try_later(self, error: TransientAdapterError) -> None:
         """What the source holds stays: an iterator is as good as before."""

@@ -31,7 +31,7 @@ class Session:
     Args:
         facts: of the stream.
         now: the service's clock when the consumer was opened: what "latest" stands for without a
-            group.
+            group, for shards that come later too.
         consumer: the ARN of the fan-out consumer, or None to poll.
     """
 
@@ -132,7 +132,8 @@ class Session:
         if start is StartPoint.ENDED:
             _ = self._spawn(self._end(grant))
             return
-        grant.begin(self._latest if start is StartPoint.LATEST else start)
+        is_alone = self._options.group is None
+        grant.begin(self._latest if start is StartPoint.LATEST and is_alone else start)
         rates = self._rates.setdefault(
             grant.shard,
             ShardRates(self._options.limits, self._options.poll_interval, random.random),
@@ -142,6 +143,7 @@ class Session:
             self._source(grant.shard, rates),
             rates,
             self._room,
+            now=self._service.time,
             lookup=self.discovery.lists,
             on_children=self.discovery.look,
         )
@@ -163,7 +165,7 @@ class Session:
         Raises:
             StoreError: its lease could not be released.
         """
-        self.discovery.look()
+        self.discovery.look(grant.shard)
         await self.membership.end(grant)
 
     def _stopped(self, grant: Grant) -> None:
@@ -239,7 +241,7 @@ class Session:
             await self.membership.leave()
         finally:
             self._main.cancel()
-            await asyncio.wait({self._main})
+            await asyncio.gather(self._main, return_exceptions=True)
             await self._service.aclose()
 
     def grant_of(self, assignment: Assignment) -> Grant | None:

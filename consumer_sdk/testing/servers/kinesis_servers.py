@@ -28,8 +28,8 @@ from consumer_sdk.testing.servers.wire import ask
 
 __all__ = ["KINESALITE", "KINESIS_LOCAL", "KinesaliteServer", "KinesisServer"]
 
-KINESIS_LOCAL = NodePackage("kinesis-local", "0.6.2")
-KINESALITE = NodePackage("kinesalite", "3.3.3")
+KINESIS_LOCAL = NodePackage.shipped("kinesis-local")
+KINESALITE = NodePackage.shipped("kinesalite")
 
 _ACCOUNT = "000000000000"
 _CHANGES = (

@@ -5,10 +5,11 @@ is shipped: it pins the package and all that it needs, with a hash each and no a
 fetches from, and through which proxy, is npm's own configuration (``~/.npmrc``, ``NPM_CONFIG_*``).
 """
 
+import json
 import logging
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import final
@@ -30,18 +31,24 @@ class NodePackage:
 
     Args:
         name: the package, such as ``kinesalite``.
-        version: the exact version that the lock file pins; for the messages and the folder's name.
-        manifests: the folder of ``package.json`` and ``package-lock.json``; the shipped one of that
-            name by default.
+        manifests: the folder of ``package.json``, which asks for an exact version of it, and
+            ``package-lock.json``.
     """
 
     name: str
-    version: str
-    manifests: Path = field(default=_SHIPPED)
+    manifests: Path
 
-    def __post_init__(self) -> None:
-        if self.manifests == _SHIPPED:
-            object.__setattr__(self, "manifests", _SHIPPED / self.name)
+    @classmethod
+    def shipped(cls, name: str) -> "NodePackage":
+        """Return a package whose manifests come with this SDK."""
+        return cls(name, _SHIPPED / name)
+
+    @property
+    def version(self) -> str:
+        """The version that the manifests ask for."""
+        manifest = json.loads((self.manifests / "package.json").read_text(encoding="utf-8"))
+        version: str = manifest["dependencies"][self.name]
+        return version
 
     @property
     def folder(self) -> str:
