@@ -162,6 +162,8 @@ class ClientService(Service):
                     yield page
         except FOREIGN as error:
             raise translate(error, doing, faults) from error
+        except RuntimeError as error:  # the word of aiohttp for a connection that `aclose` closed
+            raise TransientAdapterError(f"{doing}: {error}") from error
         finally:
             response.close()
 
