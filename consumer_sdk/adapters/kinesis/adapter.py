@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar
 
-from consumer_sdk.abc import Adapter, AssignmentOwner, Leases, LeaseSource
+from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases, LeaseSource
 from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.options import KinesisOptions, connection_of
 from consumer_sdk.adapters.kinesis.rates import Limits
@@ -62,6 +63,7 @@ class KinesisAdapter(Adapter):
             shard with records is asked up to five times a second.
         buffer_bytes: records that are read ahead of the consumer, of all shards together; soft by
             one answer (10 MiB at most) for each shard.
+        dead_letter_stream: where dead letters go if the consumer is given no other place; it exists.
         limits: what one shard may be asked for; those of AWS by default.
         connection: any other option of `Connection`, such as ``endpoint_url``, ``profile``,
             ``aws_access_key_id``, ``aws_secret_access_key`` or ``fast_decode``.
@@ -84,6 +86,7 @@ class KinesisAdapter(Adapter):
         discovery_interval: float = 60.0,
         poll_interval: float = 1.0,
         buffer_bytes: int = 64 << 20,
+        dead_letter_stream: str | None = None,
         limits: Limits | None = None,
         **connection: Any,
     ) -> None:
@@ -96,6 +99,7 @@ class KinesisAdapter(Adapter):
             discovery_interval=discovery_interval,
             poll_interval=poll_interval,
             buffer_bytes=buffer_bytes,
+            dead_letter_stream=dead_letter_stream,
             limits=limits or Limits(),
             connection=connection_of(region_name=region_name, **connection),
         )
@@ -253,6 +257,13 @@ class KinesisAdapter(Adapter):
 
     def decode_position(self, text: str) -> Position:
         return decode_sequence(text)
+
+    def dead_letters(self) -> DeadLetters | None:
+        """The stream ``dead_letter_stream``, reached in the same way."""
+        from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
+
+        stream, connection = self._options.dead_letter_stream, self._options.connection
+        return None if stream is None else KinesisDeadLetters(stream, **asdict(connection))
 
     # -- the end --------------------------------------------------------------------------
 

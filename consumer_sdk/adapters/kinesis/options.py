@@ -42,6 +42,7 @@ class KinesisOptions:
     discovery_interval: float
     poll_interval: float
     buffer_bytes: int
+    dead_letter_stream: str | None
     limits: Limits
     connection: Connection
 
@@ -50,7 +51,7 @@ class KinesisOptions:
             raise ConfigurationError(
                 f"stream={self.stream!r}: give the name or the ARN of a stream"
             )
-        for name in ("group", "fan_out"):
+        for name in ("group", "fan_out", "dead_letter_stream"):
             value = getattr(self, name)
             if value is not None and not value.strip():
                 raise ConfigurationError(f"{name}={value!r}: give a name, or leave it out")

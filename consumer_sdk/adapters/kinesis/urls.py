@@ -17,7 +17,12 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 NUMBERS = {"buffer_bytes": int, "connections": int, "request_timeout": float} | {
     "connect_timeout": float
 }
-TEXTS = {"group", "fan_out", *(field.name for field in fields(Connection) if "str" in field.type)}
+TEXTS = {
+    "group",
+    "fan_out",
+    "dead_letter_stream",
+    *(field.name for field in fields(Connection) if "str" in field.type),
+}
 
 
 def parse_url(url: str) -> tuple[str, dict[str, Any]]:
