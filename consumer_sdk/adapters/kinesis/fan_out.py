@@ -41,24 +41,30 @@ class FanOut(Source):
         self._continuation: str | None = None
 
     async def read(self, cursor: Start) -> Page:
-        while True:
-            pages = self._pages or self._subscribe(cursor)
-            try:
-                async with asyncio.timeout(SILENCE):
-                    page = await anext(pages)
-            except StopAsyncIteration:
-                self._pages = None  # five minutes are over, or another subscriber has taken it
-                continue
-            except TimeoutError as error:
-                await self.rest()
-                raise TransientAdapterError(
-                    f"{self._shard}: no event of the subscription for {SILENCE:.0f} s"
-                ) from error
-            except BaseException:
-                await self.rest()
-                raise
-            self._continuation = page.next
-            return page
+        page = None if self._pages is None else await self._next(self._pages)
+        if page is None:  # it is the first, its five minutes are over, or another has taken it
+            page = await self._next(self._subscribe(cursor))
+        if page is None:
+            raise TransientAdapterError(f"{self._shard}: a subscription ended without an event")
+        self._continuation = page.next
+        return page
+
+    async def _next(self, pages: AsyncGenerator[Page, None]) -> Page | None:
+        """None when the subscription has ended."""
+        try:
+            async with asyncio.timeout(SILENCE):
+                return await anext(pages)
+        except StopAsyncIteration:
+            self._pages = None
+            return None
+        except TimeoutError as error:
+            await self.rest()
+            raise TransientAdapterError(
+                f"{self._shard}: no event of the subscription for {SILENCE:.0f} s"
+            ) from error
+        except BaseException:
+            await self.rest()
+            raise
 
     def _subscribe(self, cursor: Start) -> AsyncGenerator[Page, None]:
         if self._continuation is None:
