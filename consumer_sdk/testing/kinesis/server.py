@@ -8,9 +8,11 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from email.utils import formatdate
+from functools import cache, cached_property
 from http import HTTPStatus
 from typing import Any, Self
 
+from aiobotocore.session import get_session
 from aiohttp import web
 
 from consumer_sdk.testing.kinesis.errors import RefusedError
@@ -121,6 +123,11 @@ class FakeKinesisServer(KinesisEndpoint):
         """
         self._troubles.add(operation, Trouble(how), times)
 
+    @cached_property
+    def _session(self) -> Any:
+        # Servers are made by the test, and each session reads a large model.
+        return _session()
+
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         operation = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
         self.calls[operation] = self.calls.get(operation, 0) + 1
@@ -185,6 +192,11 @@ class FakeKinesisServer(KinesisEndpoint):
     def _headers(self, content_type: str) -> dict[str, str]:
         date = formatdate(self.kinesis.clock.wall(), usegmt=True)
         return {"Content-Type": content_type, "Date": date, "x-amzn-RequestId": "fake"}
+
+
+@cache
+def _session() -> Any:
+    return get_session()
 
 
 def _parsed(content: bytes) -> Any:
