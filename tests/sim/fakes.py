@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -186,7 +186,17 @@ class WatchedAdapter(MemoryAdapter):
 
     async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
         """Puts itself between the group and the runtime."""
-        await super().open(_WatchedOwner(owner, self), leases)
+        watched = WatchedOwner(owner, self.process, self.ledger, self._position)
+        await super().open(watched, leases)
+
+    def _position(self, assignment: Assignment, start: Start) -> int:
+        log = self.memory.log(assignment.partition)
+        assert log is not None
+        if isinstance(start, AtPosition):
+            return number(start.position)
+        if start is StartPoint.BROKER and self.ledger.subscription is not None:
+            return self.ledger.subscription.cursor(assignment.partition, log).lowest
+        return log.end if start is StartPoint.LATEST else log.start
 
     def drop(self, assignment: Assignment) -> None:
         """The runtime has ended this epoch itself."""
@@ -195,27 +205,32 @@ class WatchedAdapter(MemoryAdapter):
         super().drop(assignment)
 
 
-class _WatchedOwner(AssignmentOwner):
-    def __init__(self, owner: AssignmentOwner, adapter: WatchedAdapter) -> None:
+class WatchedOwner(AssignmentOwner):
+    """Tells the ledger what the runtime is asked, and answers.
+
+    Args:
+        process: whose runtime.
+        position: the number at which a start begins.
+    """
+
+    def __init__(
+        self,
+        owner: AssignmentOwner,
+        process: str,
+        ledger: Ledger,
+        position: Callable[[Assignment, Start], int],
+    ) -> None:
         self._owner = owner
-        self._adapter = adapter
-        self._ledger = adapter.ledger
+        self._process = process
+        self._ledger = ledger
+        self._position = position
 
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
-        self._ledger.claiming(self._adapter.process, assignments)
+        self._ledger.claiming(self._process, assignments)
         starts = await self._owner.assigned(assignments)
         for assignment, start in starts.items():
             self._ledger.granted(assignment, self._position(assignment, start))
         return starts
-
-    def _position(self, assignment: Assignment, start: Start) -> int:
-        log = self._adapter.memory.log(assignment.partition)
-        assert log is not None
-        if isinstance(start, AtPosition):
-            return number(start.position)
-        if start is StartPoint.BROKER and self._ledger.subscription is not None:
-            return self._ledger.subscription.cursor(assignment.partition, log).lowest
-        return log.end if start is StartPoint.LATEST else log.start
 
     async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
         self._ledger.over(assignments, "revoke")

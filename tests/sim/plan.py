@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from consumer_sdk import Ordering, RetryPolicy
 from consumer_sdk.adapters.memory.cursor import CursorKind
+from consumer_sdk.records import Start
 from consumer_sdk.testing import FaultRates
 
 Style = Literal["run", "run_batches", "messages", "batches"]
@@ -86,6 +88,7 @@ class Plan:
     Attributes:
         again: how the last process comes to read elsewhere than where the others had got to.
         subscribing: None for a group that reads by position.
+        faults_end: virtual seconds after which nothing fails any more and nobody is killed.
     """
 
     partitions: int
@@ -95,7 +98,7 @@ class Plan:
     has_gaps: bool
     has_store: bool
     metadata_size: int
-    start: str
+    start: Start | str
     grows_at: float | None
     expires_at: tuple[float, ...]
     truncates_at: tuple[float, ...]
@@ -108,6 +111,8 @@ class Plan:
     slots: tuple[tuple[Life, ...], ...]
     again: Again | None = None
     subscribing: Subscribing | None = None
+    faults_end: float = FAULTS_END
+    out_of_range: str = "earliest"
 
     @property
     def keeps_checkpoints(self) -> bool:
@@ -171,17 +176,20 @@ def _make_plan(chance: random.Random) -> Plan:
         failure=chance.choice((0.0, 0.1, 0.4)),
         slowness=chance.choice((0.0, 0.05, 0.5)),
         poison=chance.choice((0.0, 0.05, 0.2)),
-        rates=_rates(chance, trouble),
+        rates=make_rates(chance, trouble, SEAMS),
         retry=RetryPolicy(
             max_attempts=chance.choice((1, 2, 4)),
             initial=chance.choice((0.0, 0.1, 0.5)),
             maximum=2.0,
         ),
-        slots=tuple(_slot(chance) for _ in range(chance.randint(1, 3))),
+        slots=tuple(make_slot(chance, FAULTS_END, 8.0) for _ in range(chance.randint(1, 3))),
     )
 
 
-def _rates(chance: random.Random, trouble: float) -> dict[str, FaultRates]:
+def make_rates(
+    chance: random.Random, trouble: float, seams: Sequence[str]
+) -> dict[str, FaultRates]:
+    """Draws how often each seam fails, none more often than twice ``trouble``, and how slow it is."""
     return {
         seam: FaultRates(
             before=trouble * chance.random(),
@@ -189,17 +197,17 @@ def _rates(chance: random.Random, trouble: float) -> dict[str, FaultRates]:
             delay=chance.random() * 0.5,
             max_delay=chance.choice((0.01, 0.2, 3.0)),
         )
-        for seam in SEAMS
+        for seam in seams
         if chance.random() < 0.7
     }
 
 
-def _slot(chance: random.Random) -> tuple[Life, ...]:
-    """The processes that follow one another in one place."""
+def make_slot(chance: random.Random, faults_end: float, mean: float) -> tuple[Life, ...]:
+    """Draws the processes that follow one another in one place; ``mean`` seconds each."""
     lives: list[Life] = []
     start = chance.choice((0.0, 0.0, chance.uniform(0, 10)))
-    while start < FAULTS_END and len(lives) < 4:
-        end = start + chance.expovariate(1 / 8)
+    while start < faults_end and len(lives) < 4:
+        end = start + chance.expovariate(1 / mean)
         lives.append(_life(chance, start, end))
         start = end + chance.choice((0.0, 0.5, 4.0))
     return tuple(lives)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk import Consumer, Hooks, Ordering, Reject, Retry
+from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import ConsumerClosedError, PartitionLostError
 from consumer_sdk.records import Assignment, Batch, Branch, Message
 from consumer_sdk.testing import Faults
-from tests.sim.fakes import SimDeadLetters, SimStore, WatchedAdapter
+from tests.sim.fakes import SimDeadLetters
 from tests.sim.ledger import Ledger
-from tests.sim.plan import FAULTS_END, Life, Plan
+from tests.sim.plan import Life
 
 if TYPE_CHECKING:
-    from tests.sim.world import World
-
-STREAM, GROUP = "stream", "group"
+    from tests.sim.scene import Scene
 
 AMPLE = 4096
 """Characters of commit metadata that hold any checkpoint of a simulation."""
@@ -50,17 +50,7 @@ class Witness(Hooks):
         self._ended.add(end)
 
 
-def _adapter_options(plan: Plan) -> dict[str, Any]:
-    if plan.subscribing is None:
-        return {"metadata_size": plan.metadata_size}
-    return {
-        "subscription": plan.subscribing.kind,
-        "prefetch": plan.subscribing.prefetch,
-        "batch_index_acks": plan.subscribing.keeps_indexes,
-    }
-
-
-class Process:
+class Process(ABC):
     """A consumer with its user.
 
     Args:
@@ -72,7 +62,7 @@ class Process:
 
     def __init__(
         self,
-        world: World,
+        world: Scene,
         name: str,
         life: Life,
         chance: random.Random,
@@ -81,30 +71,6 @@ class Process:
     ) -> None:
         self.name = name
         self.life = life
-        self.faults = Faults(chance, world.plan.rates, until=FAULTS_END, trace=world.trace)
-        self.adapter = WatchedAdapter(
-            world.broker,
-            STREAM,
-            group=GROUP,
-            seam=self.faults,
-            process=name,
-            ledger=world.ledger,
-            **_adapter_options(world.plan),
-        )
-        self.consumer = Consumer(
-            self.adapter,
-            store=SimStore(world.shared, self.faults) if world.plan.has_store else None,
-            dead_letters=SimDeadLetters(world.ledger, self.faults),
-            start=world.plan.start,
-            clock=world.clock,
-            retry=world.plan.retry,
-            ack_timeout=world.plan.ack_timeout,
-            out_of_range="earliest",
-            application_id="new" if is_new else None,
-            restart="from_start" if is_new else "resume",
-            hooks=Witness(world.ledger) if chance.random() < 0.5 else None,
-            **(life.options | {"hole_policy": self._hole_policy()}),
-        )
         self._world = world
         self._ledger = world.ledger
         self._plan = world.plan
@@ -113,8 +79,40 @@ class Process:
         self._limit = world.plan.retry.max_attempts
         subscribing = world.plan.subscribing
         self._is_queue = subscribing is not None and subscribing.is_queue
+        self.faults = self._make_faults()
+        self.adapter = self._make_adapter()
+        self.consumer = Consumer(
+            self.adapter,
+            store=self._make_store(),
+            dead_letters=SimDeadLetters(world.ledger, self.faults),
+            start=world.plan.start,
+            clock=world.clock,
+            retry=world.plan.retry,
+            ack_timeout=world.plan.ack_timeout,
+            out_of_range=world.plan.out_of_range,
+            application_id="new" if is_new else None,
+            restart="from_start" if is_new else "resume",
+            hooks=Witness(world.ledger) if chance.random() < 0.5 else None,
+            **(life.options | {"hole_policy": self._hole_policy()}),
+        )
         self.has_opened = asyncio.Event()
         self.task = asyncio.create_task(self._live(), name=name)
+
+    def _make_faults(self) -> Faults:
+        plan, trace = self._plan, self._world.trace
+        return Faults(self._chance, plan.rates, until=plan.faults_end, trace=trace)
+
+    @abstractmethod
+    def _make_adapter(self) -> Any:
+        """The adapter, with the faults at its seams."""
+
+    @abstractmethod
+    def _make_store(self) -> CheckpointStore | None:
+        """The same of the store."""
+
+    @abstractmethod
+    def _crash(self) -> None:
+        """Nothing of the adapter goes on; its calls hang already."""
 
     def _hole_policy(self) -> str:
         """The ledger cannot see that a lane goes on because its head was given up."""
@@ -144,10 +142,13 @@ class Process:
             await self.consumer.aclose()
         finally:
             took = self._world.clock.monotonic() - started
-            limit = self.life.options["drain_timeout"] + self._world.rebalance_timeout + SLACK
+            limit = self._closing_limit()
             if took > limit:
                 self._ledger.breaks(f"{self.name} took {took} s to close, not {limit}")
             self._world.trace(f"{self.name} closed")
+
+    def _closing_limit(self) -> float:
+        return float(self.life.options["drain_timeout"] + self._world.close_limit + SLACK)
 
     async def end(self) -> None:
         """Ends it as planned."""
@@ -157,7 +158,7 @@ class Process:
         self._is_ending = True
         if ending == "crash":
             self.faults.die()
-            self.adapter.crash()
+            self._crash()
             self.task.cancel()
         elif ending == "cancel":
             self.task.cancel()
@@ -412,7 +413,7 @@ class Process:
         draw = self._chance.random()
         if draw < self._plan.slowness:
             now = self._world.clock.monotonic()
-            hang = max(FAULTS_END - now, 0.0) if draw < self._plan.slowness / 5 else 3.0
+            hang = max(self._plan.faults_end - now, 0.0) if draw < self._plan.slowness / 5 else 3.0
             await asyncio.sleep(hang * self._chance.random())
         elif draw < 0.7:
             await asyncio.sleep(self._chance.random() * 0.1)

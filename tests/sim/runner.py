@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Protocol
 
 from consumer_sdk.testing import Simulation, simulate
-from tests.sim.world import World
+
+__all__ = ["Failure", "Runner", "describe", "environment"]
 
 CHUNK = 50
 """Seeds that one child process takes at a time."""
@@ -19,46 +21,100 @@ CHUNK = 50
 ENOUGH = 20
 """Failures after which no further seeds are started."""
 
+Trace = Callable[[str], None]
+
+
+class Scenario(Protocol):
+    """What a seed makes."""
+
+    async def live(self) -> int:
+        """Runs it; returns how many deliveries there were."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """A seed that failed, and how."""
 
+    module: str
     seed: int
     error: str
 
     def __str__(self) -> str:
-        return f"seed {self.seed}: {self.error}\n  replay: python -m tests.sim --seed {self.seed}"
+        return (
+            f"seed {self.seed}: {self.error}\n  replay: python -m {self.module} --seed {self.seed}"
+        )
 
 
-def run_seed(seed: int, trace: Callable[[str], None] | None = None) -> int:
-    """Simulates one seed; returns how many deliveries there were.
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One simulation.
 
-    Raises:
-        Exception: a promise was broken, or the runtime failed.
+    Attributes:
+        module: what ``python -m`` starts it with.
+        make: makes what a seed stands for.
+        time_limit: virtual seconds that one may take.
     """
-    logging.getLogger("consumer_sdk").setLevel(logging.CRITICAL)
 
-    async def main(simulation: Simulation) -> int:
-        return await World(simulation, trace).live()
+    module: str
+    make: Callable[[Simulation, Trace | None], Scenario]
+    time_limit: float = 2000
 
-    return simulate(main, seed=seed, time_limit=2000)
+    def run_seed(self, seed: int, trace: Trace | None = None) -> int:
+        """Simulates one seed; returns how many deliveries there were.
 
+        Raises:
+            Exception: a promise was broken, or the runtime failed.
+        """
+        logging.getLogger("consumer_sdk").setLevel(logging.CRITICAL)
 
-def digest(seed: int) -> str:
-    """A hash of everything that happened."""
-    found = sha256()
-    run_seed(seed, lambda line: found.update(line.encode()))
-    return found.hexdigest()
+        async def main(simulation: Simulation) -> int:
+            return await self.make(simulation, trace).live()
 
+        return simulate(main, seed=seed, time_limit=self.time_limit)
 
-def try_seed(seed: int) -> Failure | None:
-    """None if the seed passes."""
-    try:
-        run_seed(seed)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with its seed
-        return Failure(seed, describe(error))
-    return None
+    def digest(self, seed: int) -> str:
+        """A hash of everything that happened."""
+        found = sha256()
+        self.run_seed(seed, lambda line: found.update(line.encode()))
+        return found.hexdigest()
+
+    def try_seed(self, seed: int) -> Failure | None:
+        """None if the seed passes."""
+        try:
+            self.run_seed(seed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with its seed
+            return Failure(self.module, seed, describe(error))
+        return None
+
+    def run_seeds(self, first: int, count: int, jobs: int, report: Trace) -> int:
+        """Runs seeds in child processes; returns how many failed.
+
+        Each child has PYTHONHASHSEED=0, as the replay has: sets of bytes keep their order.
+        """
+        chunks = [
+            range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)
+        ]
+        running: list[subprocess.Popen[str]] = []
+        failed = 0
+        while (chunks and failed < ENOUGH) or running:
+            while chunks and len(running) < jobs and failed < ENOUGH:
+                running.append(self._start(chunks.pop(0)))
+            child = running.pop(0)
+            output, _ = child.communicate()
+            failed += output.count("replay:")
+            if output.strip() or child.returncode not in {0, 1}:
+                report(output.strip() or f"a child ended with {child.returncode}")
+                failed += child.returncode not in {0, 1}
+        return failed
+
+    def _start(self, seeds: range) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", self.module, "--chunk", str(seeds.start), str(len(seeds))],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        )
 
 
 def describe(error: BaseException) -> str:
@@ -66,37 +122,6 @@ def describe(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".splitlines()[0]
-
-
-def run_seeds(first: int, count: int, jobs: int, report: Callable[[str], None]) -> int:
-    """Runs seeds in child processes; returns how many failed.
-
-    Each child has PYTHONHASHSEED=0, as the replay has: sets of bytes keep their order.
-    """
-    chunks = [
-        range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)
-    ]
-    running: list[subprocess.Popen[str]] = []
-    failed = 0
-    while (chunks and failed < ENOUGH) or running:
-        while chunks and len(running) < jobs and failed < ENOUGH:
-            running.append(_start(chunks.pop(0)))
-        child = running.pop(0)
-        output, _ = child.communicate()
-        failed += output.count("replay:")
-        if output.strip() or child.returncode not in {0, 1}:
-            report(output.strip() or f"a child ended with {child.returncode}")
-            failed += child.returncode not in {0, 1}
-    return failed
-
-
-def _start(seeds: range) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.sim", "--chunk", str(seeds.start), str(len(seeds))],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
 
 
 def environment() -> dict[str, str]:

@@ -8,12 +8,14 @@ import sys
 
 import pytest
 
-from tests.sim.runner import environment, run_seeds
+from tests.sim.runner import environment
+from tests.sim.seeds import RUNNER
 
 SEEDS = int(os.environ.get("SEEDS", "2000"))
 
 DIGEST = (
-    "import sys; from tests.sim.runner import digest; print(*map(digest, map(int, sys.argv[1:])))"
+    "import sys; from tests.sim.seeds import RUNNER; "
+    "print(*map(RUNNER.digest, map(int, sys.argv[1:])))"
 )
 
 
@@ -22,7 +24,7 @@ DIGEST = (
 def test_every_seed_keeps_every_promise() -> None:
     """T1-T7, T15-T22, T25-T28 on seeded schedules: faults at every seam, crashes, rebalances."""
     failures: list[str] = []
-    failed = run_seeds(0, SEEDS, os.cpu_count() or 1, failures.append)
+    failed = RUNNER.run_seeds(0, SEEDS, os.cpu_count() or 1, failures.append)
     assert not failed, "\n".join(failures)
 
 
