@@ -10,6 +10,7 @@ import consumer_sdk.adapters.kinesis  # noqa: F401 - says which extra is missing
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.kinesis.connection import Connection, Link
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
+from consumer_sdk.adapters.kinesis.hooks import stream_large_body
 from consumer_sdk.adapters.kinesis.requests import address, no_stream, required
 from consumer_sdk.adapters.kinesis.translation import Faults, refusal
 from consumer_sdk.dead_letters.kinesis_form import encode_letter, partition_key
@@ -25,7 +26,7 @@ __all__ = ["KinesisDeadLetters"]
 
 MOST_RECORDS = 500
 MOST_BYTES = 5 * 1024 * 1024
-"""In one PutRecords; Amazon takes ten today, and other servers five. A larger record goes alone."""
+"""In one PutRecords; Amazon takes ten today, other servers five. A larger record goes alone."""
 
 DEFAULT_KIB = 1024
 """The largest record of a stream that does not say."""
@@ -159,6 +160,7 @@ class KinesisDeadLetters(DeadLetters):
             return
         try:
             await self._link.open()
+            self._link.events.register("before-send.kinesis.PutRecords", stream_large_body)
             await self._look()
             self._is_open = True
         finally:

@@ -1,11 +1,13 @@
-"""Where we go past the client's parser: its documented ``before-parse`` events.
+"""Where we go past the client, at events that it documents.
 
-A hook is called with the answer before it is parsed. What it puts into
+``before-parse`` hooks are called with an answer before it is parsed. What they put into
 ``customized_response_dict`` is added to what the client returns; errors are left to the client.
+``before-send`` hooks are called with a request that is signed.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import Any
@@ -13,13 +15,16 @@ from typing import Any
 from consumer_sdk.adapters.kinesis.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.events import encode_event
 
-__all__ = ["PAGE", "STREAM", "hand_over_stream", "read_records"]
+__all__ = ["PAGE", "STREAM", "hand_over_stream", "read_records", "stream_large_body"]
 
 PAGE = "Page"
 """Where the answer to GetRecords has its `Page`."""
 
 STREAM = "EventStream"
 """Where the answer to SubscribeToShard has the HTTP response, to be read and closed."""
+
+LARGE = 2**20
+"""Bytes from which on aiohttp warns."""
 
 FIRST_FRAME = encode_event({":message-type": "event", ":event-type": "initial-response"}, b"{}")
 
@@ -44,6 +49,12 @@ def hand_over_stream(
     if response_dict["status_code"] == HTTPStatus.OK:
         customized_response_dict[STREAM] = response_dict["body"]
         response_dict["body"] = _FirstFrame()
+
+
+def stream_large_body(request: Any, **_: Any) -> None:
+    """Has a large request written in pieces; aiohttp warns of one that would be written at once."""
+    if len(request.body) > LARGE:
+        request.body = io.BytesIO(request.body)
 
 
 class _FirstFrame:

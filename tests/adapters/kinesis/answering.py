@@ -104,7 +104,7 @@ async def answering() -> AsyncIterator[Answering]:
     """A server that runs; it knows a stream ``orders``, and nothing else yet."""
     server = Answering()
     server.on("DescribeStreamSummary", SUMMARY)
-    app = web.Application()
+    app = web.Application(client_max_size=2**25)  # requests of 10 MiB, in base64
     app.router.add_post("/", server.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
