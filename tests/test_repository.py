@@ -44,6 +44,7 @@ PUBLIC = (
     "consumer_sdk.spark_bridge",
     "consumer_sdk.stores",
     "consumer_sdk.testing",
+    "consumer_sdk.testing.kinesis",
     "consumer_sdk.testing.servers",
     "consumer_sdk.trackers",
 )
