@@ -215,7 +215,7 @@ class Membership:
         await self._owner.revoked([grant.assignment for grant in grants], deadline=deadline)
 
     async def leave(self) -> None:
-        """Gives all up, renewing meanwhile, and leaves the group. Never raises."""
+        """Gives all up, renewing meanwhile. Never raises."""
         self._is_leaving = True
         self._nudge.set()
         held = [grant for grant in self.grants.values() if grant.is_held]
@@ -232,6 +232,9 @@ class Membership:
                 await self._leases.release({**self._to_release, **fences})
         except (StoreError, TimeoutError) as error:
             log.warning("leases could not be released, others will take them: %s", error)
+
+    async def aclose(self) -> None:
+        """Is no member any more; the tasks that use the leases have ended. Never raises."""
         await self._leases.aclose()
 
     @staticmethod

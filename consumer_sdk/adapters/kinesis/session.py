@@ -12,7 +12,7 @@ from consumer_sdk.abc import AssignmentOwner, Leases
 from consumer_sdk.adapters.kinesis.discovery import Discovery
 from consumer_sdk.adapters.kinesis.fan_out import FanOut
 from consumer_sdk.adapters.kinesis.granting import Granting
-from consumer_sdk.adapters.kinesis.grants import Grant
+from consumer_sdk.adapters.kinesis.grants import Grant, GrantState
 from consumer_sdk.adapters.kinesis.membership import Membership
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.rates import ShardRates
@@ -56,7 +56,7 @@ class Session:
         self._turn = 0
         self._closing: asyncio.Task[None] | None = None
         self.news = asyncio.Event()
-        self._horizons: dict[str, int] = {}
+        self._horizons: dict[str, tuple[int, int]] = {}
         self.granting = Granting(
             owner,
             lambda: list(self.grants),
@@ -130,6 +130,7 @@ class Session:
 
     def _started(self, grant: Grant, start: Start) -> None:
         if start is StartPoint.ENDED:
+            grant.state = GrantState.DRAINING  # the owner has said all about it
             _ = self._spawn(self._end(grant))
             return
         is_alone = self._options.group is None
@@ -168,6 +169,19 @@ class Session:
         self.discovery.look(grant.shard)
         await self.membership.end(grant)
 
+    def pause(self, assignment: Assignment) -> None:
+        """Nothing of it is read or fetched."""
+        grant = self.grant_of(assignment)
+        if grant is not None:
+            grant.pause()
+            self._room.freed()  # others may take what a paused shard holds
+
+    def drop(self, assignment: Assignment) -> None:
+        """Its epoch is over."""
+        grant = self.grant_of(assignment)
+        if grant is not None:
+            self.membership.drop(grant)
+
     def _stopped(self, grant: Grant) -> None:
         reader = self._readers.pop(grant, None)
         if reader is not None:
@@ -180,8 +194,7 @@ class Session:
         """The first record of a shard that was found trimmed; None where nobody has looked."""
         grant = self.membership.grants.get(shard)
         known = self._horizons.get(shard)
-        found = known if grant is None or grant.horizon is None else grant.horizon
-        return None if found is None else (found, 0)
+        return known if grant is None or grant.horizon is None else grant.horizon
 
     def _failed(self, error: Exception) -> None:
         self._error = error
