@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 
+from consumer_sdk.abc import Adapter
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, LeasedLogSuite
+from consumer_sdk.testing.kinesis import FakeKinesis, FakeKinesisServer, ShardLimits, fanout
+from consumer_sdk.testing.servers import KinesaliteServer, KinesisServer
 from tests.adapters.kinesis.harness import FakeHarness
+from tests.adapters.kinesis.server_harness import (
+    FakeServerHarness,
+    KinesaliteHarness,
+    ServerHarness,
+)
+
+
+@pytest.fixture
+def early_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscriptions that follow one another need not be five real seconds apart."""
+    monkeypatch.setattr(fanout, "TAKEOVER_AGE", 0.1)
 
 
 class TestOnTheFake(LeasedLogSuite):
@@ -15,3 +32,51 @@ class TestOnTheFake(LeasedLogSuite):
     def harness(self) -> AdapterHarness:
         """A fake of the test's own."""
         return FakeHarness()
+
+
+class FanOutHarness(FakeHarness):
+    """Its adapters are subscribers."""
+
+    def make_adapter(self, stream: str, group: str, **options: Any) -> Adapter:
+        return super().make_adapter(stream, group, **{"fan_out": group} | options)
+
+
+class TestOnTheFakeWithFanOut(LeasedLogSuite):
+    """In process; records are pushed."""
+
+    @pytest.fixture
+    def harness(self, early_takeover: None) -> AdapterHarness:
+        """A fake of the test's own."""
+        return FanOutHarness()
+
+
+class TestOnTheFakeServer(LeasedLogSuite):
+    """Over HTTP, through the client: polled, read by the client's own parser, and pushed."""
+
+    @pytest.fixture(params=[{"fast_decode": False}, {"fan_out": "c"}], ids=str)
+    async def harness(
+        self, request: pytest.FixtureRequest, early_takeover: None
+    ) -> AsyncIterator[AdapterHarness]:
+        """A server of the test's own."""
+        async with FakeKinesisServer(FakeKinesis(limits=ShardLimits.none())) as server:
+            yield FakeServerHarness(server, **request.param)
+
+
+@pytest.mark.kinesis
+class TestOnKinesisLocal(LeasedLogSuite):
+    """Through the client, with child shards in the answers."""
+
+    @pytest.fixture
+    def harness(self, kinesis_server: KinesisServer) -> AdapterHarness:
+        """Streams of the test's own."""
+        return ServerHarness(kinesis_server)
+
+
+@pytest.mark.kinesis
+class TestOnKinesalite(LeasedLogSuite):
+    """Through the client; what has become of a shard is found in the list of shards alone."""
+
+    @pytest.fixture
+    def harness(self, kinesalite_server: KinesaliteServer) -> AdapterHarness:
+        """Streams of the test's own."""
+        return KinesaliteHarness(kinesalite_server)
