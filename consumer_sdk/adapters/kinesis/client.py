@@ -16,7 +16,13 @@ from consumer_sdk.adapters.kinesis.faults import (
     ShardGoneError,
     SubscriptionBusyError,
 )
-from consumer_sdk.adapters.kinesis.hooks import PAGE, STREAM, hand_over_stream, read_records
+from consumer_sdk.adapters.kinesis.hooks import (
+    PAGE,
+    STREAM,
+    hand_over_stream,
+    hooked,
+    read_records,
+)
 from consumer_sdk.adapters.kinesis.requests import (
     address,
     faults_of,
@@ -130,7 +136,7 @@ class ClientService(Service):
         account = self._address if "StreamARN" in self._address else {}
         asked = {"ShardIterator": iterator, "Limit": limit, **account}
         answer = await self._link.call("get_records", asked, doing)
-        return answer[PAGE] if self._connection.fast_decode else page_of_parsed(answer)
+        return hooked(answer, PAGE) if self._connection.fast_decode else page_of_parsed(answer)
 
     async def consumer(self, name: str) -> str:
         """Registers the consumer where it is not, and waits until it is active.
@@ -155,7 +161,7 @@ class ClientService(Service):
             "StartingPosition": {"Type": start.kind, **place(start, "SequenceNumber")},
         }
         answer = await self._link.call("subscribe_to_shard", asked, doing, faults)
-        response, events = answer[STREAM], Events(doing, faults)
+        response, events = hooked(answer, STREAM), Events(doing, faults)
         try:
             async for chunk in response.content.iter_any():
                 for page in events.pages(chunk):

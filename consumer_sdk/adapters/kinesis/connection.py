@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 from aiobotocore.config import AioConfig
@@ -45,7 +46,8 @@ class Connection:
         fast_decode: read answers to GetRecords past the client's own parser, ten times as fast.
 
     Raises:
-        ConfigurationError: a number is not positive, or half of a pair of keys is missing.
+        ConfigurationError: a number is not positive, a file is not there, or half of a pair of
+            keys is missing.
     """
 
     region_name: str | None = None
@@ -64,6 +66,8 @@ class Connection:
         for name in ("request_timeout", "connect_timeout", "connections"):
             if not getattr(self, name) > 0:
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: give more than 0")
+        if isinstance(self.verify, str) and not Path(self.verify).exists():
+            raise ConfigurationError(f"verify={self.verify!r}: there is no such file")
         if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):
             raise ConfigurationError(
                 "give both of aws_access_key_id and aws_secret_access_key, or none"
@@ -110,10 +114,14 @@ class Link:
     async def open(self) -> None:
         """Makes the client; asks for nothing yet, except where credentials come from a service.
 
+        Idempotent.
+
         Raises:
             ConfigurationError: the options cannot work.
             AdapterError: there are no credentials to be had now.
         """
+        if self._client is not None:
+            return
         doing = "opening a client of Kinesis"
         try:
             async with asyncio.timeout(self._connection.patience):

@@ -38,7 +38,7 @@ def page_of_body(body: bytes, next_name: str = NEXT_OF_RECORDS) -> Page:
     """
     try:
         answer = orjson.loads(body)
-        records = answer["Records"]
+        records = _records(answer)
         return _page(
             answer,
             next_name,
@@ -57,12 +57,20 @@ def page_of_parsed(answer: Mapping[str, Any]) -> Page:
         TransientAdapterError: something is missing, or is not what it should be.
     """
     try:
-        records = answer["Records"]
+        records = _records(answer)
         times = [_milliseconds(record["ApproximateArrivalTimestamp"]) for record in records]
         data = [bytes(record["Data"]) for record in records]
         return _page(answer, NEXT_OF_RECORDS, records, data, times)
     except UNREADABLE as error:
         raise _unreadable(error) from error
+
+
+def _records(answer: Mapping[str, Any]) -> list[Any]:
+    """Checked, since what merely looks empty would be taken for the end of a shard."""
+    records = answer["Records"]
+    if not isinstance(records, list):
+        raise TypeError(f"Records is {records!r:.50}")
+    return records
 
 
 def _page(

@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from consumer_sdk.adapters.kinesis.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.events import encode_event
+from consumer_sdk.errors import AdapterError
 
-__all__ = ["PAGE", "STREAM", "hand_over_stream", "read_records", "stream_large_body"]
+__all__ = ["PAGE", "STREAM", "hand_over_stream", "hooked", "read_records", "stream_large_body"]
 
 PAGE = "Page"
 """Where the answer to GetRecords has its `Page`."""
@@ -55,6 +56,21 @@ def stream_large_body(request: Any, **_: Any) -> None:
     """Has a large request written in pieces; aiohttp warns of one that would be written at once."""
     if len(request.body) > LARGE:
         request.body = io.BytesIO(request.body)
+
+
+def hooked(answer: Mapping[str, Any], name: str) -> Any:
+    """What a hook has put into an answer.
+
+    Raises:
+        AdapterError: the hook was not called.
+    """
+    try:
+        return answer[name]
+    except KeyError as error:
+        raise AdapterError(
+            "this version of aiobotocore does not call before-parse hooks: take another, or, "
+            "without enhanced fan-out, give fast_decode=False"
+        ) from error
 
 
 class _FirstFrame:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from consumer_sdk.adapters.kinesis import client
+from consumer_sdk.adapters.kinesis import client, hooks
 from consumer_sdk.adapters.kinesis.client import ClientService
 from consumer_sdk.adapters.kinesis.faults import (
     IteratorExpiredError,
@@ -386,6 +386,57 @@ async def test_a_cancelled_call_closes_its_connection(
         await call
     await left.wait()
     assert (await service.records("it", 10)).next == "x"
+
+
+async def test_closing_the_service_ends_the_calls_under_way(
+    server: Answering, service: ClientService
+) -> None:
+    """With an error of the SDK's."""
+    entered = asyncio.Event()
+
+    async def hangs(request: web.Request) -> web.StreamResponse:
+        entered.set()
+        await gone(request)
+        return web.Response()
+
+    server.on("GetRecords", hangs)
+    call = asyncio.create_task(service.records("it", 10))
+    await entered.wait()
+    await service.aclose()
+    with pytest.raises(TransientAdapterError):
+        await call
+
+
+async def test_a_cancelled_opening_leaves_nothing_open(server: Answering) -> None:
+    """The client is closed, and may be opened again."""
+    entered = asyncio.Event()
+
+    async def hangs(request: web.Request) -> web.StreamResponse:
+        entered.set()
+        await gone(request)
+        return web.Response()
+
+    server.on("DescribeStreamSummary", hangs, SUMMARY)
+    service = ClientService("orders", connection_to(server.url))
+    opening = asyncio.create_task(service.open())
+    await entered.wait()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    with pytest.raises(ConsumerClosedError):
+        await service.describe()
+    assert (await service.open()).arn == ARN
+    await service.aclose()
+
+
+async def test_a_client_that_calls_no_hooks_is_named(
+    server: Answering, service: ClientService
+) -> None:
+    """Instead of an error about a name that is missing somewhere."""
+    service._link.events.unregister("before-parse.kinesis.GetRecords", hooks.read_records)
+    server.on("GetRecords", {"Records": []})
+    with pytest.raises(AdapterError, match="fast_decode=False"):
+        await service.records("it", 10)
 
 
 # -- consumers --------------------------------------------------------------------------------

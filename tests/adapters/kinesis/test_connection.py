@@ -29,6 +29,12 @@ def test_half_a_pair_of_keys_is_refused() -> None:
         Connection(aws_secret_access_key=SECRET)
 
 
+def test_a_file_of_authorities_that_is_not_there_is_refused() -> None:
+    """The client would find out at its first request, and call that a failure of HTTP."""
+    with pytest.raises(ConfigurationError, match="verify='/nonexistent'"):
+        Connection(verify="/nonexistent")
+
+
 def test_secrets_are_not_shown() -> None:
     """A connection may end up in a log."""
     shown = repr(

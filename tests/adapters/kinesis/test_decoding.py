@@ -110,6 +110,8 @@ def parsed_record(milliseconds: int) -> dict[str, Any]:
         b"{}",
         b'{"message": "hello"}',
         b'{"Records": null}',
+        b'{"Records": ""}',
+        b'{"Records": {}}',
         b'{"Records": [7]}',
         body(stored())[:-9],
         body(NextShardIterator=7),
@@ -121,6 +123,20 @@ def test_an_answer_of_another_form_is_a_transient_error(bad: bytes) -> None:
     """What is no answer is never taken for the end of a shard."""
     with pytest.raises(TransientAdapterError, match="an answer that cannot be read"):
         page_of_body(bad)
+
+
+@given(st.data())
+def test_any_damage_is_an_error_or_a_page_of_whole_columns(data: st.DataObject) -> None:
+    """No other exception, and no column that is shorter than another."""
+    damaged = bytearray(body(stored(), stored()))
+    for _ in range(data.draw(st.integers(1, 5))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        page = page_of_body(bytes(damaged))
+    except TransientAdapterError:
+        return
+    columns = (page.sequences, page.keys, page.data, page.times)
+    assert len({len(column) for column in columns}) == 1
 
 
 @pytest.mark.parametrize("name", ["SequenceNumber", "Data", "PartitionKey"])
