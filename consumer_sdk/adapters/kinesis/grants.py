@@ -46,7 +46,7 @@ class Grant:
         behind: milliseconds behind the tip, as the last page said; None before it.
         is_paused: by the owner.
         is_ended: the last record was read.
-        horizon: the first record that is left, once that was found out the hard way.
+        horizon: where what is left begins, once that was found out the hard way.
         changed: set when there may be room to read again.
         size: bytes that were read and not fetched.
 
@@ -63,7 +63,7 @@ class Grant:
         self.behind: int | None = None
         self.is_paused = False
         self.is_ended = False
-        self.horizon: int | None = None
+        self.horizon: tuple[int, int] | None = None
         self.changed = asyncio.Event()
         self.size = 0
         self._on_news = on_news
@@ -111,8 +111,8 @@ class Grant:
         Raises:
             PositionOutOfRangeError: the record at the cursor is no longer stored.
         """
+        self._check_place(page)
         if page.sequences:
-            self._check_first(page.sequences[0])
             since = self.cursor.position if isinstance(self.cursor, AtPosition) else None
             self._unread.append(Unread(page, since))
             self.size += page.size
@@ -122,18 +122,30 @@ class Grant:
         if page.sequences or self.is_ended:
             self._on_news()
 
-    def _check_first(self, first: int) -> None:
+    def _check_place(self, page: Page) -> None:
         """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
-        if not isinstance(self.cursor, AtPosition):
+        is_said = bool(page.sequences) or page.next is None
+        if not is_said or not isinstance(self.cursor, AtPosition):
             return
         sequence, sub = self.cursor.position
-        if sub != LAST_SUB_SEQUENCE and first > sequence:
-            self.horizon = first
+        if sub != LAST_SUB_SEQUENCE and self.find_horizon(page):
+            begin = page.sequences[0] if page.sequences else "its end"
             raise PositionOutOfRangeError(
                 f"{self.assignment.partition}: the record {sequence} is not settled, and the "
-                f"stream's retention has passed it: the shard now begins at {first}. Set "
+                f"stream's retention has passed it: the shard now begins at {begin}. Set "
                 f"out_of_range='earliest' to go on there; a longer retention period prevents it"
             )
+
+    def find_horizon(self, page: Page) -> bool:
+        """Looks into the first page that is left; returns whether the cursor's record is gone."""
+        if not isinstance(self.cursor, AtPosition):
+            return False
+        sequence, _ = self.cursor.position
+        first = (page.sequences[0], 0) if page.sequences else after(sequence)
+        is_gone = first > (sequence, 0)
+        if is_gone:
+            self.horizon = first
+        return is_gone
 
     def fail(self, fault: Exception) -> None:
         """Nothing is read before the owner resumes it; what was read comes before the fault."""

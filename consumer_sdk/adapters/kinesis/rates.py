@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from consumer_sdk.errors import ConfigurationError
+
 __all__ = ["NO_LIMITS", "Limits", "ShardRates"]
 
 
@@ -22,10 +24,17 @@ class Limits:
     Attributes:
         calls: in any one second.
         bytes: per second.
+
+    Raises:
+        ConfigurationError: nothing could be read at all.
     """
 
     calls: int = 5
     bytes: float = 2 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.calls < 1 or not self.bytes > 0:
+            raise ConfigurationError(f"{self}: give at least one call, and bytes above 0")
 
 
 NO_LIMITS = Limits(calls=1_000, bytes=float("inf"))
@@ -85,6 +94,10 @@ class ShardRates:
         wait = self._backoff * (0.5 + self._random())
         self._ready = max(self._ready, now + wait)
         return wait
+
+    def recovered(self) -> None:
+        """The shard was read: the next failure is not one more in a row."""
+        self._backoff = 0.0
 
     def _has_arrived(self, now: float) -> None:
         """The server counts arrivals: the last call's was not later than its end.

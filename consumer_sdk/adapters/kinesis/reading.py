@@ -11,7 +11,11 @@ from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service import Page
 from consumer_sdk.adapters.kinesis.sources import Source
-from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.errors import (
+    AdapterError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+)
 from consumer_sdk.records import AtTime, Start, StartPoint
 
 __all__ = ["Reader", "Room"]
@@ -44,12 +48,13 @@ class Room:
         self._freed.set()
 
     async def wait(self) -> None:
-        """Waits for room; takes it from paused shards, which read again what they lose."""
-        while self._is_full():
+        """Waits for room."""
+        while self.is_full():
             self._freed.clear()
             await self._freed.wait()
 
-    def _is_full(self) -> bool:
+    def is_full(self) -> bool:
+        """There is none; paused shards give theirs first, and read again what they lose."""
         held = self._grants()
         left = sum(grant.size for grant in held) - self._limit
         for grant in held:
@@ -109,10 +114,13 @@ class Reader:
             await self._wanted()
 
     async def _wanted(self) -> None:
-        while not self._grant.wants_more:
-            self._grant.changed.clear()
-            await self._grant.changed.wait()
-        await self._room.wait()
+        grant = self._grant
+        while not grant.wants_more or self._room.is_full():
+            if grant.wants_more:
+                await self._room.wait()  # it may be paused meanwhile
+            else:
+                grant.changed.clear()
+                await grant.changed.wait()
 
     async def _read(self) -> None:
         grant = self._grant
@@ -134,6 +142,7 @@ class Reader:
         self._grant.take_in(page)
         self._cursor = self._grant.cursor
         self._failures = 0
+        self._rates.recovered()
         if page.has_children or page.next is None:
             self._on_children(self._grant.shard)
 
@@ -152,15 +161,38 @@ class Reader:
         """The stream was deleted, or all records of a closed shard have expired; or a fault."""
         await self._source.reset()
         try:
-            is_listed = await self._lookup(self._grant.shard)
+            left = await self._what_is_left(error)
         except TransientAdapterError as trouble:
             await self._try_later(trouble)
             return
-        if is_listed or not isinstance(error, ShardGoneError):
-            self._grant.fail(error)
+        if left is not None and left.next is None and not left.sequences:
+            self._end(left)
             return
+        if left is not None and left.sequences:
+            self._grant.find_horizon(left)
+        self._grant.fail(error)
+
+    async def _what_is_left(self, error: AdapterError) -> Page | None:
+        """The first page that is stored, where the error may mean that not all is; else None.
+
+        A position that was trimmed may be refused, instead of giving what is left.
+        """
+        if not await self._lookup(self._grant.shard):
+            return Page() if isinstance(error, ShardGoneError) else None
+        if not isinstance(error, PositionOutOfRangeError) or self._grant.horizon is not None:
+            return None
+        page = Page(next="", behind=1)
+        while page.next is not None and page.behind and not page.sequences:
+            page = await self._source.read(StartPoint.EARLIEST)
+        await self._source.reset()
+        return page
+
+    def _end(self, page: Page) -> None:
         log.warning(
-            "%s is no longer listed: all of its records have expired; it ends here",
+            "%s: all records that it still had have expired; it ends here",
             self._grant.assignment.partition,
         )
-        self._take_in(Page())
+        try:
+            self._take_in(page)
+        except PositionOutOfRangeError as error:
+            self._grant.fail(error)
