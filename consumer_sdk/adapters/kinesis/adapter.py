@@ -149,6 +149,7 @@ class KinesisAdapter(Adapter):
             name = self._options.fan_out
             consumer = None if name is None else await service.consumer(name)
             now = await service.time()
+            self._check_not_closed()
             self._opened = Session(
                 self._options,
                 service,
@@ -161,6 +162,11 @@ class KinesisAdapter(Adapter):
         except BaseException:
             await self.aclose()
             raise
+
+    def _check_not_closed(self) -> None:
+        """Meanwhile: nobody would close what is begun after that."""
+        if self._is_closed:
+            raise ConsumerClosedError("the Kinesis adapter was closed while it was opened")
 
     def _join(self, source: LeaseSource | None) -> Leases:
         """Alone, the leases are this process's own."""
@@ -189,9 +195,8 @@ class KinesisAdapter(Adapter):
         return None if self._opened is None else self._opened.grant_of(assignment)
 
     def pause(self, assignment: Assignment) -> None:
-        grant = self._grant(assignment)
-        if grant is not None:
-            grant.pause()
+        if self._opened is not None:
+            self._opened.pause(assignment)
 
     def resume(self, assignment: Assignment) -> None:
         grant = self._grant(assignment)
@@ -199,9 +204,8 @@ class KinesisAdapter(Adapter):
             grant.resume()
 
     def drop(self, assignment: Assignment) -> None:
-        grant = self._grant(assignment)
-        if grant is not None:
-            self._session.membership.drop(grant)
+        if self._opened is not None:
+            self._opened.drop(assignment)
 
     def identity(self, assignment: Assignment) -> str | None:  # noqa: ARG002 - one stream, one identity
         return self._identity
@@ -213,14 +217,14 @@ class KinesisAdapter(Adapter):
         return [await self._commit(flush) for flush in flushes]
 
     async def _commit(self, flush: AckFlush) -> Outcome:
-        grant = self._grant(flush.assignment)
-        if grant is None:
+        session, grant = self._opened, self._grant(flush.assignment)
+        if session is None or grant is None:
             lost = PartitionLostError(f"{flush.assignment.partition} is not held any more")
             return Outcome(OutcomeKind.FENCED, error=lost)
         if not flush.checkpoint.ended:
             return Outcome(OutcomeKind.SENT)
         try:
-            await self._session.end(grant)
+            await session.end(grant)  # also while closing: `revoked` flushes a last time
         except StoreError as error:
             return Outcome.retry(error)
         return Outcome.durable()
