@@ -81,6 +81,9 @@ class Discovery:
 
     async def _look(self) -> None:
         shards = await self._listed()
+        # Of a stream that was made again the shards have the same names. In step with those, the
+        # leases would be another stream's; and the members that are of it would lose theirs.
+        await self._check()
         parents = {shard.id: shard.parents for shard in shards}
         await self._leases.sync(parents, identity=self._facts.identity)
         self._synced()
