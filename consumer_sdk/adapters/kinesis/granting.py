@@ -120,3 +120,5 @@ async def _ended(task: asyncio.Task[Mapping[Assignment, Start]]) -> None:
             await asyncio.wait({task})
         except asyncio.CancelledError:
             continue
+    if not task.cancelled():
+        task.exception()  # it was looked at, says asyncio
