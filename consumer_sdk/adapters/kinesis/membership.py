@@ -201,8 +201,9 @@ class Membership:
             is_ours = grant.state is not GrantState.CLOSED
             self._end(grant)
         if is_ours:
-            with suppress(StoreError):  # seen in the leases, and released then
-                await self._leases.release({grant.shard: grant.fence})
+            with suppress(StoreError, TimeoutError):  # seen in the leases, and released then
+                async with asyncio.timeout(self._leases.duration):
+                    await self._leases.release({grant.shard: grant.fence})
 
     async def _revoke(self, grants: Sequence[Grant]) -> None:
         loop = asyncio.get_running_loop()
