@@ -35,7 +35,7 @@ test-slow: setup  ## run the slow tests
 	$(BIN)/python -m pytest -m slow --timeout 1800 $(ARGS)
 
 brokers: setup  ## run only the tests that use real servers
-	$(BIN)/python -m pytest -m "(kafka or kinesis or zookeeper) and not slow" $(ARGS)
+	$(BIN)/python -m pytest -m "(kafka or kinesis or pulsar or zookeeper) and not slow" $(ARGS)
 
 sim: $(STAMP)  ## run the simulation: make sim SEEDS=100000
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)

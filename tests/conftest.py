@@ -10,7 +10,7 @@ import pytest
 hypothesis.settings.register_profile("consumer_sdk", deadline=None)
 hypothesis.settings.load_profile("consumer_sdk")
 
-_SERVER_MARKS = ("kafka", "kinesis", "zookeeper")
+_SERVER_MARKS = ("kafka", "kinesis", "pulsar", "zookeeper")
 
 
 @pytest.hookimpl(wrapper=True)

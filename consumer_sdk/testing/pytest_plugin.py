@@ -6,15 +6,17 @@ fixture                    scope     gives
 ``kafka_server``           session   a Kafka that all tests share: use a topic and group of your own
 ``kinesis_server``         session   a kinesis-local that all tests share: use a stream of your own
 ``kinesalite_server``      session   a kinesalite that all tests share: use a stream of your own
+``pulsar_server``          session   a Pulsar that all tests share: use a topic of your own
 ``zookeeper_server``       session   a ZooKeeper that all tests share: use a root path of your own
 ``own_kafka_server``       function  a Kafka to kill, restart and pause
 ``own_kinesis_server``     function  a kinesis-local to kill, restart (empty) and pause
+``own_pulsar_server``      function  a Pulsar to kill, restart and pause
 ``own_zookeeper_server``   function  a ZooKeeper to kill, restart and pause
 ========================== ========= ==============================================================
 
-Environment: ``CONSUMER_SDK_KAFKA=host:port``, ``CONSUMER_SDK_ZOOKEEPER=host:port`` and
-``CONSUMER_SDK_KINESIS=http://host:port`` (for both Kinesis fixtures) name servers that already run;
-tests that would kill theirs are then skipped. A test is skipped too when there is no Java, or the
+Environment: ``CONSUMER_SDK_KAFKA=host:port``, ``CONSUMER_SDK_ZOOKEEPER=host:port``,
+``CONSUMER_SDK_KINESIS=http://host:port`` (for both Kinesis fixtures), and ``CONSUMER_SDK_PULSAR=host:port``
+with ``CONSUMER_SDK_PULSAR_ADMIN=http://host:port`` name servers that already run; tests that would kill theirs are then skipped. A test is skipped too when there is no Java, or the
 jars or npm packages cannot be had, unless ``CONSUMER_SDK_REQUIRE_SERVERS=1`` makes that a failure,
 as on a CI machine. A server that is there and does not start is always an error.
 """
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
     from consumer_sdk.testing.servers import (
         ExternalKafka,
         ExternalKinesis,
+        ExternalPulsar,
         ExternalZooKeeper,
         KafkaServer,
         KinesaliteServer,
         KinesisServer,
+        PulsarServer,
         Server,
         ZooKeeperServer,
     )
@@ -47,7 +51,9 @@ __all__ = [
     "kinesis_server",
     "own_kafka_server",
     "own_kinesis_server",
+    "own_pulsar_server",
     "own_zookeeper_server",
+    "pulsar_server",
     "zookeeper_server",
 ]
 
@@ -94,6 +100,18 @@ def kinesalite_server() -> "Iterator[KinesaliteServer | ExternalKinesis]":
 
 
 @pytest.fixture(scope="session")
+def pulsar_server() -> "Iterator[PulsarServer | ExternalPulsar]":
+    """Give a Pulsar that all tests share."""
+    from consumer_sdk.testing.servers import PulsarServer, external_pulsar
+
+    if external := external_pulsar():
+        yield external
+    else:
+        with _running(PulsarServer()) as server:
+            yield server
+
+
+@pytest.fixture(scope="session")
 def zookeeper_server() -> "Iterator[ZooKeeperServer | ExternalZooKeeper]":
     """Give a ZooKeeper that all tests share."""
     from consumer_sdk.testing.servers import ExternalZooKeeper, ZooKeeperServer, external_address
@@ -122,6 +140,16 @@ def own_kinesis_server() -> "Iterator[KinesisServer]":
 
     _skip_when_external("CONSUMER_SDK_KINESIS")
     with _running(KinesisServer()) as server:
+        yield server
+
+
+@pytest.fixture
+def own_pulsar_server() -> "Iterator[PulsarServer]":
+    """Give a Pulsar of the test's own, to kill, restart and pause."""
+    from consumer_sdk.testing.servers import PulsarServer
+
+    _skip_when_external("CONSUMER_SDK_PULSAR")
+    with _running(PulsarServer()) as server:
         yield server
 
 

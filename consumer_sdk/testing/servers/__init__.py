@@ -8,8 +8,8 @@
         await kafka.kill()      # as a crash would
         await kafka.restart()   # on the same data and the same port
 
-Java 17+ is the one thing that the system must have. Kafka's jars (44 MB) are fetched once into the
-user's cache folder, ZooKeeper's lie in the PySpark wheel. The Kinesis servers run on the Node.js of
+Java 17+ is the one thing that the system must have. Kafka's jars (44 MB) and Pulsar's (240 MB) are
+fetched once into the user's cache folder, ZooKeeper's lie in the PySpark wheel. The Kinesis servers run on the Node.js of
 a wheel; their npm packages (30 MB) are fetched once too. `consumer_sdk.testing.pytest_plugin` gives
 servers as fixtures; ``python -m consumer_sdk.testing.servers kafka`` runs one by hand.
 
@@ -29,9 +29,11 @@ from consumer_sdk.testing.servers.errors import (
 from consumer_sdk.testing.servers.external import (
     ExternalKafka,
     ExternalKinesis,
+    ExternalPulsar,
     ExternalServer,
     ExternalZooKeeper,
     external_address,
+    external_pulsar,
     external_url,
 )
 from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
@@ -43,6 +45,8 @@ from consumer_sdk.testing.servers.node import NodeServer, find_node
 from consumer_sdk.testing.servers.npm import NodePackage, install_package
 from consumer_sdk.testing.servers.ports import free_ports
 from consumer_sdk.testing.servers.process import ServerProcess
+from consumer_sdk.testing.servers.pulsar import PulsarEndpoint
+from consumer_sdk.testing.servers.pulsar_server import PulsarServer
 from consumer_sdk.testing.servers.server import Server
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint, ZooKeeperServer
 
@@ -50,6 +54,7 @@ __all__ = [
     "Artifact",
     "ExternalKafka",
     "ExternalKinesis",
+    "ExternalPulsar",
     "ExternalServer",
     "ExternalServerError",
     "ExternalZooKeeper",
@@ -66,6 +71,8 @@ __all__ = [
     "NodePackageError",
     "NodeServer",
     "PortInUseError",
+    "PulsarEndpoint",
+    "PulsarServer",
     "Server",
     "ServerError",
     "ServerProcess",
@@ -74,6 +81,7 @@ __all__ = [
     "ZooKeeperServer",
     "cache_folder",
     "external_address",
+    "external_pulsar",
     "external_url",
     "find_java",
     "find_node",

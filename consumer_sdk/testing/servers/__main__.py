@@ -12,20 +12,26 @@ from consumer_sdk.testing.servers import (
     KafkaServer,
     KinesaliteServer,
     KinesisServer,
+    PulsarServer,
     Server,
     ZooKeeperServer,
     external_address,
+    external_pulsar,
     external_url,
     find_node,
     install_package,
     resolve_jars,
 )
 from consumer_sdk.testing.servers.kafka import KAFKA_JARS
+from consumer_sdk.testing.servers.pulsar_distribution import PULSAR, unpacked
 
-_SERVERS: dict[str, type[KafkaServer | KinesaliteServer | KinesisServer | ZooKeeperServer]] = {
+_SERVERS: dict[
+    str, type[KafkaServer | KinesaliteServer | KinesisServer | PulsarServer | ZooKeeperServer]
+] = {
     "kafka": KafkaServer,
     "kinesis": KinesisServer,
     "kinesalite": KinesaliteServer,
+    "pulsar": PulsarServer,
     "zookeeper": ZooKeeperServer,
 }
 
@@ -72,6 +78,8 @@ def _fetch() -> None:
     if external_url("CONSUMER_SDK_KINESIS") is None:
         for server in (KinesisServer, KinesaliteServer):
             install_package(find_node(), server.package)
+    if external_pulsar() is None:
+        unpacked(PULSAR)
 
 
 def main() -> int:

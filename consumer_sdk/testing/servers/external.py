@@ -9,14 +9,17 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.testing.servers.errors import ExternalServerError
 from consumer_sdk.testing.servers.kafka import KafkaEndpoint
 from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
+from consumer_sdk.testing.servers.pulsar import PulsarEndpoint
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint
 
 __all__ = [
     "ExternalKafka",
     "ExternalKinesis",
+    "ExternalPulsar",
     "ExternalServer",
     "ExternalZooKeeper",
     "external_address",
+    "external_pulsar",
     "external_url",
 ]
 
@@ -126,6 +129,51 @@ class ExternalKinesis(ExternalServer, KinesisEndpoint):
     def endpoint_url(self) -> str:
         """``http://host:port`` for clients."""
         return self.address
+
+
+@final
+class ExternalPulsar(ExternalServer, PulsarEndpoint):
+    """A Pulsar that already runs, without authentication.
+
+    Args:
+        address: ``host:port`` of the broker.
+        admin_url: ``http://host:port`` of its admin interface.
+    """
+
+    def __init__(self, address: str, admin_url: str) -> None:
+        super().__init__(address)
+        self._admin_url = admin_url.rstrip("/")
+
+    @property
+    def service_url(self) -> str:
+        """``pulsar://host:port`` for clients."""
+        return f"pulsar://{self.address}"
+
+    @property
+    def admin_url(self) -> str:
+        """``http://host:port`` of the admin interface."""
+        return self._admin_url
+
+
+def external_pulsar() -> ExternalPulsar | None:
+    """Return the Pulsar that the environment names, None when it names none.
+
+    It takes two variables: ``CONSUMER_SDK_PULSAR=host:port`` and
+    ``CONSUMER_SDK_PULSAR_ADMIN=http://host:port``.
+
+    Raises:
+        ConfigurationError: one of them is missing, or set to something else.
+    """
+    address = external_address("CONSUMER_SDK_PULSAR")
+    admin_url = external_url("CONSUMER_SDK_PULSAR_ADMIN")
+    if address and admin_url:
+        return ExternalPulsar(address, admin_url)
+    if address or admin_url:
+        raise ConfigurationError(
+            "CONSUMER_SDK_PULSAR=host:port and CONSUMER_SDK_PULSAR_ADMIN=http://host:port belong "
+            "together: set both, or neither"
+        )
+    return None
 
 
 @final

@@ -10,7 +10,7 @@ from pathlib import Path
 from consumer_sdk.testing.servers.errors import JavaNotFoundError
 from consumer_sdk.testing.servers.server import Server
 
-__all__ = ["OLDEST_JAVA", "JavaServer", "find_java"]
+__all__ = ["OLDEST_JAVA", "JavaServer", "find_java", "java_version"]
 
 OLDEST_JAVA = 17  # Kafka 4 and Spark 4 both need it
 _FIX = (
@@ -39,7 +39,7 @@ def find_java() -> Path:
     if java is None:
         where = f"JAVA_HOME={home}" if home else "PATH"
         raise JavaNotFoundError(f"no java found in {where}; {_FIX}")
-    version = _major_version(java)
+    version = java_version(java)
     if version < OLDEST_JAVA:
         raise JavaNotFoundError(f"{java} is Java {version}; {_FIX}")
     return Path(java)
@@ -65,9 +65,14 @@ class JavaServer(Server):
         return f"-Dlog4j2.configurationFile={log4j}"
 
 
-def _major_version(java: str) -> int:
+def java_version(java: str | Path) -> int:
+    """Return the major version of a Java.
+
+    Raises:
+        JavaNotFoundError: it does not run.
+    """
     # The version goes to stderr on every Java, and "1.8.0" is how Java 8 writes it.
-    result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603  the user's Java
+    result = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=False)  # noqa: S603  the user's Java
     match = re.search(r'version "(?:1\.)?(\d+)', result.stderr)
     if result.returncode or match is None:
         raise JavaNotFoundError(f"{java} -version failed: {result.stderr.strip()}; {_FIX}")
