@@ -255,6 +255,8 @@ class Session:
         finally:
             self._main.cancel()
             await asyncio.gather(self._main, return_exceptions=True)
+            # Now: a look at the shards, or a renewal, would find the leases closed, or join again.
+            await self.membership.aclose()
             await self._service.aclose()
 
     def grant_of(self, assignment: Assignment) -> Grant | None:
