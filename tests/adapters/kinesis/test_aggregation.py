@@ -178,7 +178,7 @@ def test_a_field_given_twice_counts_as_its_last() -> None:
         field(1, 0) + field(3, b"cut")[:-1],
         field(1, 0) + field(3, b"x") + b"\x08",
         field(1, 0) + field(3, b"x") + b"\x13\x14",
-        b"\x08" + b"\xff" * 10 + b"\x01" + field(3, b"x"),
+        field(1, 0) + b"\x48" + b"\xff" * 10 + b"\x01" + field(3, b"x"),
     ],
     ids=["no data", "no key", "data cut", "number cut", "a group", "number too long"],
 )
