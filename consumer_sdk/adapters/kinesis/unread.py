@@ -95,8 +95,10 @@ class Unread:
         return messages, sum(map(len, chain(keys, values)))
 
     def _left_of(self, messages: list[Message], since: tuple[int, int]) -> list[Message]:
-        self._since = None  # the page ascends: only its beginning lies below
-        return [message for message in messages if message.position >= since]
+        left = [message for message in messages if message.position >= since]
+        if left:
+            self._since = None  # the page ascends: only its beginning lies below
+        return left
 
     def _take_expanded(
         self, assignment: Assignment, max_records: int, max_bytes: int
