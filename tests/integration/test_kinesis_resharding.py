@@ -86,16 +86,21 @@ async def test_record_that_is_not_settled_keeps_the_children_of_its_shard_waitin
 async def test_child_of_two_members_shards_waits_for_both(field: KinesisField) -> None:
     """Kinesis trap 20: the parents of a merge are read by different members."""
     first, second = await field.create(2)
-    await field.append(10, shard=first)
-    stuck = await field.append(10, shard=second)
     seen = Seen()
-    seen.stuck = frozenset({stuck[-1]})
+    seen.stuck = frozenset({19})
     async with AsyncExitStack() as members:
         tasks = [
             await members.enter_async_context(field.running(field.consumer(), seen.handle))
             for _ in range(2)
         ]
-        await field.until_leases(lambda leases: len({each.owner for each in leases.values()}) == 2)
+        await field.until_leases(
+            lambda leases: (
+                None not in (owners := {each.owner for each in leases.values()})
+                and len(owners) == 2
+            )
+        )
+        await field.append(10, shard=first)
+        await field.append(10, shard=second)
         await until(lambda: len(seen.numbers) == 19, "all but one", *tasks)
         child = await field.server.merge(field.stream, first, second)
         await field.append(10)
