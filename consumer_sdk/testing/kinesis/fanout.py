@@ -9,8 +9,9 @@ from consumer_sdk.abc import Clock
 from consumer_sdk.adapters.kinesis.service import IteratorStart
 from consumer_sdk.testing.kinesis.errors import limited, missing, used
 from consumer_sdk.testing.kinesis.options import Quirks
+from consumer_sdk.testing.kinesis.reading import SLACK
 from consumer_sdk.testing.kinesis.stream import FakeStream
-from consumer_sdk.testing.kinesis.subscription import SLACK, Subscription
+from consumer_sdk.testing.kinesis.subscription import Subscription
 
 __all__ = ["FakeConsumer", "FanOut"]
 

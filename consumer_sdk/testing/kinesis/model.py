@@ -88,7 +88,6 @@ class FakeKinesis:
         self.fan_out.forget(name)
         stream = self._streams.pop(self.stream(name).name)
         self._born[name] = stream.born
-        stream.wake()
 
     def streams(self) -> Sequence[str]:
         """The names of all streams."""

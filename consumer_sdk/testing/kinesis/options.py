@@ -41,6 +41,8 @@ class Quirks:
         names_children: the end of a closed shard names its child shards.
         empty_pages: answers without records that come before each one with records.
         list_lag: seconds until a new shard is listed.
+        close_lag: seconds until readers of a closed shard are told of its end: its children are
+            listed before.
         takeover_error: a subscription that is taken over fails with ResourceInUseException; else
             it just ends. AWS's documentation allows both.
         creating: seconds until a fan-out consumer is active.
@@ -50,5 +52,6 @@ class Quirks:
     names_children: bool = True
     empty_pages: int = 0
     list_lag: float = 0.0
+    close_lag: float = 0.0
     takeover_error: bool = False
     creating: float = 0.5

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer_sdk.testing.kinesis.options import Quirks
 from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 
-__all__ = ["Answer", "behind", "fitting", "read"]
+__all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "read"]
+
+SLACK = 1e-6
+"""Seconds; a timer may fire by a rounding error too early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,15 @@ def read(
     shard.empty_pages = 0
     position += len(records)
     late = behind(shard, position, wall)
-    is_end = shard.closed is not None and position == shard.tip
+    is_end = position == shard.tip and ends_in(shard, wall, quirks) <= SLACK
     if is_end and (quirks.null_with_last_records or not records):
         return Answer(records, None, late, shard.children if quirks.names_children else ())
     return Answer(records, position, late)
+
+
+def ends_in(shard: FakeShard, wall: float, quirks: Quirks) -> float:
+    """Seconds until readers are told that the shard is closed; infinite: it is open."""
+    return math.inf if shard.closed is None else shard.closed + quirks.close_lag - wall
 
 
 def fitting(records: Sequence[FakeRecord], most: int) -> Sequence[FakeRecord]:

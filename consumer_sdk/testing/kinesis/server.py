@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from email.utils import formatdate
 from functools import cache, cached_property
-from http import HTTPStatus
 from typing import Any, Self
 
 from aiobotocore.session import get_session
@@ -21,7 +19,13 @@ from consumer_sdk.testing.kinesis.model import FakeKinesis
 from consumer_sdk.testing.kinesis.operations import Operations
 from consumer_sdk.testing.kinesis.shapes import event_shape
 from consumer_sdk.testing.kinesis.subscription import Subscription, follow
-from consumer_sdk.testing.kinesis.troubles import Kind, Trouble, Troubles
+from consumer_sdk.testing.kinesis.troubles import (
+    Kind,
+    Trouble,
+    Troubles,
+    break_connection,
+    strike,
+)
 from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
 
 __all__ = ["FakeKinesisServer"]
@@ -50,7 +54,6 @@ class FakeKinesisServer(KinesisEndpoint):
         sends_initial_response: whether a subscription begins with the frame that AWS begins with.
 
     Attributes:
-        kinesis: the model.
         calls: how often each operation was asked for.
     """
 
@@ -110,8 +113,8 @@ class FakeKinesisServer(KinesisEndpoint):
             code: AWS's name of an error; ``"InternalFailure"`` has status 500.
             times: how many requests.
         """
-        status = HTTPStatus.INTERNAL_SERVER_ERROR if code in SERVER_ERRORS else 400
-        self._troubles.add(operation, Trouble("refuse", code, status), times)
+        trouble = Trouble("refuse", code, 500 if code in SERVER_ERRORS else 400)
+        self._troubles.add(operation, trouble, times)
 
     def break_next(self, operation: str, how: Kind = "drop", *, times: int = 1) -> None:
         """Gives the next requests no answer.
@@ -135,25 +138,15 @@ class FakeKinesisServer(KinesisEndpoint):
         trouble = self._troubles.take(operation)
         try:
             body = _parsed(content)
-            await self._strike(request, trouble)
+            await strike(request, trouble)
             if operation == SUBSCRIBE:
                 return await self._subscribed(request, self._operations.subscribe(body))
             answer = self._operations.answer(operation, body)
         except RefusedError as error:
-            return self._refusal(error, trouble.status if trouble else HTTPStatus.BAD_REQUEST)
+            return self._refusal(error, trouble.status if trouble else 400)
         if trouble is not None and trouble.kind == "lose":
-            _break(request)
+            break_connection(request)
         return self._response(answer)
-
-    async def _strike(self, request: web.Request, trouble: Trouble | None) -> None:
-        """Does what is planned to go wrong before the effect."""
-        if trouble is None or trouble.kind == "lose":
-            return
-        if trouble.kind == "refuse":
-            raise RefusedError(trouble.code, "injected")
-        if trouble.kind == "drop":
-            _break(request)
-        await asyncio.get_running_loop().create_future()  # until the client has gone
 
     async def _subscribed(
         self, request: web.Request, subscription: Subscription
@@ -176,7 +169,7 @@ class FakeKinesisServer(KinesisEndpoint):
         try:
             async with aclosing(follow(subscription)) as events:
                 async for event in events:
-                    await self._strike(request, self._troubles.take(EVENT))
+                    await strike(request, self._troubles.take(EVENT))
                     yield event_frame(EVENT, event_shape(event))
         except RefusedError as error:
             yield exception_frame(error.code, error.message)
@@ -204,8 +197,3 @@ def _parsed(content: bytes) -> Any:
         return json.loads(content or b"{}")
     except ValueError as error:
         raise RefusedError("SerializationException", str(error)) from error
-
-
-def _break(request: web.Request) -> None:
-    if request.transport is not None:
-        request.transport.abort()

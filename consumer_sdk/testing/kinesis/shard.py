@@ -50,7 +50,7 @@ class FakeShard:
     Attributes:
         children: the shards that it was split or merged into; it is closed then.
         closed: when that was, seconds since the epoch; None: it is open.
-        watchers: called when a record arrives, or the shard is closed or deleted.
+        watchers: called when a record arrives, the shard is closed, or a subscription ends.
         empty_pages: empty answers given since the last one with records.
     """
 

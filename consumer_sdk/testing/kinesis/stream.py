@@ -115,14 +115,9 @@ class FakeStream:
 
     def trim(self, before: float) -> None:
         """Drops older records, and closed shards of which nothing is left."""
-        expired = [shard.id for shard in self.shards() if shard.trim(before)]
-        for shard_id in expired:
-            self._shards.pop(shard_id).wake()
-
-    def wake(self) -> None:
-        """Tells all watchers: the stream was deleted."""
         for shard in self.shards():
-            shard.wake()
+            if shard.trim(before):
+                del self._shards[shard.id]
 
     def _make(self, hashes: tuple[int, int], parents: Sequence[FakeShard], now: float) -> FakeShard:
         # A child's numbers must be above its parent's, even when it is made in the same second.

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from consumer_sdk.abc import Clock
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks
-from consumer_sdk.testing.kinesis.reading import behind, fitting
+from consumer_sdk.testing.kinesis.reading import SLACK, behind, ends_in, fitting
 from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 
-__all__ = ["SLACK", "Event", "Subscription", "follow"]
+__all__ = ["Event", "Subscription", "follow"]
 
 LIFETIME = 300.0
 """Seconds after which a subscription ends by itself."""
@@ -24,9 +24,6 @@ MOST_RECORDS = 2_000
 MOST_BYTES = MEBIBYTE
 RATE = 2 * MEBIBYTE
 """Bytes per second, for each consumer of a shard."""
-
-SLACK = 1e-6
-"""Seconds; a timer may fire by a rounding error too early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +80,9 @@ class Subscription:
     def wait(self) -> float:
         """Seconds until it is worth to `poll` again, if the shard does not change before."""
         now = self._clock.monotonic()
-        has_more = bool(self.shard.read(self._position, 1)) or self.shard.closed is not None
-        next_event = self._ready if has_more else max(self._ready, self._heartbeat)
+        has_more = bool(self.shard.read(self._position, 1))
+        end = now + ends_in(self.shard, self._clock.wall(), self._quirks)
+        next_event = self._ready if has_more else max(self._ready, min(self._heartbeat, end))
         return max(min(next_event, self.began + LIFETIME) - now, 0)
 
     def end(self) -> None:
@@ -101,8 +99,9 @@ class Subscription:
         self._position = max(self._position, self.shard.horizon)
         records = fitting(self.shard.read(self._position, MOST_RECORDS), MOST_BYTES)
         after = self._position + len(records)
-        late = behind(self.shard, after, self._clock.wall())
-        is_end = self.shard.closed is not None and after == self.shard.tip
+        wall = self._clock.wall()
+        late = behind(self.shard, after, wall)
+        is_end = after == self.shard.tip and ends_in(self.shard, wall, self._quirks) <= SLACK
         if is_end and (self._quirks.null_with_last_records or not records):
             children = self.shard.children if self._quirks.names_children else ()
             return Event(records, None, late, children)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Trouble", "Troubles"]
+from aiohttp import web
+
+from consumer_sdk.testing.kinesis.errors import RefusedError
+
+__all__ = ["Kind", "Trouble", "Troubles", "break_connection", "strike"]
 
 Kind = Literal["refuse", "drop", "lose", "stall"]
 
@@ -41,3 +46,24 @@ class Troubles:
         """What is to go wrong with this request."""
         plan = self._plans.get(operation)
         return plan.popleft() if plan else None
+
+
+async def strike(request: web.Request, trouble: Trouble | None) -> None:
+    """Does what is planned to go wrong before the effect.
+
+    Raises:
+        RefusedError: an error is to be answered.
+    """
+    if trouble is None or trouble.kind == "lose":
+        return
+    if trouble.kind == "refuse":
+        raise RefusedError(trouble.code, "injected")
+    if trouble.kind == "drop":
+        break_connection(request)
+    await asyncio.get_running_loop().create_future()  # cancelled when the client has gone
+
+
+def break_connection(request: web.Request) -> None:
+    """Cuts it off, without a word."""
+    if request.transport is not None:
+        request.transport.abort()

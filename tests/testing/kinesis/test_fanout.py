@@ -170,3 +170,29 @@ def test_subscription_of_a_deleted_stream_fails(kinesis: FakeKinesis, clock: Han
     kinesis.delete_stream("orders")
     assert subscription.failure is not None
     assert subscription.failure.code == "ResourceNotFoundException"
+
+
+def test_subscription_goes_on_at_the_horizon(kinesis: FakeKinesis, clock: HandClock) -> None:
+    """What was trimmed before it could be sent is passed over; the last of it is kept as a place."""
+    arn = register(kinesis, clock)
+    _, lost = kinesis.put("orders", b"a", shard=SHARD)
+    subscription = subscribe(kinesis, arn)
+    clock.now += 5
+    kinesis.trim("orders", clock.wall())
+    assert sent(subscription).continuation == lost.sequence
+    kinesis.put("orders", b"b", shard=SHARD)
+    kinesis.put("orders", b"c", shard=SHARD)
+    assert [record.data for record in sent(subscription).records] == [b"b", b"c"]
+    assert subscription.poll() is None
+
+
+def test_end_of_a_shard_may_be_told_late(clock: HandClock) -> None:
+    """Kinesis trap 20: its children are listed already; no heartbeat is needed to learn of it."""
+    kinesis = FakeKinesis(clock, quirks=Quirks(close_lag=2))
+    kinesis.create_stream("orders")
+    subscription = subscribe(kinesis, register(kinesis, clock))
+    kinesis.split("orders", SHARD)
+    assert subscription.poll() is None
+    assert subscription.wait() == pytest.approx(2)
+    clock.now += 2
+    assert sent(subscription).continuation is None

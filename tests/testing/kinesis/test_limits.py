@@ -46,7 +46,7 @@ def test_shards_have_their_own_limits(kinesis: FakeKinesis) -> None:
 
 def test_two_mebibytes_exhaust_a_second(kinesis: FakeKinesis, clock: HandClock) -> None:
     """Kinesis trap 22: after two records of a MiB the third waits for the next second."""
-    kinesis.put("orders", bytes(MEBIBYTE), shard=SHARD)
+    kinesis.put("orders", bytes(MEBIBYTE - 3), shard=SHARD)  # the key has three
     token = iterator(kinesis)
     assert [is_refused(kinesis, token) for _ in range(3)] == [False, False, True]
     clock.now = 1.0

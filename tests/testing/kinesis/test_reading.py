@@ -180,7 +180,11 @@ def test_iterator_into_what_was_trimmed_goes_on_at_the_horizon(
     clock.now = 10
     put(kinesis, b"b")
     kinesis.trim("orders", EPOCH + 10)
-    assert [record.data for record in kinesis.get_records(iterator).records] == [b"b"]
+    answer = kinesis.get_records(iterator)
+    assert [record.data for record in answer.records] == [b"b"]
+    put(kinesis, b"c")
+    assert answer.next is not None
+    assert [record.data for record in kinesis.get_records(answer.next).records] == [b"c"]
 
 
 def test_records_expire_by_themselves(clock: HandClock) -> None:

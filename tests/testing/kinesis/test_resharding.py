@@ -49,6 +49,16 @@ def test_sequence_numbers_of_children_are_above_the_parents(kinesis: FakeKinesis
     assert record.sequence < end < min(child.start for child in children)
 
 
+def test_child_sixteen_is_above_its_parent_too(clock: HandClock) -> None:
+    """The shard's number takes part in the sequence number with its last digit: 16 is 0 there."""
+    kinesis = FakeKinesis(clock)
+    kinesis.create_stream("orders", 16)
+    parent = kinesis.stream("orders").shard("shardId-000000000015")
+    low, _ = kinesis.split("orders", parent.id)
+    assert parent.end is not None
+    assert parent.end < low.start
+
+
 def test_closed_shard_takes_no_record(kinesis: FakeKinesis) -> None:
     """Nor can it be split or merged again."""
     kinesis.split("orders", FIRST)
@@ -131,6 +141,18 @@ def test_closed_shard_vanishes_with_its_last_record(kinesis: FakeKinesis, clock:
         kinesis.shard_iterator("orders", FIRST, HORIZON)
 
 
+def test_closed_shard_stays_until_its_closing_has_expired(
+    kinesis: FakeKinesis, clock: HandClock
+) -> None:
+    """Without any record too; it is what tells that there was a parent."""
+    kinesis.split("orders", FIRST)
+    clock.now = 10
+    kinesis.trim("orders", EPOCH)
+    assert FIRST in {shard.id for shard in kinesis.shards("orders")}
+    kinesis.trim("orders", EPOCH + 1)
+    assert FIRST not in {shard.id for shard in kinesis.shards("orders")}
+
+
 def test_open_shard_stays_when_all_has_expired(kinesis: FakeKinesis, clock: HandClock) -> None:
     """It is empty, and takes records still."""
     kinesis.put("orders", b"x", shard=FIRST)
@@ -148,3 +170,16 @@ def test_new_shards_may_be_listed_late(clock: HandClock) -> None:
     assert [shard.id for shard in kinesis.shards("orders")] == [FIRST]
     clock.now = 2
     assert len(kinesis.shards("orders")) == 3
+
+
+def test_children_may_be_listed_before_the_parent_ends(clock: HandClock) -> None:
+    """Kinesis trap 20: a reader of the parent is told a little later."""
+    kinesis = FakeKinesis(clock, quirks=Quirks(close_lag=2))
+    kinesis.create_stream("orders")
+    kinesis.split("orders", FIRST)
+    assert len(kinesis.shards("orders")) == 3
+    answer = read(kinesis, FIRST)
+    assert (answer.next is None, answer.children) == (False, ())
+    clock.now = 2
+    answer = read(kinesis, FIRST)
+    assert (answer.next is None, len(answer.children)) == (True, 2)

@@ -141,6 +141,14 @@ async def test_throttled_records_of_many_are_named() -> None:
         ]
 
 
+async def test_record_that_cannot_be_is_an_error_of_all() -> None:
+    """A key of 257 letters; only what is throttled is told record by record."""
+    async with served() as (_, opened):
+        entries = [{"Data": b"x", "PartitionKey": "k" * 257}]
+        with pytest.raises(ClientError, match="InvalidArgumentException"):
+            await opened.put_records(StreamName="orders", Records=entries)
+
+
 async def test_unknown_operation_is_refused() -> None:
     """What is not faked says so."""
     async with served() as (_, opened):
