@@ -18,6 +18,10 @@ from benchmarks import report
 
 BENCHMARKS = {
     "kafka": ("kafka", "a real Kafka: aiokafka, FastStream, Parallel Consumer and ours"),
+    "kinesis": (
+        "kinesis.suite",
+        "a replay server and kinesalite: async-kinesis, bare loops and ours",
+    ),
     "stores": ("stores", "a real ZooKeeper and a SQLite file: flushes, and loads at the start"),
     "message": ("message_cost", "what making a Message and acking it costs"),
     "trackers": ("trackers.suite", "the trackers beside the structures that others use"),

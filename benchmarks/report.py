@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import markdown, stores
 from benchmarks.kafka_contests import AIMS
+from benchmarks.kinesis import tables as kinesis
 from benchmarks.markdown import figure
 from benchmarks.message_cost import LIMIT_US
 from benchmarks.process import ROOT
@@ -23,7 +24,13 @@ _CLIENTS = ("aiokafka", "faststream", "uvloop")
 
 def table(name: str, result: Mapping[str, Any]) -> str:
     """One benchmark's results in Markdown."""
-    by_name = {"kafka": _kafka, "message": _message, "stores": stores.tables, "trackers": tables}
+    by_name = {
+        "kafka": _kafka,
+        "kinesis": kinesis.tables,
+        "message": _message,
+        "stores": stores.tables,
+        "trackers": tables,
+    }
     return by_name[name](result)
 
 

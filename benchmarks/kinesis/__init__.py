@@ -1,0 +1,1 @@
+"""``python -m benchmarks kinesis``: the adapter beside what others read Kinesis with."""
