@@ -29,7 +29,7 @@ def test_shard_that_keeps_failing_is_left_alone_longer_each_time() -> None:
     async def main(_: Simulation) -> None:
         found = await pauses(Bench(), 9, 0.0)
         assert found == sorted(found)
-        assert (found[0], found[-1]) == (0.1, pytest.approx(LONGEST))
+        assert [found[0], found[-1]] == pytest.approx([0.1, LONGEST])
 
     simulate(main)
 
