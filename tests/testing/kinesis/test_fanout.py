@@ -183,6 +183,7 @@ def test_subscription_goes_on_at_the_horizon(kinesis: FakeKinesis, clock: HandCl
     kinesis.put("orders", b"b", shard=SHARD)
     kinesis.put("orders", b"c", shard=SHARD)
     assert [record.data for record in sent(subscription).records] == [b"b", b"c"]
+    clock.now += 1
     assert subscription.poll() is None
 
 
