@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer_sdk.testing.kinesis.options import Quirks
-from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
+from consumer_sdk.testing.kinesis.record import FakeRecord
+from consumer_sdk.testing.kinesis.shard import FakeShard
 
 __all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "read"]
 

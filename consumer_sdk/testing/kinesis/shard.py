@@ -3,36 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from consumer_sdk.adapters.kinesis.service import IteratorStart
 from consumer_sdk.testing.kinesis.errors import invalid, used
 from consumer_sdk.testing.kinesis.limiter import Limiter
+from consumer_sdk.testing.kinesis.record import FakeRecord
 from consumer_sdk.testing.kinesis.sequences import LAST_INDEX, compose, index_of
 
-__all__ = ["FakeRecord", "FakeShard"]
-
-
-@dataclass(frozen=True, slots=True)
-class FakeRecord:
-    """A stored record.
-
-    Attributes:
-        sequence: its number.
-        key: partition key.
-        data: the blob.
-        time: of arrival, seconds since the epoch.
-    """
-
-    sequence: int
-    key: str
-    data: bytes
-    time: float
-
-    @property
-    def size(self) -> int:
-        """Bytes of data and key, as AWS counts them."""
-        return len(self.data) + len(self.key.encode())
+__all__ = ["FakeShard"]
 
 
 class FakeShard:
@@ -136,13 +114,15 @@ class FakeShard:
         self.children += children
         self.wake()
 
+    def has_older(self, before: float) -> bool:
+        """Whether there may be something to trim: asked of every shard in every call."""
+        oldest = self._records[0].time if self._records else self.closed
+        return oldest is not None and oldest < before
+
     def trim(self, before: float) -> bool:
         """Drops older records; returns whether the shard itself has expired."""
-        count = next(
-            (i for i, record in enumerate(self._records) if record.time >= before),
-            len(self._records),
-        )
-        if count:
+        kept = (i for i, record in enumerate(self._records) if record.time >= before)
+        if count := next(kept, len(self._records)):
             self._last_trimmed = self._records[count - 1].sequence
             del self._records[:count]
             self._trimmed += count

@@ -115,7 +115,7 @@ class FakeStream:
 
     def trim(self, before: float) -> None:
         """Drops older records, and closed shards of which nothing is left."""
-        for shard in self.shards():
+        for shard in [each for each in self._shards.values() if each.has_older(before)]:
             if shard.trim(before):
                 del self._shards[shard.id]
 

@@ -10,7 +10,8 @@ from consumer_sdk.abc import Clock
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks
 from consumer_sdk.testing.kinesis.reading import SLACK, behind, ends_in, fitting
-from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
+from consumer_sdk.testing.kinesis.record import FakeRecord
+from consumer_sdk.testing.kinesis.shard import FakeShard
 
 __all__ = ["Event", "Subscription", "follow"]
 
