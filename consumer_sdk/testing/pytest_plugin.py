@@ -107,7 +107,7 @@ def pulsar_server() -> "Iterator[PulsarServer | ExternalPulsar]":
     if external := external_pulsar():
         yield external
     else:
-        with _running(PulsarServer()) as server:
+        with _running(PulsarServer(quick=True)) as server:
             yield server
 
 
@@ -149,7 +149,7 @@ def own_pulsar_server() -> "Iterator[PulsarServer]":
     from consumer_sdk.testing.servers import PulsarServer
 
     _skip_when_external("CONSUMER_SDK_PULSAR")
-    with _running(PulsarServer()) as server:
+    with _running(PulsarServer(quick=True)) as server:
         yield server
 
 

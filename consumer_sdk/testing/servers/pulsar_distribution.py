@@ -1,8 +1,10 @@
 """Gets Apache Pulsar: one archive through the PySpark wheel's Ivy, unpacked once per user."""
 
+import gzip
 import logging
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 
 from consumer_sdk.testing.servers.cache import cache_folder, is_complete, locked, publish
@@ -12,6 +14,7 @@ from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
 __all__ = ["PULSAR", "unpacked"]
 
 _LOG = logging.getLogger(__name__)
+_CHUNK = 1 << 20  # bytes
 
 PULSAR = JarSet(
     "pulsar",
@@ -66,14 +69,22 @@ def _fetch(archive: JarSet, target: Path, settings: Path | None) -> None:
 
 def _unpack(packed: Path, files: Path) -> None:
     try:
+        _read_to_the_end(packed)
         with tarfile.open(packed) as archive:
             # Refuses what would lie outside of the folder; Python 3.12 asks for the choice.
             archive.extractall(files, filter="data")
         if not any(each.is_dir() for each in files.iterdir()):
             raise tarfile.ReadError("no folder in it")
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         packed.unlink()  # else the next try would find it fetched
         raise JarResolutionError(
             f"{packed.name} is damaged: {error}. It will be fetched again; when that changes "
             "nothing, look at what your mirror or proxy gives under this name"
         ) from error
+
+
+def _read_to_the_end(packed: Path) -> None:
+    # tarfile takes an archive that is cut off between two of its files for a whole one.
+    with gzip.open(packed) as content:
+        while content.read(_CHUNK):
+            pass

@@ -64,13 +64,13 @@ async def test_acks_inside_a_batch_are_on_and_can_be_switched_off(
     """The default is what Pulsar 4.1 has; a setting of the caller's replaces ours."""
     assert await redelivered_after_part_of_a_batch(pulsar_server) == [b"4"]
     off = {"acknowledgmentAtBatchIndexLevelEnabled": "false"}
-    async with PulsarServer(properties=off) as server:
+    async with PulsarServer(properties=off, quick=True) as server:
         assert len(await redelivered_after_part_of_a_batch(server)) == 5
 
 
 async def test_refused_setting_is_shown() -> None:
     """Pulsar's own words about a bad setting are in the error, and no process is left."""
-    server = PulsarServer(properties={"numIOThreads": "many"})
+    server = PulsarServer(properties={"numIOThreads": "many"}, quick=True)
     with pytest.raises(ServerStartError, match=r"(?s)ended at its start.*many"):
         await server.start()
     assert not server.is_running
