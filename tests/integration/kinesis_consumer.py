@@ -9,17 +9,21 @@ import asyncio
 import os
 import random
 import sys
+import time
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.adapters import KinesisAdapter
 from consumer_sdk.stores import LocalStore, ZooKeeperStore
 
-__all__ = ["GROUP", "LEASE", "REGION", "store_at"]
+__all__ = ["BLOCK", "GROUP", "LEASE", "REGION", "store_at"]
 
 GROUP, REGION = "team", "us-east-1"
 LEASE = 2.5
 """Seconds."""
+
+BLOCK = b"block"
+"""A record that the handler computes for, without a pause, while two leases end."""
 
 
 def store_at(place: str) -> CheckpointStore:
@@ -35,6 +39,8 @@ async def main(endpoint: str, stream: str, store: str, file: str) -> None:
 
     async def handle(message: Message) -> None:
         await asyncio.sleep(chance.random() * 0.005)
+        if message.value == BLOCK:
+            time.sleep(2 * LEASE)  # noqa: ASYNC251 - what a handler must not do
         sequence, _ = message.position
         os.write(out, f"{os.getpid()} {message.partition.id} {sequence}\n".encode())
 

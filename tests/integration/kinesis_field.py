@@ -173,12 +173,12 @@ class KinesisField:
             while not is_so(await self.leases()):
                 await asyncio.sleep(0.05)
 
-    async def checkpoints(self) -> dict[str, Checkpoint]:
-        """All of the group, by shard."""
+    async def checkpoints(self, group: str = GROUP) -> dict[str, Checkpoint]:
+        """All of a group, by shard."""
         store = self.store()
         await store.open()
         try:
-            texts = await store.peek(GROUP, await store.list(GROUP))
+            texts = await store.peek(group, await store.list(group))
         finally:
             await store.aclose()
         return {p.id: _decoded(p, text) for p, text in texts.items() if text is not None}

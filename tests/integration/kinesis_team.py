@@ -20,7 +20,7 @@ from consumer_sdk.testing.servers import KinesisEndpoint
 from consumer_sdk.trackers import decode_checkpoint
 from tests.integration.kinesis_consumer import GROUP, LEASE, store_at
 
-__all__ = ["Death", "Done", "Place", "Team"]
+__all__ = ["ROOT", "Death", "Done", "Place", "Team", "is_settled", "lines_of"]
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -35,6 +35,12 @@ class Done(NamedTuple):
 
     pid: int
     place: Place
+
+
+def lines_of(file: Path) -> Sequence[Done]:
+    """What processes have written."""
+    rows = map(str.split, file.read_text().splitlines())
+    return [Done(int(pid), (shard, int(sequence))) for pid, shard, sequence in rows]
 
 
 class Death(NamedTuple):
@@ -177,8 +183,7 @@ class Team:
 
     def done(self, first: int = 0) -> Sequence[Done]:
         """The lines of the file from one on."""
-        rows = (line.split() for line in self.file.read_text().splitlines()[first:])
-        return [Done(int(pid), (shard, int(sequence))) for pid, shard, sequence in rows]
+        return lines_of(self.file)[first:]
 
     async def kill(self, pid: int) -> None:
         """Kills a member, and waits until the others go on with what it had."""
