@@ -135,7 +135,7 @@ class Membership:
         finally:
             nudged.cancel()
             changed.cancel()
-            await asyncio.wait({changed, nudged})
+            await asyncio.gather(changed, nudged, return_exceptions=True)
         if not changed.cancelled():
             changed.result()
 
