@@ -31,9 +31,12 @@ def parse_url(url: str) -> tuple[str, dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, an option unknown or its value of another type.
     """
-    parts = urlsplit(url)
-    stream = unquote(parts.path.strip("/"))
     shown = repr(url.partition("?")[0].rpartition("@")[2])  # the query may hold a secret
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # a bracket that is not closed
+        raise ConfigurationError(f"{shown}: {error}; {FORM}") from error
+    stream = unquote(parts.path.strip("/"))
     if parts.scheme != "kinesis" or not stream or "@" in parts.netloc:
         raise ConfigurationError(f"{shown}: {FORM}")
     pairs = parse_qsl(parts.query, keep_blank_values=True)
