@@ -7,6 +7,7 @@ what nobody sees; that is off. What a stream's readers share, its limits, is the
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
@@ -64,8 +65,9 @@ class Connection:
 
     def __post_init__(self) -> None:
         for name in ("request_timeout", "connect_timeout", "connections"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"{name}={getattr(self, name)!r}: give more than 0")
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ConfigurationError(f"{name}={value!r}: give more than 0, and an end")
         if isinstance(self.verify, str) and not Path(self.verify).exists():
             raise ConfigurationError(f"verify={self.verify!r}: there is no such file")
         if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):

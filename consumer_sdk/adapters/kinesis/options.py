@@ -47,21 +47,21 @@ class KinesisOptions:
     connection: Connection
 
     def __post_init__(self) -> None:
-        if not self.stream_name:
-            raise ConfigurationError(
-                f"stream={self.stream!r}: give the name or the ARN of a stream"
-            )
+        stream: Any = self.stream  # whatever was given
+        if not (isinstance(stream, str) and self.stream_name):
+            raise ConfigurationError(f"stream={stream!r}: give the name or the ARN of a stream")
         for name in ("group", "fan_out", "dead_letter_stream"):
             value = getattr(self, name)
-            if value is not None and not value.strip():
+            if value is not None and not (isinstance(value, str) and value.strip()):
                 raise ConfigurationError(f"{name}={value!r}: give a name, or leave it out")
         for name in SECONDS:
             value = getattr(self, name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not (is_number and 0 < value < math.inf):
                 raise ConfigurationError(f"{name}={value!r}: give seconds, above 0")
-        if self.buffer_bytes <= 0:
-            raise ConfigurationError(f"buffer_bytes={self.buffer_bytes}: give bytes, above 0")
+        size: Any = self.buffer_bytes
+        if not (isinstance(size, int) and size > 0):
+            raise ConfigurationError(f"buffer_bytes={size!r}: give bytes, above 0")
 
     @property
     def stream_name(self) -> str:

@@ -8,7 +8,8 @@ given: what comes after the record ``s`` is ``(s, LAST_SUB_SEQUENCE)``, which no
 from __future__ import annotations
 
 from consumer_sdk.adapters.kinesis.service import IteratorStart
-from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import AtPosition, AtTime, Position, Start, StartPoint
 from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
 
 __all__ = ["after", "iterator_start"]
@@ -24,14 +25,24 @@ def iterator_start(start: Start) -> IteratorStart:
 
     Raises:
         ValueError: LATEST, which has to be resolved to a time first, and starts without records.
+        ConfigurationError: a position that is none of Kinesis.
     """
     if start is StartPoint.EARLIEST:
         return IteratorStart("TRIM_HORIZON")
     if isinstance(start, AtTime):
         return IteratorStart("AT_TIMESTAMP", time=start.time)
     if isinstance(start, AtPosition):
-        sequence, sub = start.position
-        is_whole = sub == LAST_SUB_SEQUENCE
-        kind = "AFTER_SEQUENCE_NUMBER" if is_whole else "AT_SEQUENCE_NUMBER"
-        return IteratorStart(kind, sequence)
+        return _at(start.position)
     raise ValueError(f"{start} is no place in a shard")
+
+
+def _at(position: Position) -> IteratorStart:
+    match position:
+        case (int(sequence), int(sub)):
+            is_whole = sub == LAST_SUB_SEQUENCE
+            kind = "AFTER_SEQUENCE_NUMBER" if is_whole else "AT_SEQUENCE_NUMBER"
+            return IteratorStart(kind, sequence)
+    raise ConfigurationError(
+        f"{position!r} is no position in a shard: give AtPosition((sequence number, sub-sequence "
+        f"number)), as numbers"
+    )
