@@ -194,7 +194,7 @@ class Stage:
         group: str | None = "g",
         *,
         store: CheckpointStore | None = None,
-        faults: Faults | None = None,
+        service: type[FakeService] = FakeService,
         adapter: dict[str, Any] | None = None,
         **options: Any,
     ) -> Consumer:
@@ -202,7 +202,7 @@ class Stage:
         made = FakeAdapter(
             "s",
             group=group,
-            make_service=lambda: FakeService(self.kinesis, "s", faults),
+            make_service=lambda: service(self.kinesis, "s"),
             **TIMES | (adapter or {}),
         )
         if group is not None and store is None:
