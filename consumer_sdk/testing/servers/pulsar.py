@@ -164,6 +164,7 @@ class PulsarEndpoint(ABC):
         Raises:
             ServerError: Pulsar refused, or did not take one of them.
             MissingExtraError: pulsar-client is not installed.
+            ValueError: there are not as many keys as values; some may have been sent.
         """
         return await asyncio.to_thread(send, self.service_url, topic, values, key, batch=batch)
 

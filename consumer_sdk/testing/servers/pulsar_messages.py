@@ -1,4 +1,4 @@
-"""Sends messages through the Pulsar client, with threads and logs of its own kept short."""
+"""Sends messages through a Pulsar client that is closed when they are sent."""
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
@@ -28,13 +28,20 @@ def send(
     Raises:
         ServerError: Pulsar refused, or did not take one of them.
         MissingExtraError: pulsar-client is not installed.
+        ValueError: there are not as many keys as values; some may have been sent.
     """
-    named = repeat(keys) if keys is None or isinstance(keys, str) else keys
     with _producer(service_url, topic, batch=batch) as producer:
-        # The keys may be endless, so they are asked second.
-        sent = [_begin(producer, value, key) for value, key in zip(values, named, strict=False)]
+        sent = [_begin(producer, value, key) for value, key in _keyed(values, keys)]
         producer.flush()
         return [each.result() for each in sent]
+
+
+def _keyed(
+    values: Iterable[bytes], keys: str | Iterable[str] | None
+) -> Iterable[tuple[bytes, str | None]]:
+    if keys is None or isinstance(keys, str):
+        return zip(values, repeat(keys), strict=False)  # ends with the values
+    return zip(values, keys, strict=True)
 
 
 def _begin(producer: Any, value: bytes, key: str | None) -> "Future[Any]":

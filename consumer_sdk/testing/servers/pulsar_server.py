@@ -44,7 +44,7 @@ _UNSAFE_JAVA = 23  # from here on Java has to be told that Netty may use Unsafe
 
 @final
 class PulsarServer(JavaServer, PulsarEndpoint):
-    """A real Pulsar on 127.0.0.1, ready in about six seconds; takes about 500 MB.
+    """A real Pulsar on 127.0.0.1, ready in about six seconds; takes about 450 MB.
 
     A topic that has no retention deletes what all its subscriptions acked: make the subscriptions
     before producing.
@@ -55,8 +55,8 @@ class PulsarServer(JavaServer, PulsarEndpoint):
         properties: broker settings that add to or replace ours, such as
             ``{"acknowledgmentAtBatchIndexLevelEnabled": "false"}``.
         heap: the largest Java heap, as Java writes it; as much again may lie beside it.
-        quick: start with a third of the work, and serve more slowly under load: for tests, not for
-            benchmarks.
+        quick: leave out Java's second compiler, for a start with less than half of the work; for
+            tests, while a benchmark should measure what users run.
         settings: an Ivy settings file, see `resolve_jars`.
         start_timeout: seconds until a server that is not ready counts as failed.
     """

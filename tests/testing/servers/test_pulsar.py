@@ -13,6 +13,12 @@ from tests.testing.servers.pulsar_reading import redelivered_after_part_of_a_bat
 pytestmark = pytest.mark.pulsar
 
 
+def assert_only_loopback(server: PulsarServer) -> None:
+    """Its bookie would take any port, and every address; /proc tells what it took."""
+    if sys.platform == "linux":
+        assert listening_of_a_jvm(server.pid) == only_loopback(*server.ports)
+
+
 def listening_of_a_jvm(pid: int) -> list[tuple[str, int]]:
     """Look again when a file of the process closed between two looks: a JVM's often do."""
     while True:
@@ -22,18 +28,12 @@ def listening_of_a_jvm(pid: int) -> list[tuple[str, int]]:
             assert not is_gone(pid)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc tells what a process listens on")
-async def test_server_listens_on_the_loopback_address_only(own_pulsar_server: PulsarServer) -> None:
-    """Its bookie would take any port of every address; it keeps ours, over restarts too."""
-    server = own_pulsar_server
-    assert listening_of_a_jvm(server.pid) == only_loopback(*server.ports)
-
-
 async def test_messages_and_subscriptions_survive_kill_restart_and_pause(
     own_pulsar_server: PulsarServer,
 ) -> None:
-    """A restart after SIGKILL has the data, the ports and another process."""
+    """A restart after SIGKILL has the data, the ports of 127.0.0.1 only, and another process."""
     server = own_pulsar_server
+    assert_only_loopback(server)
     await server.create_subscription("kept", "readers")
     await server.produce("kept", [b"one", b"two"])
     before, addresses = server.pid, (server.service_url, server.admin_url)
@@ -43,6 +43,7 @@ async def test_messages_and_subscriptions_survive_kill_restart_and_pause(
     assert is_gone(before)
     await server.restart()
     assert (server.service_url, server.admin_url) == addresses
+    assert_only_loopback(server)
     assert await server.backlog("kept", "readers") == 2
     assert await values_of(server, "kept") == [b"one", b"two"]
 

@@ -80,6 +80,8 @@ async def test_messages_of_one_key_lie_in_one_partition(
     again = await pulsar_server.produce(topic, [b"any"] * 8, key=keys)
     assert len({each.partition() for each in others}) > 1
     assert [each.partition() for each in again] == [each.partition() for each in others]
+    with pytest.raises(ValueError, match="shorter"):
+        await pulsar_server.produce(topic, [b"any"] * 9, key=keys)
 
 
 async def test_subscription_begins_and_is_reset_where_asked(
