@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka import KafkaAdapter
     from consumer_sdk.adapters.kinesis import KinesisAdapter
     from consumer_sdk.adapters.memory import MemoryAdapter
+    from consumer_sdk.adapters.pulsar import PulsarAdapter
     from consumer_sdk.adapters.urls import open_url
 
-__all__ = ["KafkaAdapter", "KinesisAdapter", "MemoryAdapter", "open_url"]
+__all__ = ["KafkaAdapter", "KinesisAdapter", "MemoryAdapter", "PulsarAdapter", "open_url"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -23,6 +24,7 @@ __getattr__ = lazy_names(
         "KafkaAdapter": "consumer_sdk.adapters.kafka",
         "KinesisAdapter": "consumer_sdk.adapters.kinesis",
         "MemoryAdapter": "consumer_sdk.adapters.memory",
+        "PulsarAdapter": "consumer_sdk.adapters.pulsar",
         "open_url": "consumer_sdk.adapters.urls",
     },
 )

@@ -15,6 +15,8 @@ SCHEMES = {
     "kinesis": "consumer_sdk.adapters.kinesis:KinesisAdapter",
     "local": "consumer_sdk.adapters.local:LocalAdapter",
     "memory": "consumer_sdk.adapters.memory:MemoryAdapter",
+    "pulsar": "consumer_sdk.adapters.pulsar:PulsarAdapter",
+    "pulsar+ssl": "consumer_sdk.adapters.pulsar:PulsarAdapter",
 }
 """URL scheme → ``module:class``; the class has a ``from_url``."""
 

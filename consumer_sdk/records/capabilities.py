@@ -35,6 +35,8 @@ class Capabilities:
         lag_unit: ``"records"``, ``"milliseconds"`` or None.
         knows_ends: the broker can say which position is next at a partition's end. Where it cannot,
             "latest" is pinned as the time of its clock, and there is no check of ranges.
+        tells_new: `Adapter.committed` tells a group that has never been from one that has done
+            nothing. Where it cannot, the broker's cursor decides alone, and there is no ``start``.
     """
 
     kind: Kind = Kind.LOG
@@ -48,3 +50,4 @@ class Capabilities:
     max_unacked: int | None = None
     lag_unit: str | None = "records"
     knows_ends: bool = True
+    tells_new: bool = True

@@ -32,8 +32,20 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
             f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
         )
     check_start(adapter, store, options)
+    _check_unacked(adapter, options)
     if adapter.capabilities.needs_leases:
         _check_leases(adapter, store, options)
+
+
+def _check_unacked(adapter: Adapter, options: Options) -> None:
+    most = adapter.capabilities.max_unacked
+    wanted = (options.max_in_flight or 0) + options.max_retrying
+    if most is not None and wanted > most:
+        raise ConfigurationError(
+            f"{adapter.broker}: the broker sends no more once {most} records are not acked, and "
+            f"max_in_flight={options.max_in_flight} with max_retrying={options.max_retrying} would "
+            f"wait for more: give less"
+        )
 
 
 def _check_leases(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
@@ -77,6 +89,12 @@ def check_start(adapter: Adapter, store: CheckpointStore | None, options: Option
         ConfigurationError: says what cannot work.
     """
     capabilities = adapter.capabilities
+    if not capabilities.tells_new and options.start is not StartPoint.EARLIEST:
+        raise ConfigurationError(
+            f"{adapter.broker}: without its admin API the broker does not tell whether a subscription "
+            f"is new, and start= is for new ones alone: give the adapter admin_url=…, or "
+            f"initial_position=… in place of start="
+        )
     carries_checkpoints = capabilities.commits and capabilities.metadata_size >= ROOM
     if options.restart == "from_start" and store is None and not carries_checkpoints:
         raise ConfigurationError(

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.kinesis.discovery import Discovery
 from consumer_sdk.adapters.kinesis.fan_out import FanOut
 from consumer_sdk.adapters.kinesis.granting import Granting
@@ -53,7 +54,7 @@ class Session:
         self._rates: dict[str, ShardRates] = {}
         self._readers: dict[Grant, asyncio.Task[None]] = {}
         self._error: Exception | None = None
-        self._turn = 0
+        self._turns = Turns()
         self._closing: asyncio.Task[None] | None = None
         self.news = asyncio.Event()
         self._horizons: dict[str, tuple[int, int]] = {}
@@ -203,43 +204,22 @@ class Session:
     # -- fetching -----------------------------------------------------------------------
 
     async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """The next runs; waits for some without polling."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + max_wait
-        while True:
+        """The next runs, each shard in its turn; waits for some without polling."""
+
+        def collect() -> list[Run]:
             self._raise_error()
-            self.news.clear()
-            runs = self._collect(max_records, max_bytes)
-            if runs or loop.time() >= until:
-                return runs
-            timer = loop.call_at(until, self.news.set)
-            try:
-                await self.news.wait()
-            finally:
-                timer.cancel()
+            runs = self._turns.take(self.grants, max_records, max_bytes)
+            if runs:
+                self._room.freed()
+            return runs
+
+        return await fetch(collect, self.news, max_wait)
 
     def _raise_error(self) -> None:
         if self._error is not None:
             error, self._error = self._error, None
             raise error
         self._raise_end()
-
-    def _collect(self, max_records: int, max_bytes: int) -> list[Run]:
-        """Each shard in its turn."""
-        ready = [grant for grant in self.grants if grant.has_run]
-        if not ready:
-            return []
-        self._turn = (self._turn + 1) % len(ready)
-        runs: list[Run] = []
-        for grant in ready[self._turn :] + ready[: self._turn]:
-            if max_records <= 0 or max_bytes <= 0:
-                break
-            run = grant.take(max_records, max_bytes)
-            runs.append(run)
-            max_records -= len(run.messages)
-            max_bytes -= run.size
-        self._room.freed()
-        return runs
 
     # -- the end ------------------------------------------------------------------------
 

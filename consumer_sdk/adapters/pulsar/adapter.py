@@ -1,0 +1,274 @@
+"""The Pulsar adapter: what the runtime sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from consumer_sdk.abc import Adapter, AssignmentOwner, LeaseSource
+from consumer_sdk.adapters.pulsar.options import (
+    InitialPosition,
+    PulsarOptions,
+    SubscriptionType,
+    connection_of,
+)
+from consumer_sdk.adapters.pulsar.session import Session
+from consumer_sdk.adapters.pulsar.subscriber import Subscriber
+from consumer_sdk.adapters.pulsar.urls import parse_url
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerClosedError,
+    PartitionLostError,
+    TransientAdapterError,
+)
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Checkpoint,
+    Committed,
+    Outcome,
+    OutcomeKind,
+    Partition,
+    Position,
+    Run,
+    Start,
+)
+from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
+
+__all__ = ["PulsarAdapter"]
+
+
+class PulsarAdapter(Adapter):
+    """Reads Pulsar topics through a subscription of any type.
+
+    ================  ========================================================================
+    ``exclusive``     a log: one consumer, order kept; a second one waits until the first is gone
+    ``failover``      a log: each partition has one active consumer, the others stand by
+    ``shared``        a queue: records take turns, no order
+    ``key_shared``    a queue: a key stays with one consumer between reconnects
+    ================  ========================================================================
+
+    Records are acked one by one on every type, also in the middle of a producer's batch: cumulative
+    acks lose chunked messages. Retries, their limit and dead letters are this SDK's; the client's are not used.
+    What was acked while the connection was away is acked again, and what the broker sends again
+    although it is settled is not delivered.
+
+    A position is ``(ledger, entry, index in the batch)``.
+
+    Args:
+        topics: their names; of another namespace as ``tenant/namespace/name``.
+        service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
+        subscription: its name; the group, as far as stores are concerned.
+        type: see the table.
+        pattern: instead of topics, a regular expression that a topic's whole name has to match.
+            Needs ``admin_url``.
+        initial_position: where a new subscription begins: ``"earliest"`` or ``"latest"``.
+        consumer_name: what the broker's statistics call this consumer; unique in a subscription.
+        admin_url: ``http://host:8080``. With it, missing topics are found when the consumer is opened,
+            ``start=`` of the consumer works, patterns do, and a consumer of a failover
+            subscription learns within a second that it is not the active one any more.
+        admin_token: a JWT for it.
+        receiver_queue: messages that the broker sends ahead, for each partition. They count as
+            unacked at the broker.
+        buffer_bytes: what is received ahead of fetches, for each partition; beside the client's own
+            queue, which counts messages.
+        cumulative_acks: ack with one command what is settled without a hole (exclusive and failover).
+            Only where no producer sends chunked messages: those in between would be lost.
+        busy_timeout: seconds that `open` waits for another process to give the subscription up.
+        discovery_interval: seconds between two looks for new partitions and topics.
+        crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
+        connection: any other option of `Connection`, such as ``token``, ``tls_trust_certs``,
+            ``oauth2``, ``operation_timeout`` or ``log_level``.
+
+    Raises:
+        ConfigurationError: an option is unknown or cannot work.
+    """
+
+    broker: ClassVar[str] = "pulsar"
+
+    def __init__(
+        self,
+        *topics: str,
+        service_url: str,
+        subscription: str,
+        type: SubscriptionType = "exclusive",  # noqa: A002 - Pulsar's own word
+        pattern: str | None = None,
+        initial_position: InitialPosition = "earliest",
+        consumer_name: str | None = None,
+        admin_url: str | None = None,
+        admin_token: str | None = None,
+        receiver_queue: int = 1000,
+        buffer_bytes: int = 16 << 20,
+        cumulative_acks: bool = False,
+        busy_timeout: float = 30.0,
+        discovery_interval: float = 60.0,
+        crypto_key_reader: Any = None,
+        **connection: Any,
+    ) -> None:
+        self._options = PulsarOptions(
+            topics=topics,
+            pattern=pattern,
+            subscription=subscription,
+            type=type,
+            initial_position=initial_position,
+            consumer_name=consumer_name,
+            admin_url=admin_url,
+            admin_token=admin_token,
+            receiver_queue=receiver_queue,
+            buffer_bytes=buffer_bytes,
+            cumulative_acks=cumulative_acks,
+            busy_timeout=busy_timeout,
+            discovery_interval=discovery_interval,
+            crypto_key_reader=crypto_key_reader,
+            connection=connection_of(service_url=service_url, **connection),
+        )
+        self.group = subscription
+        self.capabilities = self._options.capabilities
+        self._opened: Session | None = None
+        self._is_closed = False
+
+    @classmethod
+    def from_url(cls, url: str) -> PulsarAdapter:
+        """The adapter for ``pulsar://host:port/topic?subscription=s&type=shared&option=value``.
+
+        Raises:
+            ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
+        """
+        topics, options = parse_url(url)
+        if "subscription" not in options:
+            raise ConfigurationError("subscription= is missing in the URL: give its name")
+        return cls(*topics, **options)
+
+    @property
+    def _session(self) -> Session:
+        if self._opened is None or self._is_closed:
+            state = "closed; make a new one" if self._is_closed else "not open"
+            raise ConsumerClosedError(f"the Pulsar adapter is {state}")
+        return self._opened
+
+    async def open(
+        self,
+        owner: AssignmentOwner,
+        leases: LeaseSource | None = None,  # noqa: ARG002 - the broker shares partitions out
+    ) -> None:
+        if self._opened is not None or self._is_closed:
+            raise ConsumerClosedError("a Pulsar adapter can be opened once; make a new one")
+        self._opened = Session(self._options, owner)
+        try:
+            await self._opened.open()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def run(self) -> None:
+        if not self._is_closed:
+            await self._session.run()
+
+    async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        return await self._session.fetch(max_records, max_bytes, max_wait)
+
+    # -- one partition --------------------------------------------------------------------
+
+    def _subscriber(self, assignment: Assignment) -> Subscriber | None:
+        return None if self._opened is None else self._opened.subscriber_of(assignment)
+
+    def pause(self, assignment: Assignment) -> None:
+        self._pause(assignment, is_paused=True)
+
+    def resume(self, assignment: Assignment) -> None:
+        self._pause(assignment, is_paused=False)
+
+    def _pause(self, assignment: Assignment, *, is_paused: bool) -> None:
+        subscriber = self._subscriber(assignment)
+        if subscriber is not None:
+            subscriber.is_paused = is_paused
+            subscriber.flow()
+            self._session.news.set()
+
+    def drop(self, assignment: Assignment) -> None:
+        subscriber = self._subscriber(assignment)
+        if subscriber is not None:
+            subscriber.end()
+
+    def identity(self, assignment: Assignment) -> str | None:  # noqa: ARG002 - Pulsar has none
+        return None
+
+    # -- acks -----------------------------------------------------------------------------
+
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """Acks each settled record; SENT once the broker has got that, as far as can be known."""
+        return list(await asyncio.gather(*map(self._commit, flushes)))
+
+    async def _commit(self, flush: AckFlush) -> Outcome:
+        subscriber = self._subscriber(flush.assignment)
+        partition = flush.assignment.partition
+        if subscriber is None:
+            lost = PartitionLostError(f"{partition} is not held any more")
+            return Outcome(OutcomeKind.FENCED, error=lost)
+        if not flush.settled:
+            return Outcome(OutcomeKind.SENT)
+        if not subscriber.is_connected:
+            return Outcome.retry(TransientAdapterError(f"{partition} is disconnected"))
+        self._ack(subscriber, flush)
+        try:
+            await subscriber.confirm()
+        except AdapterError as error:
+            return Outcome.retry(error)
+        return Outcome(OutcomeKind.SENT)
+
+    def _ack(self, subscriber: Subscriber, flush: AckFlush) -> None:
+        watermark = flush.checkpoint.watermark
+        natives = [native for _, native in flush.settled]
+        if self._options.cumulative_acks and watermark is not None:
+            prefix = [pair for pair in flush.settled if pair[0] <= watermark]
+            if prefix:
+                subscriber.ack_cumulative(max(prefix, key=lambda pair: pair[0])[1])
+            natives = [native for position, native in flush.settled if position > watermark]
+        subscriber.ack(natives)
+
+    async def committed(
+        self, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, Committed | None]:
+        """A subscription that exists has a cursor, which the client does not tell."""
+        found = {a: self._subscriber(a) for a in assignments}
+        is_new = {a: sub is not None and sub.is_new is True for a, sub in found.items()}
+        return {a: None if is_new[a] else Committed(Checkpoint()) for a in assignments}
+
+    # -- positions ------------------------------------------------------------------------
+
+    async def positions(
+        self,
+        assignments: Sequence[Assignment],
+        at: Start,  # noqa: ARG002 - the client tells of none of them
+    ) -> Mapping[Assignment, Position | None]:
+        return dict.fromkeys(assignments)
+
+    async def time(self) -> float:
+        admin = self._session.admin
+        if admin is None:
+            raise ConfigurationError("pulsar: a time of the broker's clock needs admin_url=…")
+        return await admin.time()
+
+    async def partitions(self, stream: str) -> Sequence[Partition]:
+        session = self._session
+        if session.admin is not None and not await session.admin.has_topic(stream):
+            return []
+        return await session.discovery.partitions(stream)
+
+    async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
+        return dict.fromkeys(assignments)
+
+    def encode_position(self, position: Position) -> str:
+        return encode_message_id(position)
+
+    def decode_position(self, text: str) -> Position:
+        return decode_message_id(text)
+
+    # -- the end --------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        if self._opened is not None:
+            await self._opened.aclose()

@@ -1,0 +1,63 @@
+"""Asynchronous calls of the client, awaited.
+
+The client calls back from a thread of its own. An exception that leaves a callback ends the
+process, and so does touching a loop that was closed meanwhile: neither can happen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.faults import translate_result
+
+__all__ = ["call"]
+
+
+async def call(
+    start: Callable[[Callable[..., None]], object],
+    doing: str,
+    *,
+    late: Callable[[Any], object] = lambda _: None,
+) -> Any:
+    """Awaits one call.
+
+    Args:
+        start: makes the call with the callback that it is given.
+        doing: what for, with the names that matter; an error's message starts with it.
+        late: gets the result of a call that nobody waits for any more, in the client's thread.
+
+    Raises:
+        AdapterError: as `consumer_sdk.adapters.pulsar.faults` has it.
+
+    Cancellation: the call goes on; see ``late``.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def called_back(result: Any, value: Any = None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, result, value)
+        except RuntimeError:  # the loop was closed
+            _quietly(late, result, value)
+
+    def settle(result: Any, value: Any) -> None:
+        if future.done():
+            _quietly(late, result, value)
+        elif result == _pulsar.Result.Ok:
+            future.set_result(value)
+        else:
+            future.set_exception(translate_result(result, doing))
+
+    start(called_back)
+    return await future
+
+
+def _quietly(late: Callable[[Any], object], result: Any, value: Any) -> None:
+    if result == _pulsar.Result.Ok and value is not None:
+        with suppress(Exception):  # nobody is there to hear of it
+            late(value)

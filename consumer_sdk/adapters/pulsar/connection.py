@@ -1,0 +1,125 @@
+"""How Pulsar is reached: the client's options, and a native client.
+
+The client logs from its own threads. A Python logger given to it takes the interpreter's lock there, and
+deadlocks or crashes when the process ends (https://github.com/apache/pulsar-client-python/issues/116);
+so its log goes to the console or to a file, and never to Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import _pulsar
+import pulsar
+
+from consumer_sdk.errors import ConfigurationError
+
+__all__ = ["Connection"]
+
+SCHEMES = ("pulsar", "pulsar+ssl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where Pulsar is, and who asks.
+
+    Attributes:
+        service_url: ``pulsar://host:6650[,host:6650]``, or ``pulsar+ssl://host:6651``.
+        token: authenticates with a token (JWT).
+        tls_certificate, tls_key: files; authenticate with a client certificate.
+        oauth2: parameters of the OAuth2 flow: ``issuer_url``, ``private_key`` and so on.
+        tls_trust_certs: file of authorities; those of certifi by default.
+        tls_validate_hostname: whether the server's certificate has to be the host's.
+        operation_timeout: seconds that one question to the broker may take.
+        connect_timeout: seconds to wait for a connection.
+        io_threads: of the client.
+        listener_name: which of the brokers' advertised listeners to use.
+        log_level: ``"debug"``, ``"info"``, ``"warn"`` or ``"error"``: what the native client logs.
+        log_file: where to; the console if None.
+
+    Raises:
+        ConfigurationError: an option cannot work.
+    """
+
+    service_url: str
+    token: str | None = field(default=None, repr=False)
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    oauth2: Mapping[str, str] | None = field(default=None, repr=False)
+    tls_trust_certs: str | None = None
+    tls_validate_hostname: bool = True
+    operation_timeout: float = 30.0
+    connect_timeout: float = 10.0
+    io_threads: int = 1
+    listener_name: str | None = None
+    log_level: str = "error"
+    log_file: str | None = None
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.service_url)
+        if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
+            raise ConfigurationError(
+                f"service_url={self.service_url!r}: give pulsar://host:port or pulsar+ssl://host:port"
+            )
+        for name in ("operation_timeout", "connect_timeout", "io_threads"):
+            if not getattr(self, name) > 0:
+                raise ConfigurationError(f"{name}={getattr(self, name)!r}: give more than 0")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigurationError("give both of tls_certificate and tls_key, or none")
+        given = (self.token, self.tls_certificate, self.oauth2)
+        if sum(each is not None for each in given) > 1:
+            raise ConfigurationError("give one of token, tls_certificate and oauth2")
+        if not hasattr(pulsar.LoggerLevel, self.log_level.capitalize()):
+            raise ConfigurationError(f"log_level={self.log_level!r}: debug, info, warn or error")
+
+    def make_client(self) -> Any:
+        """A native client; connects when it is first needed. Close it with ``close_async``.
+
+        Raises:
+            ConfigurationError: an option cannot work.
+        """
+        configuration = self._configuration()
+        try:
+            return _pulsar.Client(self.service_url, configuration)
+        except Exception as error:
+            raise ConfigurationError(f"service_url={self.service_url!r}: {error}") from error
+
+    def _configuration(self) -> Any:
+        configuration = _pulsar.ClientConfiguration()
+        configuration.operation_timeout_seconds(max(round(self.operation_timeout), 1))
+        configuration.connection_timeout(round(self.connect_timeout * 1000))
+        configuration.io_threads(self.io_threads)
+        level = getattr(pulsar.LoggerLevel, self.log_level.capitalize())
+        if self.log_file is None:
+            configuration.set_console_logger(level)
+        else:
+            configuration.set_file_logger(level, self.log_file)
+        if self.listener_name is not None:
+            configuration.listener_name(self.listener_name)
+        configuration.tls_trust_certs_file_path(self.tls_trust_certs or _certificates())
+        configuration.tls_validate_hostname(self.tls_validate_hostname)
+        authentication = self._authentication()
+        if authentication is not None:
+            configuration.authentication(authentication.auth)
+        return configuration
+
+    def _authentication(self) -> Any:
+        if self.token is not None:
+            return pulsar.AuthenticationToken(self.token)
+        if self.tls_certificate is not None:
+            return pulsar.AuthenticationTLS(self.tls_certificate, self.tls_key)
+        if self.oauth2 is not None:
+            import json
+
+            return pulsar.AuthenticationOauth2(json.dumps(dict(self.oauth2)))
+        return None
+
+
+def _certificates() -> str:
+    import certifi
+
+    found: str = certifi.where()
+    return found

@@ -1,0 +1,76 @@
+"""Which topic partitions there are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from consumer_sdk.adapters.pulsar.admin import Admin
+from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.pulsar.topics import full_name, partition_of, topic_of
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Partition
+
+__all__ = ["Discovery"]
+
+
+class Discovery:
+    """Looks up topics and their partitions.
+
+    Args:
+        admin: None: only the partitions of topics that are named can be looked up.
+    """
+
+    def __init__(self, client: Any, admin: Admin | None, options: PulsarOptions) -> None:
+        self._client = client
+        self._admin = admin
+        self._options = options
+
+    async def look(self) -> Sequence[Partition]:
+        """All partitions of the topics.
+
+        Raises:
+            ConfigurationError: a topic that was named does not exist.
+            AdapterError: the broker does not answer.
+        """
+        return [
+            partition
+            for topic in await self._topics()
+            for partition in await self.partitions(topic)
+        ]
+
+    async def _topics(self) -> Sequence[str]:
+        if self._options.pattern is None:
+            names = [full_name(topic) for topic in self._options.topics]
+            for name in names:
+                await self._check(name)
+            return names
+        assert self._admin is not None  # noqa: S101 - the options have seen to it
+        pattern = full_name(self._options.pattern)
+        namespace = pattern.partition("://")[2].rpartition("/")[0]
+        found = await self._admin.topics(namespace)
+        return [name for name in found if re.fullmatch(pattern, name)]
+
+    async def _check(self, topic: str) -> None:
+        """A broker may make a topic that is subscribed to, whose name is a mistake."""
+        if self._admin is not None and not await self._admin.has_topic(topic):
+            raise ConfigurationError(
+                f"topic {topic!r} does not exist: create it, or correct its name"
+            )
+
+    async def partitions(self, topic: str) -> Sequence[Partition]:
+        """Of one topic; itself where it has none."""
+        names = await call(
+            lambda done: self._client.get_topic_partitions_async(topic, done),
+            f"looking up {topic}",
+        )
+        return [partition_of(name) for name in names]
+
+    async def is_new(self, partition: Partition) -> bool | None:
+        """Whether the subscription does not exist yet; None: not known."""
+        if self._admin is None:
+            return None
+        found = await self._admin.subscriptions(topic_of(partition))
+        return self._options.subscription not in found

@@ -1,0 +1,81 @@
+"""The client's results as the SDK's errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
+
+__all__ = ["BusyError", "is_over", "translate", "translate_result"]
+
+Result = _pulsar.Result
+
+
+class BusyError(TransientAdapterError):
+    """Another consumer has the subscription, or has it with another type."""
+
+
+TRANSIENT = {
+    Result.BrokerMetadataError,
+    Result.BrokerPersistenceError,
+    Result.ConnectError,
+    Result.ConsumerNotFound,
+    Result.Interrupted,
+    Result.LookupError,
+    Result.NotConnected,
+    Result.ReadError,
+    Result.ServiceUnitNotReady,
+    Result.Timeout,
+    Result.TooManyLookupRequestException,
+}
+BUSY = {Result.ConsumerAssignError, Result.ConsumerBusy}
+USAGE = {
+    Result.InvalidConfiguration: "an option cannot work",
+    Result.InvalidTopicName: "give a topic's name, such as 'orders' or "
+    "'persistent://public/default/orders'",
+    Result.InvalidUrl: "give service_url='pulsar://host:6650' or 'pulsar+ssl://host:6651'",
+    Result.TopicNotFound: "there is no such topic: create it, or correct its name",
+    Result.SubscriptionNotFound: "there is no such subscription",
+    Result.OperationNotSupported: "the broker does not support it",
+    Result.NotAllowedError: "the broker does not allow it",
+}
+DENIED = {
+    Result.AuthenticationError,
+    Result.AuthorizationError,
+    Result.ErrorGettingAuthenticationData,
+}
+
+
+def translate_result(result: Any, doing: str) -> ConsumerSdkError:
+    """The error for a result that is not Ok."""
+    what = f"{doing}: {result.name}"
+    if result in BUSY:
+        return BusyError(
+            f"{what}: another consumer has the subscription, or has it with another type"
+        )
+    if result in TRANSIENT:
+        return TransientAdapterError(what)
+    if result in USAGE:
+        return ConfigurationError(f"{what}: {USAGE[result]}")
+    if result in DENIED:
+        return AdapterError(f"{what}: check the token or certificate, and the role's permissions")
+    return AdapterError(what)
+
+
+def translate(error: Any, doing: str) -> ConsumerSdkError:
+    """The error for an exception of the client, which has the name of its result."""
+    result = getattr(Result, type(error).__name__, Result.UnknownError)
+    translated = translate_result(result, doing)
+    return type(translated)(f"{translated} ({error})")
+
+
+def is_over(error: Any) -> bool:
+    """The consumer was closed."""
+    return isinstance(error, _pulsar.AlreadyClosed)

@@ -1,0 +1,39 @@
+"""Message ids as positions: ``(ledger, entry, index in the batch)``. Pure but for the client's type.
+
+A record that was not sent in a batch has the largest index, so that it stands for its whole entry.
+The client's own ids are kept to ack with, and made anew only to seek: an id that was rebuilt acks
+the whole entry, or nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+
+__all__ = ["Place", "id_before", "next_place", "place_of"]
+
+Place = tuple[int, int, int]
+"""A position."""
+
+
+def place_of(message_id: Any) -> Place:
+    """Where a message is."""
+    index = message_id.batch_index()
+    return (
+        message_id.ledger_id(),
+        message_id.entry_id(),
+        LAST_BATCH_INDEX if index < 0 else index,
+    )
+
+
+def next_place(last: Place) -> Place:
+    """Where the next message will be at the earliest, after the last one."""
+    return last[0], last[1] + 1, 0
+
+
+def id_before(place: Place) -> Any:
+    """What to seek to, so that the whole entry of a place comes first: seeks are exclusive."""
+    return _pulsar.MessageId(-1, place[0], place[1] - 1, -1)

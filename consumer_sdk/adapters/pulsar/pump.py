@@ -1,0 +1,141 @@
+"""Receives from one native consumer, in a thread of its own.
+
+The client's asyncio front loses a message with each receive that is cancelled, and pays a wake-up
+of the loop for each message. Here nothing that waits for the client can be cancelled: the thread
+receives batches, makes messages of them, and wakes the loop once for each batch. It stops when it
+is told that there is no room, and the broker's own flow control does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.faults import translate
+from consumer_sdk.records import Message
+from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+
+__all__ = ["Delivery", "NativeMessage", "Pump"]
+
+POLL = 100
+"""Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
+
+
+class NativeMessage(Message):
+    """A message with the client's id of this delivery, to ack it with."""
+
+    __slots__ = ("native",)
+
+
+Delivery = tuple[list[Message], int]
+"""Messages in order, without an assignment, and their size in bytes."""
+
+
+class Pump:
+    """The thread.
+
+    Args:
+        consumer: the client's consumer, with a batch receive policy.
+        deliver: called in the loop with each batch.
+        failed: called in the loop with what a receive raised; then it has stopped.
+
+    Concurrency: belongs to a loop, but for what runs in the thread.
+    """
+
+    def __init__(
+        self,
+        consumer: Any,
+        name: str,
+        deliver: Callable[[Delivery], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        self._consumer = consumer
+        self._loop = asyncio.get_running_loop()
+        self._deliver = deliver
+        self._failed = failed
+        self._may_run = threading.Event()
+        self._is_stopped = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._thread = threading.Thread(target=self._run, name=f"pulsar {name}", daemon=True)
+        self._thread.start()
+
+    # In the loop ---------------------------------------------------------------------------
+
+    def go(self) -> None:
+        """There is room: receive."""
+        if not self._may_run.is_set():
+            self._idle.clear()
+            self._may_run.set()
+
+    def rest(self) -> None:
+        """There is no room; the batch that is being received still comes."""
+        self._may_run.clear()
+
+    async def hold(self) -> None:
+        """Rests, and returns when nothing more comes."""
+        self.rest()
+        await self._idle.wait()
+
+    def stop(self) -> None:
+        """Ends the thread, soon. Close the consumer to end it at once."""
+        self._is_stopped = True
+        self._may_run.set()
+
+    # In the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            if not self._may_run.is_set():
+                self._tell(self._idle.set)
+                self._may_run.wait()
+                continue
+            try:
+                # The first message wakes at once; a batch waits until it is full, or its time over.
+                first = self._consumer.receive(POLL)
+                batch = [first, *self._consumer.batch_receive()]
+            except _pulsar.Timeout:
+                continue
+            except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
+                self._tell(self._failed, translate(error, self._thread.name))
+                break
+            self._tell(self._deliver, _messages(batch))
+        self._tell(self._idle.set)
+
+    def _tell(self, what: Callable[..., None], *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what, *arguments)
+        except RuntimeError:  # the loop was closed: nobody is left to hear
+            self._is_stopped = True
+
+
+def _messages(batch: list[Any]) -> Delivery:
+    """The hot path."""
+    messages: list[Message] = []
+    size = 0
+    for raw in batch:
+        message = NativeMessage()
+        message.native = native = raw.message_id()
+        index = native.batch_index()
+        message.position = (
+            native.ledger_id(),
+            native.entry_id(),
+            LAST_BATCH_INDEX if index < 0 else index,
+        )
+        key = raw.partition_key()
+        message.key = key.encode() if key else None
+        message.value = None if raw.has_null_value() else raw.data()
+        properties = raw.properties()
+        message.headers = (
+            tuple((name, value.encode()) for name, value in properties.items())
+            if properties
+            else ()
+        )
+        message.timestamp = raw.event_timestamp() or raw.publish_timestamp()
+        messages.append(message)
+        size += raw.length()
+    return messages, size

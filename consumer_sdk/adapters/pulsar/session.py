@@ -1,0 +1,255 @@
+"""One open adapter: a subscriber for each topic partition, and what watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.fetching import Turns, fetch
+from consumer_sdk.adapters.pulsar.admin import Admin
+from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.discovery import Discovery
+from consumer_sdk.adapters.pulsar.faults import BusyError
+from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.pulsar.subscriber import Subscriber
+from consumer_sdk.adapters.pulsar.watching import Watch
+from consumer_sdk.errors import AdapterError, TransientAdapterError, TransientStoreError
+from consumer_sdk.records import Assignment, Partition, Run
+
+__all__ = ["Session"]
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF = 0.1
+LONGEST_BACKOFF = 5.0
+
+CLOSE_SHARE = 0.8
+"""How much of the operation timeout a drain may take when the adapter is closed by itself."""
+
+
+class Session:
+    """From open to close.
+
+    Attributes:
+        subscribers: by partition.
+        news: set when there may be something to fetch.
+    """
+
+    def __init__(self, options: PulsarOptions, owner: AssignmentOwner) -> None:
+        self._options = options
+        self._owner = owner
+        self._client = options.connection.make_client()
+        self.admin = (
+            None if options.admin_url is None else Admin(options.admin_url, options.admin_token)
+        )
+        self.discovery = Discovery(self._client, self.admin, options)
+        self.subscribers: dict[Partition, Subscriber] = {}
+        self.news = asyncio.Event()
+        self._turns = Turns()
+        self._asking = asyncio.Lock()
+        self._error: Exception | None = None
+        self._tasks = asyncio.TaskGroup()
+        self._main: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # -- opening ------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Subscribes to all partitions.
+
+        Raises:
+            ConfigurationError: a topic does not exist, or an option cannot work.
+            AdapterError: the broker refuses; or another process has the subscription, still.
+        """
+        try:
+            async with asyncio.timeout(self._options.busy_timeout):
+                for partition in await self.discovery.look():
+                    await self._add(partition, is_discovered=False)
+                await asyncio.gather(*map(self._subscribe, self.subscribers.values()))
+        except TimeoutError as error:
+            raise AdapterError(
+                f"{self._options.connection.service_url}: no subscription "
+                f"{self._options.subscription!r} after {self._options.busy_timeout:g} s: "
+                f"{self._last_trouble or 'the broker does not answer'}"
+            ) from error
+        self._main = asyncio.create_task(self._live(), name=f"pulsar {self._options.subscription}")
+        self._main.add_done_callback(lambda _: self.news.set())
+
+    _last_trouble: Exception | None = None
+
+    async def _add(self, partition: Partition, *, is_discovered: bool) -> Subscriber:
+        is_new = await self.discovery.is_new(partition)
+        subscriber = Subscriber(
+            self._client,
+            partition,
+            self._options,
+            is_discovered=is_discovered,
+            is_new=is_new,
+            on_news=self.news.set,
+        )
+        self.subscribers[partition] = subscriber
+        return subscriber
+
+    async def _subscribe(self, subscriber: Subscriber) -> None:
+        """Until it works: who waits for another process to go is a standby."""
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                await subscriber.subscribe()
+            except TransientAdapterError as error:
+                self._last_trouble = error
+                log.log(
+                    logging.INFO if isinstance(error, BusyError) else logging.WARNING,
+                    "%s, trying again in %.1f s",
+                    *(error, backoff),
+                )
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF)
+            else:
+                return
+
+    # -- living -------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        watch = Watch(self.subscribers, self.admin, self._options, lost=self._lost)
+        async with self._tasks:
+            self._spawn(watch.run())
+            self._spawn(self._discover())
+            for subscriber in self.subscribers.values():
+                self._spawn(self._serve(subscriber))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.create_task(work)
+        del task  # the group keeps it
+
+    async def _discover(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.discovery_interval)
+            try:
+                for partition in await self.discovery.look():
+                    if partition not in self.subscribers:
+                        added = await self._add(partition, is_discovered=True)
+                        self._spawn(self._subscribe_and_serve(added))
+            except TransientAdapterError as error:
+                log.warning("topics could not be looked up: %s", error)
+
+    async def _subscribe_and_serve(self, subscriber: Subscriber) -> None:
+        await self._subscribe(subscriber)
+        await self._serve(subscriber)
+
+    async def _serve(self, subscriber: Subscriber) -> None:
+        """One epoch after another."""
+        while True:
+            if self._options.type == "failover":
+                await subscriber.first_record()
+            if await self._grant(subscriber):
+                await subscriber.over.wait()
+            await subscriber.unsubscribe_natively()
+            await asyncio.sleep(FIRST_BACKOFF)
+            await self._subscribe(subscriber)
+
+    async def _grant(self, subscriber: Subscriber) -> bool:
+        """False: the owner does not take it."""
+        backoff = FIRST_BACKOFF
+        while True:
+            assignment = subscriber.offer()
+            try:
+                async with self._asking:  # one question at a time
+                    starts = await self._owner.assigned([assignment])
+                if assignment in starts:
+                    await subscriber.begin(starts[assignment])
+                    return True
+            except (TransientAdapterError, TransientStoreError) as error:
+                log.warning("%s cannot start yet: %s", subscriber.partition, error)
+            except Exception as error:  # noqa: BLE001 - the owner's; it comes out of fetch
+                self._error = error
+                self.news.set()
+            else:
+                subscriber.end()
+                await asyncio.sleep(LONGEST_BACKOFF)
+                return False
+            self._owner.lost([assignment])
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    def _lost(self, subscriber: Subscriber) -> None:
+        """Another process has it."""
+        assignment = subscriber.assignment
+        if assignment is not None:
+            log.warning("%s was lost to another consumer", subscriber.partition)
+            subscriber.end()
+            self._owner.lost([assignment])
+
+    def subscriber_of(self, assignment: Assignment) -> Subscriber | None:
+        """What is held under exactly this assignment."""
+        subscriber = self.subscribers.get(assignment.partition)
+        is_its = subscriber is not None and subscriber.assignment is assignment
+        return subscriber if is_its else None
+
+    # -- the runtime's calls ------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Waits for the end.
+
+        Raises:
+            ConsumerSdkError: what has ended it.
+        """
+        if self._main is not None:
+            await asyncio.wait({self._main})
+            self._raise_end()
+
+    def _raise_end(self) -> None:
+        if self._main is not None and self._main.done() and not self._main.cancelled():
+            error: BaseException | None = self._main.exception()
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if error is not None:
+                raise error
+
+    async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        """The next runs; waits for some without polling."""
+
+        def collect() -> list[Run]:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            self._raise_end()
+            return self._turns.take(self.subscribers.values(), max_records, max_bytes)
+
+        return await fetch(collect, self.news, max_wait)
+
+    # -- the end ------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Gives everything up, in order. Idempotent; once begun, it goes on to its end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="pulsar close")
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        held = [s.assignment for s in self.subscribers.values() if s.assignment is not None]
+        try:
+            if held:
+                patience = CLOSE_SHARE * self._options.connection.operation_timeout
+                deadline = asyncio.get_running_loop().time() + patience
+                await self._owner.revoked(held, deadline=deadline)
+        finally:
+            if self._main is not None:
+                self._main.cancel()
+                await asyncio.gather(self._main, return_exceptions=True)
+            await self._leave()
+
+    async def _leave(self) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.end()
+        await asyncio.gather(*(s.unsubscribe_natively() for s in self.subscribers.values()))
+        try:
+            async with asyncio.timeout(self._options.connection.operation_timeout):
+                await call(self._client.close_async, "closing the client")
+        except (AdapterError, TimeoutError) as error:
+            log.warning("closing the client: %r", error)
+        if self.admin is not None:
+            self.admin.close()

@@ -1,0 +1,284 @@
+"""One topic partition, through one native consumer after another.
+
+The broker fences nothing: acks of a consumer that was displaced, or is not the active one of a
+failover subscription, are accepted. What is noticed here:
+
+- **A lost connection** is the client's to mend; what is not acked comes again, under the same
+  assignment. If that takes long, a second consumer is tried: it takes the first one's place, or the
+  broker says that another process has the subscription, and the assignment is lost.
+- **A failover subscription's consumer** is active when its first record comes, and is granted then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.buffer import Buffer
+from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.ids import id_before
+from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
+from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.records import Assignment, AtPosition, AtTime, Partition, Run, Start, StartPoint
+
+__all__ = ["Subscriber"]
+
+log = logging.getLogger(__name__)
+
+_epochs = itertools.count(1)
+
+AHEAD = 1000
+"""Messages that are received ahead of fetches, about."""
+
+GROUP_TIME = 0.1
+"""Seconds for which the client groups acks; it cannot be told otherwise."""
+
+
+class Subscriber:
+    """One partition's consumer.
+
+    Attributes:
+        assignment: what is granted, or offered; None while nothing is.
+        is_open: records may be fetched.
+        is_paused: by the owner.
+        losses: how often the connection was seen to be lost.
+        over: set when the assignment has to be given up.
+
+    Args:
+        is_discovered: the topic is newer than the adapter.
+        is_new: the subscription was made by this consumer; None: not known.
+        on_news: called when there is something to fetch.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        partition: Partition,
+        options: PulsarOptions,
+        *,
+        is_discovered: bool,
+        is_new: bool | None,
+        on_news: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._on_news = on_news
+        self._consumer: Any = None
+        self._pump: Pump | None = None
+        self._buffer = Buffer()
+        self._has_begun = False
+        self._arrived = asyncio.Event()
+        self.partition = partition
+        self.topic = topic_of(partition)
+        self.is_discovered = is_discovered
+        self.is_new = is_new
+        self.assignment: Assignment | None = None
+        self.is_open = False
+        self.is_paused = False
+        self.fault: Exception | None = None
+        self.losses = 0
+        self.over = asyncio.Event()
+
+    # -- the native consumer ------------------------------------------------------------
+
+    async def subscribe(self) -> None:
+        """Makes a native consumer, in place of another if there is one.
+
+        Raises:
+            BusyError: another process has the subscription.
+            AdapterError: the broker refuses, or does not answer.
+        """
+        consumer = await call(
+            lambda done: self._client.subscribe_async(
+                self.topic, self._options.subscription, self._configuration(), done
+            ),
+            f"subscribing to {self.topic} as {self._options.subscription!r}",
+            late=lambda consumer: consumer.close_async(lambda _: None),
+        )
+        old, self._consumer = self._consumer, consumer
+        old_pump, self._pump = self._pump, None
+        self._buffer.clear()  # all of it is not acked, and comes again
+        if old_pump is not None:
+            old_pump.stop()
+        if old is not None:
+            old.close_async(lambda _: None)
+        self._pump = self._new_pump(consumer)
+        self.flow()
+
+    def _configuration(self) -> Any:
+        return self._options.for_consumer(is_discovered=self.is_discovered)
+
+    def _new_pump(self, consumer: Any) -> Pump:
+        def deliver(delivery: Delivery) -> None:
+            if consumer is self._consumer:
+                self._deliver(delivery)
+
+        def failed(error: Exception) -> None:
+            if consumer is self._consumer and not isinstance(error, _pulsar.AlreadyClosed):
+                self._fail(error)
+
+        return Pump(consumer, self.topic, deliver, failed)
+
+    @property
+    def has_consumer(self) -> bool:
+        """There is a native consumer, connected or not."""
+        return self._consumer is not None
+
+    @property
+    def is_connected(self) -> bool:
+        """The native consumer has a connection now."""
+        return self._consumer is not None and self._consumer.is_connected()
+
+    @property
+    def name(self) -> str | None:
+        """What the broker calls the native consumer."""
+        return None if self._consumer is None else self._consumer.consumer_name()
+
+    async def unsubscribe_natively(self) -> None:
+        """Closes the native consumer: others get at once what it had and has not acked."""
+        consumer, self._consumer = self._consumer, None
+        pump, self._pump = self._pump, None
+        self._buffer.clear()
+        if pump is not None:
+            pump.stop()
+        if consumer is not None:
+            try:
+                async with asyncio.timeout(self._options.connection.operation_timeout):
+                    await call(consumer.close_async, f"closing the consumer of {self.topic}")
+            except (AdapterError, TimeoutError) as error:
+                log.warning("closing the consumer of %s: %r", self.topic, error)
+
+    # -- records ------------------------------------------------------------------------
+
+    def _deliver(self, delivery: Delivery) -> None:
+        self._buffer.add(delivery)
+        self._arrived.set()
+        self.flow()
+        if self.is_open:
+            self._on_news()
+
+    def _fail(self, error: Exception) -> None:
+        self.fault = error
+        self._on_news()
+
+    def flow(self) -> None:
+        """Receives while there is room."""
+        if self._pump is None:
+            return
+        has_room = self._buffer.count < AHEAD and self._buffer.size < self._options.buffer_bytes
+        waits_for_first = self._options.type == "failover" and self._buffer.count == 0
+        is_wanted = (self.is_open and not self.is_paused) or (
+            waits_for_first and not self._has_begun
+        )
+        if has_room and is_wanted:
+            self._pump.go()
+        else:
+            self._pump.rest()
+
+    @property
+    def has_run(self) -> bool:
+        """`take` has something."""
+        is_read = self.is_open and not self.is_paused
+        return is_read and (self._buffer.count > 0 or self.fault is not None)
+
+    def take(self, max_records: int, max_bytes: int) -> Run:
+        """The next run; a fault comes after what was received before it."""
+        assert self.assignment is not None  # noqa: S101 - it is open
+        if not self._buffer.count:
+            fault, self.fault = self.fault, None
+            return Run(self.assignment, fault=fault)
+        run = self._buffer.take(self.assignment, max_records, max_bytes)
+        self.flow()
+        return run
+
+    # -- grants -------------------------------------------------------------------------
+
+    async def first_record(self) -> None:
+        """Waits until the broker has sent something: until then a standby is not active."""
+        self._arrived.clear()
+        self.flow()
+        while not self._buffer.count:
+            await self._arrived.wait()
+            self._arrived.clear()
+
+    def offer(self) -> Assignment:
+        """A new epoch."""
+        self.over.clear()
+        self.assignment = Assignment(self.partition, next(_epochs), discovered=self.is_discovered)
+        return self.assignment
+
+    async def begin(self, start: Start) -> None:
+        """The owner has said where to start.
+
+        Raises:
+            AdapterError: the broker does not move its cursor.
+        """
+        target = self._target(start)
+        if target is not None:
+            await self._seek(target)
+        self.is_new = False
+        self._has_begun = self.is_open = start is not StartPoint.ENDED
+        self.flow()
+        self._on_news()
+
+    def _target(self, start: Start) -> Any:
+        """What to seek to; None: the broker's cursor is where it should be."""
+        if isinstance(start, AtTime):
+            return round(start.time * 1000)
+        if isinstance(start, AtPosition):
+            first = self._buffer.first
+            is_there = first is not None and first.position <= start.position
+            return None if is_there else id_before(start.position)
+        if start is StartPoint.LATEST:
+            return _pulsar.MessageId.latest
+        if start is StartPoint.EARLIEST and not (self.is_new or self.is_discovered):
+            return _pulsar.MessageId.earliest
+        return None
+
+    async def _seek(self, target: Any) -> None:
+        if self._pump is not None:
+            await self._pump.hold()  # what was received before is not to come out after it
+        await call(lambda done: self._consumer.seek_async(target, done), f"seeking in {self.topic}")
+        self._buffer.clear()
+
+    def end(self) -> None:
+        """The assignment is over; nothing of it is fetched."""
+        self.is_open = self._has_begun = self.is_paused = False
+        self.assignment = self.fault = None
+        self.over.set()
+
+    # -- acks ---------------------------------------------------------------------------
+
+    def ack(self, natives: list[Any]) -> None:
+        """Acks each; grouped by the client."""
+        acknowledge = self._consumer.acknowledge_async
+        for native in natives:
+            acknowledge(native, None)
+
+    def ack_cumulative(self, native: Any) -> None:
+        """Acks it and all before it."""
+        self._consumer.acknowledge_cumulative_async(native, None)
+
+    async def confirm(self) -> None:
+        """Returns when the broker has been sent the acks that were made before.
+
+        Raises:
+            TransientAdapterError: nobody knows, since the connection was lost.
+        """
+        consumer, losses = self._consumer, self.losses
+        await asyncio.sleep(GROUP_TIME)
+        try:
+            async with asyncio.timeout(self._options.connection.operation_timeout):
+                # On the same connection, and so behind the acks.
+                await call(consumer.get_last_message_id_async, f"asking {self.topic}")
+        except TimeoutError as error:
+            raise TransientAdapterError(f"{self.topic}: no answer after acks") from error
+        if losses != self.losses or consumer is not self._consumer or not self.is_connected:
+            raise TransientAdapterError(f"{self.topic}: the connection was lost after acks")

@@ -1,0 +1,118 @@
+"""The adapter on a real Pulsar, for the conformance suite and for tests of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pulsar
+
+from consumer_sdk.abc import Adapter
+from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.adapters.pulsar.ids import place_of
+from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.records import Partition, Position
+from consumer_sdk.testing.conformance.adapter_harness import Ability
+from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
+from consumer_sdk.testing.servers import PulsarEndpoint
+
+__all__ = ["PulsarHarness"]
+
+_numbers = itertools.count()
+_run = secrets.token_hex(3)
+
+
+class PulsarHarness(AdapterHarness):
+    """Topics of a server that others use too.
+
+    Args:
+        options: of every adapter.
+    """
+
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"backlog", "disconnect", "entry"})
+    patience = 30.0
+    quiet = 0.5
+    faithful = (
+        Record(b"", b"k", (), 1_600_000_000_002),
+        Record(b"\x00\xff", None, (("a", b"1"), ("b", b"")), 1_600_000_000_003),
+        Record(b"v", b"\xc3\xa9", ()),
+    )
+
+    def __init__(self, server: PulsarEndpoint, **options: Any) -> None:
+        self.server = server
+        self.options = options
+        self._partitions: dict[str, int] = {}
+
+    async def create_stream(self, partitions: int = 1) -> str:
+        name = f"persistent://public/default/conformance-{_run}-{next(_numbers)}"
+        await self.server.create_topic(name, partitions=partitions)
+        self._partitions[name] = partitions
+        return name
+
+    def make_adapter(self, stream: str, group: str, **options: Any) -> Adapter:
+        return PulsarAdapter(
+            stream,
+            service_url=self.server.service_url,
+            admin_url=self.server.admin_url,
+            subscription=group,
+            **self.options | options,
+        )
+
+    def partition(self, stream: str, number: int) -> str:
+        """The topic of a partition."""
+        return topic_of(Partition(stream, str(number)))
+
+    async def append(
+        self, stream: str, records: Sequence[Record], partition: int = 0
+    ) -> list[Position]:
+        topic = self.partition(stream, partition)
+        return await asyncio.to_thread(self._send, topic, records, is_batch=False)
+
+    async def append_entry(self, stream: str, records: Sequence[Record]) -> None:
+        await asyncio.to_thread(self._send, self.partition(stream, 0), records, is_batch=True)
+
+    async def append_apart(self, stream: str, records: Sequence[Record]) -> float:
+        half = len(records) // 2
+        await self.append(stream, records[:half])
+        await asyncio.sleep(0.05)  # the broker's clock has to move
+        between = time.time()
+        await asyncio.sleep(0.05)
+        await self.append(stream, records[half:])
+        return between
+
+    def _send(self, topic: str, records: Sequence[Record], *, is_batch: bool) -> list[Position]:
+        places: list[Position] = []
+        client = pulsar.Client(
+            self.server.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        )
+        try:
+            producer = client.create_producer(
+                topic,
+                batching_enabled=is_batch,
+                batching_max_messages=1000,
+                batching_max_publish_delay_ms=1000,
+            )
+            for record in records:
+                producer.send_async(
+                    record.value,
+                    lambda _, place: places.append(place_of(place)),
+                    properties={name: (value or b"").decode() for name, value in record.headers},
+                    partition_key=None if record.key is None else record.key.decode(),
+                    event_timestamp=record.timestamp,
+                )
+            producer.flush()
+        finally:
+            client.close()
+        return sorted(places)
+
+    async def disconnect(self, adapter: Adapter) -> None:
+        assert isinstance(adapter, PulsarAdapter)
+        for topic in adapter._options.topics:
+            await self.server.unload(topic)
+
+    async def backlog(self, stream: str, group: str) -> int:
+        return await self.server.backlog(stream, group)

@@ -1,0 +1,51 @@
+"""The Pulsar adapter keeps the adapters' contract, as each type of subscription, on a real Pulsar."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumer_sdk.testing.conformance.adapters import (
+    AdapterHarness,
+    QueueSuite,
+    RedeliveringLogSuite,
+)
+from consumer_sdk.testing.servers import PulsarServer
+from tests.adapters.pulsar.harness import PulsarHarness
+
+pytestmark = pytest.mark.pulsar
+
+
+class TestExclusive(RedeliveringLogSuite):
+    """A log with one consumer."""
+
+    @pytest.fixture
+    def harness(self, pulsar_server: PulsarServer) -> AdapterHarness:
+        """Topics of the shared server."""
+        return PulsarHarness(pulsar_server, type="exclusive")
+
+
+class TestFailover(RedeliveringLogSuite):
+    """A log with an active consumer for each partition."""
+
+    @pytest.fixture
+    def harness(self, pulsar_server: PulsarServer) -> AdapterHarness:
+        """Topics of the shared server."""
+        return PulsarHarness(pulsar_server, type="failover")
+
+
+class TestShared(QueueSuite):
+    """A queue."""
+
+    @pytest.fixture
+    def harness(self, pulsar_server: PulsarServer) -> AdapterHarness:
+        """Topics of the shared server."""
+        return PulsarHarness(pulsar_server, type="shared")
+
+
+class TestKeyShared(QueueSuite):
+    """A queue that keeps keys together."""
+
+    @pytest.fixture
+    def harness(self, pulsar_server: PulsarServer) -> AdapterHarness:
+        """Topics of the shared server."""
+        return PulsarHarness(pulsar_server, type="key_shared")
