@@ -13,6 +13,8 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
+from statistics import median
 from typing import Any
 
 from benchmarks.harness import Plan, Say, Standing, compete
@@ -94,6 +96,7 @@ async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
     calls = await most_calls(scale.seconds)
     report = _drained(standings) | _latency(latencies) | _calls(calls)
     report |= {name: round(found, 2) for name, found in decoding.items()}
+    report["versions"] = {name: version(name) for name in ("async-kinesis", "aiobotocore")}
     report["load_average"] = [load, os.getloadavg()[0]]
     return {key: report[key] for key in AIMS} | report
 
@@ -115,7 +118,7 @@ def _name(what: str) -> str:
 def _drained(standings: Mapping[str, Standing]) -> dict[str, Any]:
     rates = _medians(standings, lambda run: run.rate)
     report: dict[str, Any] = {
-        key: _ratio(rates[ours], rates[theirs]) for key, (ours, theirs) in RATIOS.items()
+        key: _ratio(standings[ours], standings[theirs]) for key, (ours, theirs) in RATIOS.items()
     }
     report["rates"] = rates
     report["cpu_us"] = _medians(standings, lambda run: run.cpu_us)
@@ -137,8 +140,12 @@ def _medians(
     return {name: value and round(value, 2) for name, value in medians.items()}
 
 
-def _ratio(ours: float | None, theirs: float | None) -> float | None:
-    return round(ours / theirs, 2) if ours and theirs else None
+def _ratio(ours: Standing, theirs: Standing) -> float | None:
+    """The median of the rounds' ratios: two runs of one round met the machine in one state."""
+    if ours.failure or theirs.failure:
+        return None
+    pairs = zip(ours.runs, theirs.runs, strict=True)
+    return round(median(mine.rate / other.rate for mine, other in pairs), 2)
 
 
 def _latency(latencies: Latencies) -> dict[str, Any]:

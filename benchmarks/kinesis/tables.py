@@ -27,7 +27,8 @@ def tables(result: Mapping[str, Any]) -> str:
 
 def _conditions(result: Mapping[str, Any]) -> str:
     before, after = result["load_average"]
-    return f"Load average {before:.1f} before and {after:.1f} after."
+    clients = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    return f"{clients}. Load average {before:.1f} before and {after:.1f} after."
 
 
 def _figures(result: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:

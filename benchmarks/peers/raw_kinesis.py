@@ -1,16 +1,18 @@
-"""A bare loop: aiohttp asks for records, orjson reads the answer, and nothing is decoded or acked.
+"""A bare loop: aiohttp asks, orjson and binascii read the answer, and nothing is tracked or acked.
 
 Requests are not signed; test servers want to see an Authorization header, whatever it says.
 """
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from typing import Any
 
 import aiohttp
 import orjson
 
 from benchmarks.contestant import Job, Measured, Meter, run
+from benchmarks.kinesis.records import check
 
 API = "Kinesis_20131202"
 HEADERS = {
@@ -26,6 +28,7 @@ HEADERS = {
 async def contest(job: Job) -> Measured:
     """Count records answer by answer."""
     meter = Meter(job)
+    values: list[bytes] = []
     async with aiohttp.ClientSession(job.servers, headers=HEADERS) as session:
         shards = await _ask(session, "ListShards", StreamName=job.topic)
         iterator = (
@@ -40,8 +43,12 @@ async def contest(job: Job) -> Measured:
         while True:
             answer = await _ask(session, "GetRecords", ShardIterator=iterator, Limit=10_000)
             iterator = answer["NextShardIterator"]
+            values += [a2b_base64(record["Data"]) for record in answer["Records"]]
             if meter.count(len(answer["Records"])):
-                return meter.measured()
+                break
+        measured = meter.measured()
+        check(values, job.warmup + job.records)
+        return measured
 
 
 async def _ask(session: aiohttp.ClientSession, operation: str, **asked: Any) -> Any:
