@@ -23,29 +23,48 @@ def test_kafka_url_opens_a_kafka_adapter() -> None:
     assert (adapter.broker, adapter.group) == ("kafka", "g")
 
 
+def test_kinesis_url_opens_a_kinesis_adapter() -> None:
+    """The scheme chooses."""
+    adapter = open_url("kinesis://eu-central-1/orders?group=g")
+    assert (adapter.broker, adapter.group) == ("kinesis", "g")
+
+
 @pytest.mark.parametrize("url", ["nats://a/b", "orders", "", "kafka"])
 def test_unknown_scheme_is_an_error_that_names_the_known_ones(url: str) -> None:
     """A typing mistake shows at once."""
-    with pytest.raises(ConfigurationError, match="kafka, local, memory"):
+    with pytest.raises(ConfigurationError, match="kafka, kinesis, local, memory"):
         open_url(url)
 
 
 def test_importing_the_package_imports_no_client() -> None:
     """Whoever uses one broker need not have the others' clients, nor wait for them."""
-    code = "import sys, consumer_sdk.adapters; print('aiokafka' in sys.modules)"
-    assert run_python(code) == "False"
+    code = (
+        "import sys, consumer_sdk.adapters\n"
+        "print({'aiobotocore', 'aiohttp', 'aiokafka', 'botocore', 'orjson'} & sys.modules.keys())"
+    )
+    assert run_python(code) == "set()"
 
 
-def test_missing_client_is_an_error_that_names_the_extra() -> None:
+@pytest.mark.parametrize(
+    "name,client,extra",
+    [
+        ("KafkaAdapter", "aiokafka", "kafka"),
+        ("KinesisAdapter", "aiobotocore", "kinesis"),
+        ("KinesisAdapter", "orjson", "kinesis"),
+    ],
+)
+def test_missing_client_is_an_error_that_names_the_extra(
+    name: str, client: str, extra: str
+) -> None:
     """Asking for the adapter says what to install."""
     code = (
-        "import sys; sys.modules['aiokafka'] = None\n"
+        f"import sys; sys.modules[{client!r}] = None\n"
         "from consumer_sdk import adapters\n"
         "from consumer_sdk.errors import MissingExtraError\n"
-        "try: adapters.KafkaAdapter\n"
+        f"try: adapters.{name}\n"
         "except MissingExtraError as error: print(error)"
     )
-    assert run_python(code) == str(MissingExtraError("aiokafka", "kafka"))
+    assert run_python(code) == str(MissingExtraError(client, extra))
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
