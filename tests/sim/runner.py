@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -83,7 +84,7 @@ class Runner:
         """None if the seed passes."""
         try:
             self.run_seed(seed)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported with its seed
+        except (Exception, CancelledError) as error:  # noqa: BLE001 - whatever it is, it is reported with its seed
             return Failure(self.module, seed, describe(error))
         return None
 
@@ -102,10 +103,10 @@ class Runner:
                 running.append(self._start(chunks.pop(0)))
             child = running.pop(0)
             output, _ = child.communicate()
-            failed += output.count("replay:")
-            if output.strip() or child.returncode not in {0, 1}:
+            found = output.count("replay:")
+            if found or child.returncode:
                 report(output.strip() or f"a child ended with {child.returncode}")
-                failed += child.returncode not in {0, 1}
+            failed += found or bool(child.returncode)
         return failed
 
     def _start(self, seeds: range) -> subprocess.Popen[str]:
