@@ -1,0 +1,173 @@
+"""Everything around the consumers of one seed, and the course of events."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from consumer_sdk.adapters.kinesis import grants
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import Simulation, SimulationLoop
+from consumer_sdk.testing.kinesis import FakeKinesis
+from tests.sim.kinesis.freezing import Freezer
+from tests.sim.kinesis.ledger import KinesisLedger
+from tests.sim.kinesis.plan import BACKLOG_AGE, EPOCH, KinesisPlan, Reshard, make_plan
+from tests.sim.kinesis.process import KinesisProcess
+from tests.sim.kinesis.stream import Producing
+from tests.sim.kinesis.watching import StoreObserver
+from tests.sim.ledger import Ledger
+from tests.sim.plan import Life
+from tests.sim.process import Process
+from tests.sim.records import BrokenPromiseError
+from tests.sim.scene import Scene
+
+__all__ = ["KinesisScene"]
+
+DELAYED = 12.0
+"""Seconds by which lost and slow calls may put off a takeover: a few of the longest in a row."""
+
+WEEK = 7 * 86_400.0
+"""Retention; what is trimmed is trimmed on purpose."""
+
+
+class KinesisScene(Scene):
+    """One scenario on the fake Kinesis."""
+
+    def __init__(self, simulation: Simulation, trace: Callable[[str], None] | None) -> None:
+        self.drawn: KinesisPlan = make_plan(simulation.random)
+        super().__init__(simulation, self.drawn, trace)
+        plan = self.drawn
+        grants._epochs = itertools.count(1)  # they are in the trace, whatever ran before
+        self.close_limit = plan.handover + 2 * plan.lease
+        self.freezer = Freezer(asyncio.get_running_loop())
+        self.store = MemoryStore()
+        self.observer = StoreObserver(self.store, self.shards)
+        self.kinesis = FakeKinesis(
+            self.clock, limits=plan.limits, quirks=plan.quirks, retention=WEEK
+        )
+        self._producing = Producing(self.kinesis, self.shards, plan, self.chance, self.poison)
+        self._is_over = False
+        self._watches: set[asyncio.Task[None]] = set()
+        if plan.start == "earliest":
+            self.shards.begins(0.0)
+
+    def _make_ledger(self, trace: Callable[[str], None] | None) -> Ledger:
+        self.shards = KinesisLedger(self.clock.monotonic, trace)
+        return self.shards
+
+    def _make_process(
+        self, name: str, life: Life, chance: random.Random, *, is_new: bool
+    ) -> Process:
+        assert not is_new
+        return KinesisProcess(self, name, life, chance)
+
+    # -- the course of events -----------------------------------------------------------
+
+    async def _story(self) -> None:
+        await super()._story()
+        self._is_over = True
+        tasks = [process.task for process in self.processes]
+        await asyncio.wait({*tasks, *self._watches})
+        self._check_calls()
+        ended = [process for process in self.processes if not process.task.cancelled()]
+        errors = {p.name: p.task.exception() for p in ended}
+        killed = {p.name for p in ended if p.faults.is_dead}  # nobody would have seen theirs
+        for error in [e for name, e in errors.items() if e is not None and name not in killed]:
+            raise error
+
+    def _check_calls(self) -> None:
+        refused = sum(process.service.refused for process in self._all())
+        if self.drawn.is_calm and refused:
+            raise BrokenPromiseError(f"a reader that is alone was refused {refused} calls")
+
+    def _all(self) -> list[KinesisProcess]:
+        return [process for process in self.processes if isinstance(process, KinesisProcess)]
+
+    async def _produce(self) -> None:
+        plan, left = self.drawn, self.drawn.records
+        for number in range(plan.backlog):
+            self._producing.put(1, EPOCH - BACKLOG_AGE * (1 - number / plan.backlog))
+        while left:
+            await asyncio.sleep(self.chance.expovariate(plan.records / plan.burst / 12))
+            count = min(plan.burst, left)
+            left -= count
+            self._producing.put(count)
+
+    async def _disturb(self) -> None:
+        plan = self.drawn
+        events: list[tuple[float, Callable[[], None]]] = [
+            *((at, lambda kind=kind: self._reshard(kind)) for at, kind in plan.reshards_at),
+            *((at, self._trim) for at in plan.trims_at),
+            *((at, lambda n=times: self._refuse(n)) for at, times in plan.bursts_at),
+            *((at, lambda s=seconds: self._freeze(s)) for at, seconds in plan.freezes_at),
+            *((at, lambda s=seconds: self._pause(s)) for at, seconds in plan.pauses_at),
+        ]
+        for moment, event in sorted(events, key=lambda pair: pair[0]):
+            await self._until(moment)
+            event()
+
+    def _reshard(self, kind: Reshard) -> None:
+        self.trace(self._producing.reshard(kind))
+
+    def _trim(self) -> None:
+        self.trace(self._producing.trim())
+
+    def _refuse(self, times: int) -> None:
+        self.trace(f"{times} reads of each process are refused")
+        for process in self._all():
+            process.faults.fail_next("records", times=times)
+
+    def _freeze(self, seconds: float) -> None:
+        running = [process for process in self._all() if process.is_at_work]
+        if running:
+            victim = self.chance.choice(running)
+            self.trace(f"{victim.name} is stopped for {seconds} s")
+            victim.freeze(seconds)
+
+    def _pause(self, seconds: float) -> None:
+        self.trace(f"all processes are stopped for {seconds} s")
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulationLoop)
+        loop.jump(seconds)
+        for process in self._all():
+            process.awake_since = max(process.awake_since, self.clock.monotonic())
+
+    # -- takeovers ------------------------------------------------------------------------
+
+    def lost(self, process: str, member: str) -> None:
+        """A process was killed: the shards that it had are another one's soon."""
+        self._watch(self._takeover(process, member))
+
+    def _watch(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._watches.add(task)
+
+    async def _takeover(self, process: str, member: str) -> None:
+        """Nobody who was there all the time may have left it alone for two leases and a renewal."""
+        plan, killed = self.drawn, self.clock.monotonic()
+        limit = plan.lease * 7 / 3 + (0.5 if plan.is_on_time else DELAYED)
+        while (left := self.shards.owned_by(member)) and not self._is_over:
+            now = self.clock.monotonic()
+            living = [p for p in self._all() if p.is_at_work]
+            if any(now - max(p.awake_since, killed) > limit for p in living):
+                waited = now - killed
+                self.ledger.breaks(f"{left} of {process}, killed {waited} s ago, are left alone")
+            await asyncio.sleep(0.5)
+
+    # -- the end ------------------------------------------------------------------------
+
+    async def _disturb_last(self, last: Process) -> None:
+        if self.drawn.trims != "none":
+            await asyncio.sleep(1.0)
+            self._trim()
+
+    def _unfinished(self) -> list[str]:
+        left = super()._unfinished()
+        if left:
+            return left
+        held = {partition.id for partition in self.processes[-1].consumer.stats().partitions}
+        shards = {shard.id for shard in self.kinesis.stream("stream").open_shards()}
+        return [] if held == shards else [f"{held} are held, and {shards} are open"]
