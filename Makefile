@@ -37,8 +37,9 @@ test-slow: setup  ## run the slow tests
 brokers: setup  ## run only the tests that use real servers
 	$(BIN)/python -m pytest -m "(kafka or kinesis or pulsar or zookeeper) and not slow" $(ARGS)
 
-sim: $(STAMP)  ## run the simulation: make sim SEEDS=100000
+sim: $(STAMP)  ## run the simulations: make sim SEEDS=100000
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.sim.kinesis --seeds $(SEEDS) $(ARGS)
 
 bench: setup  ## run all benchmarks
 	$(BIN)/python -m benchmarks all --write-docs $(ARGS)
