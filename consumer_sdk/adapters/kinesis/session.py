@@ -189,6 +189,7 @@ class Session:
             reader.cancel()
         if grant.horizon is not None:
             self._horizons[grant.shard] = grant.horizon
+        grant.forget_unread()  # it may be drained for a while, and the others want the room
         self._room.freed()
 
     def horizon(self, shard: str) -> tuple[int, int] | None:
