@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 MANY = 5
 """Failures in a row after which the user hears of them."""
 
+LOOK = 60.0
+"""Seconds between two looks at the service's clock, by a shard whose start is yet to come."""
 
 PATIENCE = 5.0
 """Seconds without room after which a subscription is given up until there is some."""
@@ -129,6 +131,7 @@ class Reader:
                 grant.cursor = AtTime(await self._now())
             if self._cursor is not grant.cursor:  # what was unread has been forgotten
                 await self._source.reset()
+                await self._until_past(grant.cursor)
             self._cursor = grant.cursor
             page = await self._source.read(self._cursor)
             if self._cursor is grant.cursor:
@@ -137,6 +140,12 @@ class Reader:
             await self._try_later(error)
         except AdapterError as error:
             await self._stop(error)
+
+    async def _until_past(self, start: Start) -> None:
+        """The service refuses a time to come, such as that of a host whose clock is ahead."""
+        if isinstance(start, AtTime):
+            while (early := start.time - await self._now()) > 0:  # noqa: ASYNC110 - a clock can only be asked
+                await asyncio.sleep(min(early, LOOK))
 
     def _take_in(self, page: Page) -> None:
         self._grant.take_in(page)
