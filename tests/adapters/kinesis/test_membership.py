@@ -106,6 +106,26 @@ def test_nothing_of_a_shard_is_fetched_while_it_is_drained() -> None:
     play(test)
 
 
+def test_shard_that_is_drained_gives_its_memory_to_the_others() -> None:
+    """Nothing of it will be fetched; a slow drain must not keep the rest from reading."""
+
+    async def test(stage: Stage) -> None:
+        first = await stage.member(buffer_bytes=500)
+        await first.holding(*shards(2))
+        stage.put("x" * 600, shard=1)  # the second shard is the one that will move
+        await asyncio.sleep(10)
+        stage.put("waits", shard=0)
+        first.owner.on_revoked = lambda _: asyncio.sleep(20)
+        second = await stage.member()
+        await stage.journal.until(lambda: bool(stage.journal.of("revoked")), "a handover")
+        assert await first.read(15) == ["waits"]
+        assert second.held == []
+        await second.holding(shard_id(1))
+        assert await second.read(5) == ["x" * 600]
+
+    play(test, shards=2)
+
+
 def test_member_that_leaves_gives_its_shards_up_at_once() -> None:
     """Nobody waits for its leases to run out."""
 

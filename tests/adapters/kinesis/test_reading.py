@@ -317,6 +317,23 @@ def test_expiry_that_the_service_tells_at_any_time_costs_one_more_call(times: in
     play(test)
 
 
+@pytest.mark.parametrize("ahead", [0.3, 30.0, 200.0])
+def test_start_that_is_yet_to_come_is_waited_for(ahead: float) -> None:
+    """The service refuses it, of a host whose clock is ahead too; nothing before it is delivered."""
+
+    async def test(scene: Scene) -> None:
+        scene.begin(AtTime(scene.clock.wall() + ahead))
+        await asyncio.sleep(ahead / 2)
+        scene.put("early")
+        await asyncio.sleep(ahead)
+        scene.put("late")
+        await asyncio.sleep(5)
+        assert scene.fetch() == ["late"]
+        assert not [run for run in scene.runs if run.fault]
+
+    play(test)
+
+
 # -- back-pressure ------------------------------------------------------------------------------
 
 
