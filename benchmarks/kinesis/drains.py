@@ -25,6 +25,9 @@ GC = 50_000
 WARMUP = MOST
 """The first answer: everybody has read it, or begun to read the next one, when clocks start."""
 
+SPARE = MOST
+"""Records beyond those that are counted: a batch at the stream's end waits for more to come."""
+
 SETUPS: dict[str, Setup] = {
     "asyncio, rare gc": {"gc_threshold": GC},
     "asyncio": {},
@@ -49,8 +52,8 @@ if importlib.util.find_spec("uvloop") is None:
 
 @asynccontextmanager
 async def on_replay(records: int) -> AsyncIterator[list[Contestant]]:
-    """The contestants on a replay server of one shard, which has a little more than they read."""
-    async with replaying([ReplayShard(records + WARMUP + MOST)]) as server:
+    """The contestants on a replay server of one shard, which has more than they count."""
+    async with replaying([ReplayShard(WARMUP + records + SPARE)]) as server:
         job = Job(servers=server.url, topic="replay", warmup=WARMUP, records=records)
         yield [
             _contestant("async_kinesis", "peers.async_kinesis", job, QUEUES),
@@ -64,7 +67,7 @@ async def on_replay(records: int) -> AsyncIterator[list[Contestant]]:
 async def on_kinesalite(server: KinesisEndpoint, stream: str, records: int) -> list[Contestant]:
     """Fills a stream of one shard; ours, and a bare loop that reads the same."""
     await server.create_stream(stream)
-    everything = range(WARMUP + records + 1)
+    everything = range(WARMUP + records + SPARE)
     await server.put(stream, ((key(number), value(number)) for number in everything))
     job = Job(servers=server.endpoint_url, topic=stream, warmup=WARMUP, records=records)
     setup = _first(SETUPS)
