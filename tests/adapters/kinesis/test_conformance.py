@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 
 from consumer_sdk.abc import Adapter
+from consumer_sdk.adapters.kinesis import client
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, LeasedLogSuite
-from consumer_sdk.testing.kinesis import FakeKinesis, FakeKinesisServer, ShardLimits, fanout
+from consumer_sdk.testing.kinesis import (
+    FakeKinesis,
+    FakeKinesisServer,
+    Quirks,
+    ShardLimits,
+    fanout,
+)
 from consumer_sdk.testing.servers import KinesaliteServer, KinesisServer
 from tests.adapters.kinesis.harness import FakeHarness
 from tests.adapters.kinesis.server_harness import (
@@ -20,9 +27,10 @@ from tests.adapters.kinesis.server_harness import (
 
 
 @pytest.fixture
-def early_takeover(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Subscriptions that follow one another need not be five real seconds apart."""
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Subscriptions that follow one another need not be five real seconds apart, and so on."""
     monkeypatch.setattr(fanout, "TAKEOVER_AGE", 0.1)
+    monkeypatch.setattr(client, "READY_POLL", 0.05)
 
 
 class TestOnTheFake(LeasedLogSuite):
@@ -45,7 +53,7 @@ class TestOnTheFakeWithFanOut(LeasedLogSuite):
     """In process; records are pushed."""
 
     @pytest.fixture
-    def harness(self, early_takeover: None) -> AdapterHarness:
+    def harness(self, no_patience: None) -> AdapterHarness:
         """A fake of the test's own."""
         return FanOutHarness()
 
@@ -55,10 +63,11 @@ class TestOnTheFakeServer(LeasedLogSuite):
 
     @pytest.fixture(params=[{"fast_decode": False}, {"fan_out": "c"}], ids=str)
     async def harness(
-        self, request: pytest.FixtureRequest, early_takeover: None
+        self, request: pytest.FixtureRequest, no_patience: None
     ) -> AsyncIterator[AdapterHarness]:
         """A server of the test's own."""
-        async with FakeKinesisServer(FakeKinesis(limits=ShardLimits.none())) as server:
+        model = FakeKinesis(limits=ShardLimits.none(), quirks=Quirks(creating=0.05))
+        async with FakeKinesisServer(model) as server:
             yield FakeServerHarness(server, **request.param)
 
 
