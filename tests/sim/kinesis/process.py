@@ -39,7 +39,7 @@ class KinesisProcess(Process):
 
     Attributes:
         frozen: seconds for which it was, or will be, stopped.
-        awake_since: when it joined, or went on after it was stopped; infinite before.
+        awake_since: when it joined, went on after it was stopped, or was killed; -infinite before.
     """
 
     adapter: WatchedAdapter
@@ -47,7 +47,7 @@ class KinesisProcess(Process):
     def __init__(self, world: KinesisScene, name: str, life: Life, chance: random.Random) -> None:
         self._scene = world
         self.frozen = 0.0
-        self.awake_since = math.inf
+        self.awake_since = -math.inf
         super().__init__(world, name, life, chance)
 
     def _make_faults(self) -> Faults:
@@ -94,8 +94,17 @@ class KinesisProcess(Process):
     @property
     def is_at_work(self) -> bool:
         """It has joined, and has neither ended nor begun to."""
-        is_over = self._is_ending or self.faults.is_dead or self.task.done()
-        return self.adapter.is_open and not is_over
+        return self.adapter.is_open and not (self.is_over or self.is_leaving)
+
+    @property
+    def is_over(self) -> bool:
+        """It was killed, or has closed."""
+        return self.faults.is_dead or self.task.done()
+
+    @property
+    def is_leaving(self) -> bool:
+        """It closes."""
+        return self._is_ending and not self.is_over
 
     def freeze(self, seconds: float) -> None:
         """Stops it for a while."""
@@ -105,11 +114,12 @@ class KinesisProcess(Process):
         asyncio.get_running_loop().call_later(seconds, self._scene.freezer.thaw, self.name)
 
     def woken(self, seconds: float = 0.0) -> None:
-        """It goes on in so many seconds, after it was stopped; or it has just joined."""
+        """It goes on in so many seconds; or it has just joined, or was killed."""
         self.awake_since = self._world.clock.monotonic() + seconds
 
     def _crash(self) -> None:
         self.adapter.crash()
+        self.woken()
         if self.adapter.member is not None:
             self._scene.lost(self.name, self.adapter.member)
 

@@ -146,16 +146,24 @@ class KinesisScene(Scene):
         self._watches.add(task)
 
     async def _takeover(self, process: str, member: str) -> None:
-        """Nobody who was there all the time may have left it alone for two leases and a renewal."""
+        """Nobody who was there all the time may have left it alone for two leases and a renewal.
+
+        Unless another member was given its share meanwhile that did not live to take it, or is on
+        its way out: that begins anew then.
+        """
         plan, killed = self.drawn, self.clock.monotonic()
         limit = plan.lease * 7 / 3 + (0.5 if plan.is_on_time else DELAYED)
         while (left := self.shards.owned_by(member)) and not self._is_over:
-            now = self.clock.monotonic()
-            living = [p for p in self._all() if p.is_at_work]
-            if any(now - max(p.awake_since, killed) > limit for p in living):
-                waited = now - killed
-                self.ledger.breaks(f"{left} of {process}, killed {waited} s ago, are left alone")
+            waited = self.clock.monotonic() - max(killed, self._calm_since())
+            if waited > limit and any(p.is_at_work for p in self._all()):
+                self.ledger.breaks(f"{left} of {process}, killed at {killed} s, are left alone")
             await asyncio.sleep(0.5)
+
+    def _calm_since(self) -> float:
+        """Since when nobody has come or was killed or stopped; now if somebody is leaving."""
+        if any(process.is_leaving for process in self._all()):
+            return self.clock.monotonic()
+        return max(p.awake_since for p in self._all())
 
     # -- the end ------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,10 +14,12 @@ from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
 from consumer_sdk.adapters.kinesis.sources import Polling
-from consumer_sdk.records import Start, balance
+from consumer_sdk.records import Checkpoint, Start, balance
 from consumer_sdk.records.leases import Lease
+from consumer_sdk.runtime import inquiry
 from consumer_sdk.stores import lease_table, memory
 from consumer_sdk.stores.liveness import Liveness
+from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.kinesis.seeds import RUNNER
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(300)]
@@ -94,6 +98,28 @@ def test_calls_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch) -
     """Kinesis trap 22: a shard with records is asked without a pause."""
     monkeypatch.setattr(ShardRates, "next_call", lambda self: self._ready)
     assert "times a second" in first_error()
+
+
+def test_bytes_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kinesis trap 22: who reads alone is refused, because it has read too much."""
+    answered = ShardRates.answered
+
+    def forget(self: ShardRates, now: float, _size: int, *, is_at_tip: bool) -> None:
+        answered(self, now, 0, is_at_tip=is_at_tip)
+
+    monkeypatch.setattr(ShardRates, "answered", forget)
+    assert "was refused" in first_error()
+
+
+def test_settled_records_that_come_again_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a restart, what was settled above a hole is handed out once more."""
+
+    def without_ranges(text: str, **options: Any) -> Checkpoint:
+        return replace(decode_checkpoint(text, **options), ranges=())
+
+    monkeypatch.setattr(inquiry, "decode_checkpoint", without_ranges)
+    error = first_error()
+    assert "covers it" in error or "went back" in error
 
 
 def test_open_shard_that_is_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
