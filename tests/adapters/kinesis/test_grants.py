@@ -130,6 +130,10 @@ def test_forgotten_records_are_read_again_exactly() -> None:
     assert values_of([made.take(2, 1 << 20)]) == ["a", "b"]
     made.forget_unread()
     assert (made.cursor, made.size) == (AtPosition((5, 2)), 0)
+    for _ in range(2):  # and once more, before anything of it was fetched
+        made.take_in(whole)
+        made.forget_unread()
+        assert made.cursor == AtPosition((5, 2))
     made.take_in(whole)
     assert values_of([made.take(*ALL)]) == ["c", "d"]
 

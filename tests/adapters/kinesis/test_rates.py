@@ -122,6 +122,8 @@ def test_empty_answer_behind_the_tip_polls_on_without_a_pause() -> None:
         call(shard, 0.0, at_tip=True)
     last = call(shard, 0.0, at_tip=False)
     assert shard.next_call() == last
+    last = call(shard, 0.0, at_tip=True)
+    assert shard.next_call() - last < 0.25  # and then as a busy shard
 
 
 def test_failures_in_a_row_wait_longer_up_to_a_limit() -> None:

@@ -104,6 +104,12 @@ def test_aggregate_without_records_moves_the_position() -> None:
     assert (unread.position, unread.is_empty) == (after(7), True)
 
 
+def test_position_before_anything_was_taken_is_the_start() -> None:
+    """Forgotten before it was fetched, it is not begun at the record's beginning."""
+    assert Unread(page((5, aggregated((b"a", b"1"), (b"b", b"2")))), (5, 1)).position == (5, 1)
+    assert Unread(page((5, b"1"), (6, b"2")), after(4)).position == (5, 0)
+
+
 def test_record_larger_than_the_limit_comes_alone() -> None:
     """The limit of bytes is soft: one record at least."""
     unread = Unread(page((1, b"x" * 100), (2, b"y" * 100)))
