@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -65,20 +66,21 @@ class Seen:
         numbers: of all records, in order.
         by_key: the same for each key.
         stuck: numbers whose handlers wait for `let_go`.
+        let_go: see there.
     """
 
     def __init__(self) -> None:
         self.numbers: list[int] = []
         self.by_key: dict[bytes, list[int]] = defaultdict(list)
         self.stuck: frozenset[int] = frozenset()
-        self.waiting: set[int] = set()
+        self._chance = random.Random(6)
         self.let_go = asyncio.Event()
 
     async def handle(self, message: Message) -> None:
-        """A handler."""
+        """A handler that takes a moment, of different length."""
         number = int(message.value or b"-1")
+        await asyncio.sleep(self._chance.random() * 0.05)
         if number in self.stuck:
-            self.waiting.add(number)
             await self.let_go.wait()
         self.numbers.append(number)
         self.by_key[message.key or b""].append(number)
