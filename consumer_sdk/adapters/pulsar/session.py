@@ -144,7 +144,7 @@ class Session:
         """One epoch after another."""
         while True:
             if self._options.type == "failover":
-                await subscriber.first_record()
+                await subscriber.active()
             if await self._grant(subscriber):
                 await subscriber.over.wait()
             await subscriber.unsubscribe_natively()

@@ -6,7 +6,8 @@ failover subscription, are accepted. What is noticed here:
 - **A lost connection** is the client's to mend; what is not acked comes again, under the same
   assignment. If that takes long, a second consumer is tried: it takes the first one's place, or the
   broker says that another process has the subscription, and the assignment is lost.
-- **A failover subscription's consumer** is active when its first record comes, and is granted then.
+- **A failover subscription's consumer** is granted when its first record comes, or when the admin
+  API calls it the active one.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Subscriber:
         assignment: what is granted, or offered; None while nothing is.
         is_open: records may be fetched.
         is_paused: by the owner.
+        is_standby: it waits to become the active consumer of a failover subscription.
         losses: how often the connection was seen to be lost.
         over: set when the assignment has to be given up.
 
@@ -73,7 +75,6 @@ class Subscriber:
         self._consumer: Any = None
         self._pump: Pump | None = None
         self._buffer = Buffer()
-        self._has_begun = False
         self._arrived = asyncio.Event()
         self.partition = partition
         self.topic = topic_of(partition)
@@ -82,6 +83,7 @@ class Subscriber:
         self.assignment: Assignment | None = None
         self.is_open = False
         self.is_paused = False
+        self.is_standby = False
         self.fault: Exception | None = None
         self.losses = 0
         self.over = asyncio.Event()
@@ -173,10 +175,7 @@ class Subscriber:
         if self._pump is None:
             return
         has_room = self._buffer.count < AHEAD and self._buffer.size < self._options.buffer_bytes
-        waits_for_first = self._options.type == "failover" and self._buffer.count == 0
-        is_wanted = (self.is_open and not self.is_paused) or (
-            waits_for_first and not self._has_begun
-        )
+        is_wanted = self.is_standby or (self.is_open and not self.is_paused)
         if has_room and is_wanted:
             self._pump.go()
         else:
@@ -200,13 +199,19 @@ class Subscriber:
 
     # -- grants -------------------------------------------------------------------------
 
-    async def first_record(self) -> None:
-        """Waits until the broker has sent something: until then a standby is not active."""
-        self._arrived.clear()
+    async def active(self) -> None:
+        """Waits until the broker has sent something, or somebody says that it would."""
+        self.is_standby = True
         self.flow()
-        while not self._buffer.count:
-            await self._arrived.wait()
+        while self.is_standby and not self._buffer.count:
             self._arrived.clear()
+            await self._arrived.wait()
+        self.is_standby = False
+
+    def activate(self) -> None:
+        """The broker has said that this consumer is the active one."""
+        self.is_standby = False
+        self._arrived.set()
 
     def offer(self) -> Assignment:
         """A new epoch."""
@@ -224,7 +229,7 @@ class Subscriber:
         if target is not None:
             await self._seek(target)
         self.is_new = False
-        self._has_begun = self.is_open = start is not StartPoint.ENDED
+        self.is_open = start is not StartPoint.ENDED
         self.flow()
         self._on_news()
 
@@ -234,7 +239,7 @@ class Subscriber:
             return round(start.time * 1000)
         if isinstance(start, AtPosition):
             first = self._buffer.first
-            is_there = first is not None and first.position <= start.position
+            is_there = first is not None and first.position == start.position
             return None if is_there else id_before(start.position)
         if start is StartPoint.LATEST:
             return _pulsar.MessageId.latest
@@ -250,7 +255,7 @@ class Subscriber:
 
     def end(self) -> None:
         """The assignment is over; nothing of it is fetched."""
-        self.is_open = self._has_begun = self.is_paused = False
+        self.is_open = self.is_paused = self.is_standby = False
         self.assignment = self.fault = None
         self.over.set()
 

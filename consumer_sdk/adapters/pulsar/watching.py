@@ -88,11 +88,11 @@ class Watch:
             log.warning("%s: %s", subscriber.partition, error)
 
     async def _watch_active(self, admin: Admin) -> None:
-        """A consumer that was deposed still has what it was sent before."""
+        """Who was deposed still has what it was sent before; who became active may have nothing."""
         while True:
             await asyncio.sleep(ACTIVE)
             for subscriber in list(self._subscribers.values()):
-                if not subscriber.is_open:
+                if not (subscriber.is_open or subscriber.is_standby):
                     continue
                 try:
                     active = await admin.active_consumer(
@@ -101,8 +101,12 @@ class Watch:
                 except AdapterError as error:
                     log.warning("%s: %s", subscriber.partition, error)
                     break
-                self._depose(subscriber, active)
+                self._tell(subscriber, active)
 
-    def _depose(self, subscriber: Subscriber, active: str | None) -> None:
-        if subscriber.is_open and active not in {None, subscriber.name}:
+    def _tell(self, subscriber: Subscriber, active: str | None) -> None:
+        if active is None:
+            return
+        if subscriber.is_standby and active == subscriber.name:
+            subscriber.activate()
+        elif subscriber.is_open and active != subscriber.name:
             self._lost(subscriber)

@@ -61,6 +61,7 @@ class AdapterHarness(ABC):
         hostile_positions: texts that are no positions.
         faithful: records whose every part the broker keeps apart and gives back; of a timestamp
             of None it may make what it likes.
+        shares_partitions: a second member gets half of a log's partitions at once.
         leases: where members of a group meet, if the adapter needs that.
     """
 
@@ -74,6 +75,7 @@ class AdapterHarness(ABC):
         Record(b"", b"", (), 1_600_000_000_002),
         Record(b"\x00\xff", None, (("h", b"1"), ("h", b""), ("n", None)), 1_600_000_000_003),
     )
+    shares_partitions: bool = True
     leases: LeaseSource | None = None
 
     def partition_id(self, number: int) -> str:

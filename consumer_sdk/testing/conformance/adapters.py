@@ -30,6 +30,7 @@ __all__ = [
     "AdapterSuite",
     "LeasedLogSuite",
     "QueueSuite",
+    "RebalancingLogSuite",
     "Record",
     "RedeliveringLogSuite",
 ]
@@ -47,15 +48,17 @@ class LeasedLogSuite(
     """For logs of a broker that neither keeps positions nor shares partitions out."""
 
 
-class RedeliveringLogSuite(
-    DeliveryCases, StartCases, MembershipCases, RebalanceCases, RedeliveryCases
-):
+class RedeliveringLogSuite(DeliveryCases, StartCases, MembershipCases, RedeliveryCases):
     """For logs whose broker wants to hear of each settled record (``wants_settled``).
 
     A group of which the broker knows nothing starts at the earliest record.
     """
 
     start: ClassVar[Start] = StartPoint.BROKER
+
+
+class RebalancingLogSuite(RedeliveringLogSuite, RebalanceCases):
+    """The same, where the broker tells a member before it gives a partition to another."""
 
 
 class QueueSuite(DeliveryCases, MembershipCases, RedeliveryCases, QueueCases):

@@ -16,8 +16,8 @@ from consumer_sdk.testing.conformance.adapters import (
     AdapterHarness,
     AdapterSuite,
     QueueSuite,
+    RebalancingLogSuite,
     Record,
-    RedeliveringLogSuite,
 )
 
 
@@ -122,7 +122,7 @@ class SubscriptionHarness(MemoryHarness):
         self.broker.append_entry(stream, [(record.key, record.value) for record in records])
 
 
-class TestFailover(RedeliveringLogSuite):
+class TestFailover(RebalancingLogSuite):
     """A log that hears of each record."""
 
     @pytest.fixture

@@ -36,6 +36,7 @@ class PulsarHarness(AdapterHarness):
     abilities: ClassVar[frozenset[Ability]] = frozenset({"backlog", "disconnect", "entry"})
     patience = 30.0
     quiet = 0.5
+    shares_partitions = False
     faithful = (
         Record(b"", b"k", (), 1_600_000_000_002),
         Record(b"\x00\xff", None, (("a", b"1"), ("b", b"")), 1_600_000_000_003),
