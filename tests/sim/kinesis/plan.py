@@ -90,7 +90,7 @@ class KinesisPlan(Plan):
         """One process reads alone, the next one later, and no request fails or is slow."""
         lives = [life for lives in self.slots for life in lives]
         is_alone = len(lives) == 1 and lives[0].end < self.faults_end - 2
-        return is_alone and not self.rates and not self.bursts_at
+        return is_alone and not (self.rates or self.bursts_at or self.pauses_at)
 
     @property
     def is_on_time(self) -> bool:
@@ -161,7 +161,9 @@ def _make_plan(chance: random.Random, end: float) -> KinesisPlan:
         ),
         slots=tuple(make_slot(chance, end, mean) for _ in range(chance.randint(1, 3))),
         faults_end=end,
-        out_of_range="earliest" if trims == "any" else "fail",
+        # Retention may pass a record that is settled above a hole before it is read once more: the
+        # adapter, which does not know what is settled, takes it for lost.
+        out_of_range="fail" if trims == "none" else "earliest",
         backlog=chance.choice((0, 0, 5, 20)),
         aggregates=chance.choice((0.0, 0.0, 0.5)),
         lease=chance.choice((1.5, 3.0, 6.0)),
