@@ -58,10 +58,10 @@ class Scale:
 
 
 FULL = Scale(
-    replayed=150_000,
+    replayed=100_000,
     stored=40_000,
     replay=Plan(scouting=0.2),
-    kinesalite=Plan(rounds=7, scouting=0),
+    kinesalite=Plan(rounds=6, scouting=0),
     busy=420,
     seconds=10.0,
     decoding=9,
