@@ -13,10 +13,10 @@ from consumer_sdk.adapters.kinesis.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.hooks import stream_large_body
 from consumer_sdk.adapters.kinesis.requests import address, no_stream, required
 from consumer_sdk.adapters.kinesis.translation import Faults, refusal
+from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.dead_letters.kinesis_form import encode_letter, partition_key
 from consumer_sdk.errors import (
     AdapterError,
-    ConfigurationError,
     ConsumerSdkError,
     TransientAdapterError,
 )
@@ -68,10 +68,7 @@ class KinesisDeadLetters(DeadLetters):
     def __init__(self, stream: str, **options: Any) -> None:
         self.stream = stream
         region, self._address = address(stream)
-        try:
-            self._connection = Connection(**options)
-        except TypeError as error:
-            raise ConfigurationError(f"KinesisDeadLetters: {error}") from error
+        self._connection = make_options(Connection, options)
         self._link = Link(self._connection, region)
         self._lock = asyncio.Lock()
         self._is_open = False

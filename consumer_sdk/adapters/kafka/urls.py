@@ -5,17 +5,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from aiokafka import AIOKafkaConsumer
 
 from consumer_sdk.adapters.kafka.options import SECONDS
+from consumer_sdk.adapters.option_texts import split_url, truth
 from consumer_sdk.errors import ConfigurationError
 
 __all__ = ["parse_url"]
 
 FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
-TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
@@ -24,14 +24,11 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, or an option's value has the wrong type.
     """
-    parts = urlsplit(url)
+    parts, texts = split_url(url, {"kafka"}, FORM)
     topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
-    if parts.scheme != "kafka" or not parts.netloc or not topics or "@" in parts.netloc:
-        raise ConfigurationError(f"{_without_secrets(url)!r}: {FORM}")
-    pairs = parse_qsl(parts.query, keep_blank_values=True)
-    options: dict[str, Any] = {name: _value(name, text) for name, text in pairs}
-    if len(options) < len(pairs):
-        raise ConfigurationError(f"{_without_secrets(url)!r}: an option is given twice")
+    if not parts.netloc or not topics:
+        raise ConfigurationError(f"servers or topics are missing in the URL: {FORM}")
+    options: dict[str, Any] = {name: _value(name, text) for name, text in texts.items()}
     if "bootstrap_servers" in options:
         raise ConfigurationError(
             "bootstrap_servers= in the URL: the servers stand before the topic"
@@ -54,16 +51,7 @@ def _reader(name: str) -> Callable[[str], Any]:
     parameter = inspect.signature(AIOKafkaConsumer.__init__).parameters.get(name)
     default = None if parameter is None else parameter.default
     if isinstance(default, bool):
-        return _truth
+        return truth
     if isinstance(default, int | float):
         return type(default)
     return str
-
-
-def _truth(text: str) -> bool:
-    return TRUTH[text.lower()]
-
-
-def _without_secrets(url: str) -> str:
-    """The query may hold a password."""
-    return url.partition("?")[0].rpartition("@")[2]

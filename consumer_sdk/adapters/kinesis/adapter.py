@@ -7,12 +7,14 @@ from dataclasses import asdict
 from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases, LeaseSource
+from consumer_sdk.adapters.kinesis.connection import Connection
 from consumer_sdk.adapters.kinesis.grants import Grant
-from consumer_sdk.adapters.kinesis.options import KinesisOptions, connection_of
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.rates import Limits
 from consumer_sdk.adapters.kinesis.service import Service
 from consumer_sdk.adapters.kinesis.session import Session
 from consumer_sdk.adapters.kinesis.urls import parse_url
+from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerClosedError,
@@ -101,7 +103,7 @@ class KinesisAdapter(Adapter):
             buffer_bytes=buffer_bytes,
             dead_letter_stream=dead_letter_stream,
             limits=limits or Limits(),
-            connection=connection_of(region_name=region_name, **connection),
+            connection=make_options(Connection, {"region_name": region_name, **connection}),
         )
         self.group = group
         self.capabilities = Capabilities(

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from consumer_sdk.adapters.kinesis.connection import Connection
 from consumer_sdk.adapters.kinesis.rates import Limits
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["KinesisOptions", "connection_of"]
+__all__ = ["KinesisOptions"]
 
 SECONDS = ("lease_duration", "handover_timeout", "discovery_interval", "poll_interval")
-
-
-def connection_of(**options: Any) -> Connection:
-    """The connection that these options describe.
-
-    Raises:
-        ConfigurationError: an option is unknown; names the one that was probably meant.
-    """
-    known = [field.name for field in fields(Connection)]
-    for name in options.keys() - set(known):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}=?" if near else f"there are {', '.join(known)}"
-        raise ConfigurationError(f"unknown option {name}=…: {hint}")
-    return Connection(**options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, LeaseSource
+from consumer_sdk.adapters.option_texts import make_options
+from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.options import (
     InitialPosition,
     PulsarOptions,
     SubscriptionType,
-    connection_of,
 )
 from consumer_sdk.adapters.pulsar.session import Session
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
@@ -122,7 +123,7 @@ class PulsarAdapter(Adapter):
             busy_timeout=busy_timeout,
             discovery_interval=discovery_interval,
             crypto_key_reader=crypto_key_reader,
-            connection=connection_of(service_url=service_url, **connection),
+            connection=make_options(Connection, {"service_url": service_url, **connection}),
         )
         self.group = subscription
         self.capabilities = self._options.capabilities

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import _pulsar
@@ -14,7 +13,7 @@ from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Capabilities, Kind
 
-__all__ = ["InitialPosition", "PulsarOptions", "SubscriptionType", "connection_of"]
+__all__ = ["InitialPosition", "PulsarOptions", "SubscriptionType"]
 
 SubscriptionType = Literal["exclusive", "failover", "shared", "key_shared"]
 InitialPosition = Literal["earliest", "latest"]
@@ -28,20 +27,6 @@ TYPES = {
 SECONDS = ("busy_timeout", "discovery_interval")
 MOST_UNACKED = 50_000
 """``maxUnackedMessagesPerConsumer`` of a broker that was not told otherwise: then it sends no more."""
-
-
-def connection_of(**options: Any) -> Connection:
-    """The connection that these options describe.
-
-    Raises:
-        ConfigurationError: an option is unknown; names the one that was probably meant.
-    """
-    known = [each.name for each in fields(Connection)]
-    for name in options.keys() - set(known):
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}=?" if near else f"there are {', '.join(known)}"
-        raise ConfigurationError(f"unknown option {name}=…: {hint}")
-    return Connection(**options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
