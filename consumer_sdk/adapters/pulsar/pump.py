@@ -21,6 +21,9 @@ from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 __all__ = ["Delivery", "NativeMessage", "Pump"]
 
+HOLD = 0.005
+"""Seconds between two looks whether the thread still receives."""
+
 POLL = 100
 """Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
 
@@ -59,8 +62,7 @@ class Pump:
         self._failed = failed
         self._may_run = threading.Event()
         self._is_stopped = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._is_receiving = False
         self._thread = threading.Thread(target=self._run, name=f"pulsar {name}", daemon=True)
         self._thread.start()
 
@@ -69,7 +71,6 @@ class Pump:
     def go(self) -> None:
         """There is room: receive."""
         if not self._may_run.is_set():
-            self._idle.clear()
             self._may_run.set()
 
     def rest(self) -> None:
@@ -77,9 +78,16 @@ class Pump:
         self._may_run.clear()
 
     async def hold(self) -> None:
-        """Rests, and returns when nothing more comes."""
+        """Rests, and returns when nothing more comes.
+
+        An event that the thread sets cannot tell: (1) the thread sees that it may not run, and
+        posts that it is idle; (2) it may run again, and receives; (3) the post arrives. A batch
+        of before a seek would come out after it.
+        """
         self.rest()
-        await self._idle.wait()
+        while self._is_receiving:  # noqa: ASYNC110 - see above
+            await asyncio.sleep(HOLD)
+        await asyncio.sleep(0)  # what the thread has posted before comes first
 
     def stop(self) -> None:
         """Ends the thread, soon. Close the consumer to end it at once."""
@@ -90,21 +98,26 @@ class Pump:
 
     def _run(self) -> None:
         while not self._is_stopped:
-            if not self._may_run.is_set():
-                self._tell(self._idle.set)
-                self._may_run.wait()
-                continue
-            try:
-                # The first message wakes at once; a batch waits until it is full, or its time over.
-                first = self._consumer.receive(POLL)
-                batch = [first, *self._consumer.batch_receive()]
-            except _pulsar.Timeout:
-                continue
-            except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
-                self._tell(self._failed, translate(error, self._thread.name))
-                break
+            self._may_run.wait()
+            self._is_receiving = True  # before it looks whether it may, or `hold` could miss it
+            if self._may_run.is_set() and not self._is_stopped:
+                self._receive()
+            self._is_receiving = False
+
+    def _receive(self) -> None:
+        batch: list[Any] = []
+        try:
+            # The first message wakes at once; a batch waits until it is full, or its time over.
+            batch.append(self._consumer.receive(POLL))
+            batch += self._consumer.batch_receive()
+        except _pulsar.Timeout:
+            pass
+        except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
+            self._is_stopped = True
+            self._tell(self._failed, translate(error, self._thread.name))
+            return
+        if batch:
             self._tell(self._deliver, _messages(batch))
-        self._tell(self._idle.set)
 
     def _tell(self, what: Callable[..., None], *arguments: Any) -> None:
         try:
