@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
     from consumer_sdk.dead_letters.kinesis_form import decode_letter
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
+    from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
 
 __all__ = [
     "KafkaDeadLetters",
     "KinesisDeadLetters",
     "LocalDeadLetters",
     "MemoryDeadLetters",
+    "PulsarDeadLetters",
     "StoredLetter",
     "decode_letter",
 ]
@@ -31,6 +33,7 @@ __getattr__ = lazy_names(
         "KafkaDeadLetters": "consumer_sdk.dead_letters.kafka",
         "KinesisDeadLetters": "consumer_sdk.dead_letters.kinesis",
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
+        "PulsarDeadLetters": "consumer_sdk.dead_letters.pulsar",
         "StoredLetter": "consumer_sdk.dead_letters.local",
         "decode_letter": "consumer_sdk.dead_letters.kinesis_form",
     },

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, ClassVar
 
-from consumer_sdk.abc import Adapter, AssignmentOwner, LeaseSource
+from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.options import (
@@ -14,6 +16,7 @@ from consumer_sdk.adapters.pulsar.options import (
     PulsarOptions,
     SubscriptionType,
 )
+from consumer_sdk.adapters.pulsar.retrying import RetryTopics
 from consumer_sdk.adapters.pulsar.session import Session
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.urls import parse_url
@@ -29,6 +32,7 @@ from consumer_sdk.records import (
     Assignment,
     Checkpoint,
     Committed,
+    Message,
     Outcome,
     OutcomeKind,
     Partition,
@@ -79,7 +83,12 @@ class PulsarAdapter(Adapter):
             Only where no producer sends chunked messages: those in between would be lost.
         busy_timeout: seconds that `open` waits for another process to give the subscription up.
         discovery_interval: seconds between two looks for new partitions and topics.
+        retry_topic: read the retry topics ``<topic>-<subscription>-RETRY`` too, and let
+            `reconsume_later` write to them (shared and key_shared).
+        retry_limit: how often a record may go through one.
         crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
+        encryption_keys: the names of its keys that retries and dead letters are encrypted with.
+            Without them, there are none of either where messages are encrypted.
         connection: any other option of `Connection`, such as ``token``, ``tls_trust_certs``,
             ``oauth2``, ``operation_timeout`` or ``log_level``.
 
@@ -105,7 +114,10 @@ class PulsarAdapter(Adapter):
         cumulative_acks: bool = False,
         busy_timeout: float = 30.0,
         discovery_interval: float = 60.0,
+        retry_topic: bool = False,
+        retry_limit: int = 16,
         crypto_key_reader: Any = None,
+        encryption_keys: Sequence[str] = (),
         **connection: Any,
     ) -> None:
         self._options = PulsarOptions(
@@ -122,12 +134,16 @@ class PulsarAdapter(Adapter):
             cumulative_acks=cumulative_acks,
             busy_timeout=busy_timeout,
             discovery_interval=discovery_interval,
+            retry_topic=retry_topic,
+            retry_limit=retry_limit,
             crypto_key_reader=crypto_key_reader,
+            encryption_keys=tuple(encryption_keys),
             connection=make_options(Connection, {"service_url": service_url, **connection}),
         )
         self.group = subscription
         self.capabilities = self._options.capabilities
         self._opened: Session | None = None
+        self._retries = RetryTopics(self._options) if retry_topic else None
         self._is_closed = False
 
     @classmethod
@@ -267,9 +283,57 @@ class PulsarAdapter(Adapter):
     def decode_position(self, text: str) -> Position:
         return decode_message_id(text)
 
+    # -- records that are written again -----------------------------------------------------
+
+    async def reconsume_later(self, message: Message, delay: float) -> None:
+        """Has a record delivered again after a time, to any consumer of the subscription.
+
+        Writes its copy to the retry topic, and returns when the broker has stored that; then ack the
+        record, in a handler by returning. A crash in between leaves both; ``ORIGIN_MESSAGE_ID`` in
+        their headers is the same. ``RECONSUMETIMES`` counts up; the copy's attempts begin anew.
+
+        Args:
+            message: of this adapter, and not settled yet.
+            delay: seconds.
+
+        Raises:
+            Reject: it was done ``retry_limit`` times before. Leaving a handler, that sends the record
+                to the dead letters.
+            ConfigurationError: the adapter has no ``retry_topic=True``.
+            AdapterError: the broker refuses or does not answer; nothing is known of the copy.
+
+        Cancellation: the copy may have been written.
+        """
+        if self._retries is None:
+            raise ConfigurationError("reconsume_later needs PulsarAdapter(…, retry_topic=True)")
+        if not 0 <= delay < math.inf:
+            raise ConfigurationError(f"delay={delay!r}: give seconds, 0 or more")
+        await self._retries.send(message, delay)
+
+    def dead_letters(self) -> DeadLetters | None:
+        """Topics named ``<topic>-<subscription>-DLQ``, reached as this adapter's are.
+
+        None where messages are encrypted and ``encryption_keys`` were not given.
+        """
+        from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
+
+        options = self._options
+        if not options.may_write:
+            return None
+        keys = options.encryption_keys
+        return PulsarDeadLetters(
+            encryption_keys=keys,
+            crypto_key_reader=options.crypto_key_reader if keys else None,
+            **asdict(options.connection),
+        )
+
     # -- the end --------------------------------------------------------------------------
 
     async def aclose(self) -> None:
         self._is_closed = True
-        if self._opened is not None:
-            await self._opened.aclose()
+        try:
+            if self._opened is not None:
+                await self._opened.aclose()
+        finally:
+            if self._retries is not None:
+                await self._retries.aclose()

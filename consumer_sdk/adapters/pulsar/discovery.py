@@ -9,7 +9,13 @@ from typing import Any
 from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.topics import full_name, partition_of, topic_of
+from consumer_sdk.adapters.pulsar.topics import (
+    full_name,
+    is_beside,
+    partition_of,
+    retry_topic,
+    topic_of,
+)
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
 
@@ -29,17 +35,17 @@ class Discovery:
         self._options = options
 
     async def look(self) -> Sequence[Partition]:
-        """All partitions of the topics.
+        """All partitions of the topics, and of their retry topics if they are read too.
 
         Raises:
             ConfigurationError: a topic that was named does not exist.
             AdapterError: the broker does not answer.
         """
-        return [
-            partition
-            for topic in await self._topics()
-            for partition in await self.partitions(topic)
-        ]
+        topics = await self._topics()
+        if self._options.retry_topic:  # the broker makes them when they are subscribed to
+            names = [retry_topic(topic, self._options.subscription) for topic in topics]
+            topics = [*topics, *dict.fromkeys(names)]
+        return [partition for topic in topics for partition in await self.partitions(topic)]
 
     async def _topics(self) -> Sequence[str]:
         if self._options.pattern is None:
@@ -51,7 +57,12 @@ class Discovery:
         pattern = full_name(self._options.pattern)
         namespace = pattern.partition("://")[2].rpartition("/")[0]
         found = await self._admin.topics(namespace)
-        return [name for name in found if re.fullmatch(pattern, name)]
+        # A pattern that matches a topic mostly matches its dead letters too: those would go round.
+        return [
+            name
+            for name in found
+            if re.fullmatch(pattern, name) and not is_beside(name, self._options.subscription)
+        ]
 
     async def _check(self, topic: str) -> None:
         """A broker may make a topic that is subscribed to, whose name is a mistake."""

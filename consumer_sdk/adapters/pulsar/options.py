@@ -46,7 +46,10 @@ class PulsarOptions:
     cumulative_acks: bool
     busy_timeout: float
     discovery_interval: float
+    retry_topic: bool
+    retry_limit: int
     crypto_key_reader: Any
+    encryption_keys: tuple[str, ...]
     connection: Connection
 
     def __post_init__(self) -> None:
@@ -57,7 +60,7 @@ class PulsarOptions:
             value = getattr(self, name)
             if value not in get_args(kind):
                 raise ConfigurationError(f"{name}={value!r}: one of {', '.join(get_args(kind))}")
-        for name in ("receiver_queue", "buffer_bytes"):
+        for name in ("receiver_queue", "buffer_bytes", "retry_limit"):
             if getattr(self, name) < 1:
                 raise ConfigurationError(f"{name}={getattr(self, name)!r}: give at least 1")
         for name in SECONDS:
@@ -68,6 +71,7 @@ class PulsarOptions:
             raise ConfigurationError(
                 f"cumulative_acks=True: a {self.type} subscription has individual acks only"
             )
+        self._check_writing()
 
     def _check_topics(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -84,6 +88,24 @@ class PulsarOptions:
                 re.compile(self.pattern)
             except re.error as error:
                 raise ConfigurationError(f"pattern={self.pattern!r}: {error}") from error
+
+    def _check_writing(self) -> None:
+        if self.encryption_keys and self.crypto_key_reader is None:
+            raise ConfigurationError("encryption_keys=… needs crypto_key_reader=…")
+        if self.retry_topic and not self.is_queue:
+            raise ConfigurationError(
+                f"retry_topic=True: the broker delays records of shared and key_shared "
+                f"subscriptions only, and {self.type} would lose its order: let the handler raise Retry(delay)"
+            )
+        if self.retry_topic and not self.may_write:
+            raise ConfigurationError(
+                "retry_topic=True: messages are encrypted: give encryption_keys=… for their copies"
+            )
+
+    @property
+    def may_write(self) -> bool:
+        """Copies of records are as safe as the records."""
+        return self.crypto_key_reader is None or bool(self.encryption_keys)
 
     @property
     def is_queue(self) -> bool:

@@ -2,6 +2,9 @@
 
 A topic's full name is ``persistent://tenant/namespace/name``; a partition of it is a topic of its
 own, whose name ends in ``-partition-7``. Its id is ``"7"``, and ``"-1"`` where there are none.
+
+A subscription of a topic has two topics beside it, named as Pulsar's own clients name them:
+``<topic>-<subscription>-RETRY`` and ``<topic>-<subscription>-DLQ``. Partitions share them.
 """
 
 from __future__ import annotations
@@ -10,7 +13,15 @@ import re
 
 from consumer_sdk.records import Partition
 
-__all__ = ["full_name", "partition_of", "topic_of"]
+__all__ = [
+    "dead_letter_topic",
+    "full_name",
+    "is_beside",
+    "origin_of",
+    "partition_of",
+    "retry_topic",
+    "topic_of",
+]
 
 PARTITION = re.compile(r"(.+)-partition-(0|[1-9][0-9]*)")
 
@@ -34,3 +45,35 @@ def topic_of(partition: Partition) -> str:
     """Undoes `partition_of`."""
     whole = partition.id == "-1"
     return partition.stream if whole else f"{partition.stream}-partition-{partition.id}"
+
+
+def retry_topic(topic: str, subscription: str) -> str:
+    """Where a subscription's records wait that are to be delivered later."""
+    return _beside(topic, subscription, "RETRY")
+
+
+def dead_letter_topic(topic: str, subscription: str) -> str:
+    """Where a subscription's dead letters go; the same for what came through the retry topic."""
+    return _beside(origin_of(topic, subscription), subscription, "DLQ")
+
+
+def origin_of(topic: str, subscription: str) -> str:
+    """The topic that a retry topic belongs to; of any other topic, itself."""
+    return topic.removesuffix(f"-{_legal(subscription)}-RETRY")
+
+
+def is_beside(topic: str, subscription: str) -> bool:
+    """It is a retry topic or a dead-letter topic of the subscription."""
+    ends = tuple(f"-{_legal(subscription)}-{kind}" for kind in ("RETRY", "DLQ"))
+    return partition_of(topic).stream.endswith(ends)
+
+
+def _beside(topic: str, subscription: str, kind: str) -> str:
+    whole = partition_of(full_name(topic)).stream
+    # What is in a topic that is not persistent is lost when nobody reads it.
+    stored = whole.removeprefix("non-")
+    return "-".join(name for name in (stored, _legal(subscription), kind) if name)
+
+
+def _legal(name: str) -> str:
+    return name.replace("/", "_")  # it would begin another part of the name

@@ -19,9 +19,9 @@ READERS: dict[str, Any] = {
     **{each.name: KINDS[each.type] for each in fields(Connection) if each.type in KINDS},
     **dict.fromkeys(("subscription", "type", "initial_position", "consumer_name"), str),
     **dict.fromkeys(("pattern", "admin_url", "admin_token"), str),
-    **dict.fromkeys(("receiver_queue", "buffer_bytes"), int),
+    **dict.fromkeys(("receiver_queue", "buffer_bytes", "retry_limit"), int),
     **dict.fromkeys(SECONDS, float),
-    "cumulative_acks": truth,
+    **dict.fromkeys(("cumulative_acks", "retry_topic"), truth),
 }
 
 

@@ -1,0 +1,77 @@
+"""The form of a dead letter in Pulsar: its topic and its properties. Pure.
+
+A dead letter is the record as it was, key, value, properties and event time, with the properties that
+Pulsar's own clients add, and with why:
+
+======================  ======================================================================
+``REAL_TOPIC``          the topic it came from, without the partition; of a record that came
+                        through a retry topic, the one it was in at first. So with the next two
+``REAL_SUBSCRIPTION``   the subscription (or group) that gave it up
+``ORIGIN_MESSAGE_ID``   its message id, as Java's client writes it: the same letter, written
+                        twice after a crash, has the same
+``RECONSUMETIMES``      how often it was delivered again, through a retry topic or not
+``dlq.stream``          where the delivery that failed came from: the stream,
+``dlq.partition``       the partition
+``dlq.position``        and the position there
+``dlq.error``           what went wrong; cut to 8 KiB
+``dlq.error-type``      the exception's qualified name, or ``rejected``
+``dlq.attempts``        deliveries that failed
+``dlq.failed-at``       seconds since the epoch
+======================  ======================================================================
+"""
+
+from __future__ import annotations
+
+from consumer_sdk.adapters.pulsar.producing import Writing
+from consumer_sdk.adapters.pulsar.properties import (
+    TRIES,
+    key_text,
+    origin_properties,
+    properties_of,
+    tries_of,
+)
+from consumer_sdk.adapters.pulsar.topics import dead_letter_topic
+from consumer_sdk.records import DeadLetter
+
+__all__ = ["default_topic", "writing_of"]
+
+PREFIX = "dlq."
+LONGEST_ERROR = 8192
+
+
+def default_topic(letter: DeadLetter) -> str:
+    """``<topic>-<subscription>-DLQ``, in full."""
+    stream = letter.partition.stream
+    legal = stream if "://" in stream else stream.replace("/", "_")  # of another broker
+    return dead_letter_topic(legal, letter.group)
+
+
+def writing_of(letter: DeadLetter) -> Writing:
+    """What is written for a letter."""
+    return Writing(
+        key=key_text(letter.key),
+        value=letter.value,
+        properties=_properties(letter),
+        timestamp=letter.timestamp,
+    )
+
+
+def _properties(letter: DeadLetter) -> dict[str, str]:
+    own = properties_of(letter.headers)
+    kept = {name: value for name, value in own.items() if not name.startswith(PREFIX)}
+    origin = origin_properties(own, letter.partition, letter.position, letter.group)
+    tries = {TRIES: str(tries_of(own) + max(letter.attempts - 1, 0))}
+    return kept | origin | tries | _why(letter)
+
+
+def _why(letter: DeadLetter) -> dict[str, str]:
+    added = {
+        "stream": letter.partition.stream,
+        "partition": letter.partition.id,
+        "position": letter.position,
+        "error": letter.error[:LONGEST_ERROR],
+        "error-type": letter.error_type,
+        "attempts": letter.attempts,
+        "failed-at": letter.failed_at,
+    }
+    return {PREFIX + name: str(value) for name, value in added.items()}
