@@ -7,8 +7,10 @@ so its log goes to the console or to a file, and never to Python.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -65,8 +67,13 @@ class Connection:
                 f"service_url={self.service_url!r}: give pulsar://host:port or pulsar+ssl://host:port"
             )
         for name in ("operation_timeout", "connect_timeout", "io_threads"):
-            if not getattr(self, name) > 0:
-                raise ConfigurationError(f"{name}={getattr(self, name)!r}: give more than 0")
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ConfigurationError(f"{name}={value!r}: give a number, more than 0")
+        for name in ("tls_certificate", "tls_key", "tls_trust_certs"):
+            path = getattr(self, name)
+            if path is not None and not Path(path).is_file():  # the client would retry for ever
+                raise ConfigurationError(f"{name}={path!r}: there is no such file")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigurationError("give both of tls_certificate and tls_key, or none")
         given = (self.token, self.tls_certificate, self.oauth2)
@@ -91,7 +98,7 @@ class Connection:
         configuration = _pulsar.ClientConfiguration()
         configuration.operation_timeout_seconds(max(round(self.operation_timeout), 1))
         configuration.connection_timeout(round(self.connect_timeout * 1000))
-        configuration.io_threads(self.io_threads)
+        configuration.io_threads(int(self.io_threads))
         level = getattr(pulsar.LoggerLevel, self.log_level.capitalize())
         if self.log_file is None:
             configuration.set_console_logger(level)

@@ -61,8 +61,9 @@ class PulsarOptions:
             if value not in get_args(kind):
                 raise ConfigurationError(f"{name}={value!r}: one of {', '.join(get_args(kind))}")
         for name in ("receiver_queue", "buffer_bytes", "retry_limit"):
-            if getattr(self, name) < 1:
-                raise ConfigurationError(f"{name}={getattr(self, name)!r}: give at least 1")
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1):
+                raise ConfigurationError(f"{name}={value!r}: give a whole number, at least 1")
         for name in SECONDS:
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 < value < math.inf):
@@ -71,6 +72,8 @@ class PulsarOptions:
             raise ConfigurationError(
                 f"cumulative_acks=True: a {self.type} subscription has individual acks only"
             )
+        if self.admin_url is not None and not self.admin_url.startswith(("http://", "https://")):
+            raise ConfigurationError(f"admin_url={self.admin_url!r}: give http://host:port")
         self._check_writing()
 
     def _check_topics(self) -> None:
@@ -90,6 +93,8 @@ class PulsarOptions:
                 raise ConfigurationError(f"pattern={self.pattern!r}: {error}") from error
 
     def _check_writing(self) -> None:
+        if not hasattr(self.crypto_key_reader, "cryptoKeyReader") and self.crypto_key_reader:
+            raise ConfigurationError("crypto_key_reader=…: give a pulsar.CryptoKeyReader")
         if self.encryption_keys and self.crypto_key_reader is None:
             raise ConfigurationError("encryption_keys=… needs crypto_key_reader=…")
         if self.retry_topic and not self.is_queue:

@@ -33,7 +33,7 @@ async def topic(pulsar_server: PulsarServer) -> str:
 
 def adapter_of(server: PulsarServer, *topics: str, **options: Any) -> PulsarAdapter:
     """One that reads its retry topics too."""
-    given = {"type": "shared", "retry_topic": True, "admin_url": server.admin_url}
+    given: dict[str, Any] = {"type": "shared", "retry_topic": True, "admin_url": server.admin_url}
     return PulsarAdapter(
         *topics, service_url=server.service_url, subscription="billing", **given | options
     )
@@ -144,7 +144,7 @@ async def test_pattern_reads_the_retry_topic_once_and_never_its_dead_letters(
     for kind in ("RETRY", "DLQ"):
         await pulsar_server.create_topic(f"{name}-billing-{kind}")
     await pulsar_server.produce(f"{name}-billing-DLQ", [b"dead"])
-    pattern = {"pattern": f"{name.rpartition('/')[2]}.*", "discovery_interval": 0.2}
+    pattern: dict[str, Any] = {"pattern": f"{name.rpartition('/')[2]}.*", "discovery_interval": 0.2}
     adapter = adapter_of(pulsar_server, **pattern)
     seen: list[tuple[str, bytes | None]] = []
 

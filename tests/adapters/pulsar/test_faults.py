@@ -1,0 +1,55 @@
+"""Results of the client as errors."""
+
+from __future__ import annotations
+
+import _pulsar
+import pytest
+
+from consumer_sdk.adapters.pulsar.faults import BusyError, is_over, translate, translate_result
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
+
+Result = _pulsar.Result
+
+
+@pytest.mark.parametrize(
+    "result, kind, text",
+    [
+        (Result.ConsumerBusy, BusyError, "with another type"),
+        (Result.Timeout, TransientAdapterError, "Timeout"),
+        (Result.ConnectError, TransientAdapterError, "ConnectError"),
+        (Result.ServiceUnitNotReady, TransientAdapterError, "ServiceUnitNotReady"),
+        (Result.TopicNotFound, ConfigurationError, "create it, or correct its name"),
+        (Result.InvalidTopicName, ConfigurationError, "give a topic's name"),
+        (Result.AuthenticationError, AdapterError, "check the token"),
+        (Result.AuthorizationError, AdapterError, "permissions"),
+        (Result.TopicTerminated, AdapterError, "TopicTerminated"),
+    ],
+)
+def test_result_is_the_error_that_says_what_to_do(
+    result: object, kind: type[ConsumerSdkError], text: str
+) -> None:
+    """Whether to try again is its type."""
+    error = translate_result(result, "subscribing to t")
+    assert type(error) is kind
+    assert str(error).startswith("subscribing to t: ")
+    assert text in str(error)
+
+
+def test_every_result_has_an_error() -> None:
+    """Those of clients to come too: unknown ones are not tried again by themselves."""
+    for name, result in Result.__members__.items():
+        if name != "Ok":
+            assert isinstance(translate_result(result, "t"), ConsumerSdkError)
+
+
+def test_exception_is_the_error_of_its_result() -> None:
+    """The client raises one type for each result."""
+    assert isinstance(translate(_pulsar.Timeout("x"), "t"), TransientAdapterError)
+    assert type(translate(ValueError("x"), "t")) is AdapterError
+    assert is_over(_pulsar.AlreadyClosed("x"))
+    assert not is_over(_pulsar.Timeout("x"))
