@@ -29,6 +29,12 @@ def test_kinesis_url_opens_a_kinesis_adapter() -> None:
     assert (adapter.broker, adapter.group) == ("kinesis", "g")
 
 
+def test_pulsar_url_opens_a_pulsar_adapter() -> None:
+    """The scheme chooses; the group is the subscription."""
+    adapter = open_url("pulsar://a:6650/orders?subscription=g")
+    assert (adapter.broker, adapter.group) == ("pulsar", "g")
+
+
 @pytest.mark.parametrize("url", ["nats://a/b", "orders", "", "kafka"])
 def test_unknown_scheme_is_an_error_that_names_the_known_ones(url: str) -> None:
     """A typing mistake shows at once."""
@@ -40,7 +46,7 @@ def test_importing_the_package_imports_no_client() -> None:
     """Whoever uses one broker need not have the others' clients, nor wait for them."""
     code = (
         "import sys, consumer_sdk.adapters\n"
-        "print({'aiobotocore', 'aiohttp', 'aiokafka', 'botocore', 'orjson'} & sys.modules.keys())"
+        "print({'_pulsar', 'aiobotocore', 'aiohttp', 'aiokafka', 'botocore', 'orjson'} & sys.modules.keys())"
     )
     assert run_python(code) == "set()"
 
@@ -51,6 +57,7 @@ def test_importing_the_package_imports_no_client() -> None:
         ("KafkaAdapter", "aiokafka", "kafka"),
         ("KinesisAdapter", "aiobotocore", "kinesis"),
         ("KinesisAdapter", "orjson", "kinesis"),
+        ("PulsarAdapter", "pulsar", "pulsar"),
     ],
 )
 def test_missing_client_is_an_error_that_names_the_extra(
@@ -64,7 +71,8 @@ def test_missing_client_is_an_error_that_names_the_extra(
         f"try: adapters.{name}\n"
         "except MissingExtraError as error: print(error)"
     )
-    assert run_python(code) == str(MissingExtraError(client, extra))
+    package = {"pulsar": "pulsar-client"}.get(client, client)
+    assert run_python(code) == str(MissingExtraError(package, extra))
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records.position_texts import (
+    LAST_BATCH_INDEX,
     LAST_SUB_SEQUENCE,
     POSITION_READERS,
+    decode_message_id,
     decode_sequence,
+    encode_message_id,
     encode_sequence,
 )
 
 SEQUENCE = 49590338271490256608559692538361571095921575989136588898
 SEQUENCES = st.tuples(st.integers(0, 10**129 - 1), st.integers(0, LAST_SUB_SEQUENCE))
+MESSAGE_IDS = st.tuples(*[st.integers(0, 2**63 - 1)] * 2, st.integers(0, LAST_BATCH_INDEX))
 NOT_SEQUENCES = (
     "",
     ":",
@@ -74,6 +78,8 @@ def test_other_text_is_no_sequence(text: str) -> None:
         ("memory", "7", 7),
         ("memory", "7:3", (7, 3)),
         ("kinesis", f"{SEQUENCE}:3", (SEQUENCE, 3)),
+        ("pulsar", "17:0:0", (17, 0, 0)),
+        ("pulsar", f"17:4:{LAST_BATCH_INDEX}", (17, 4, LAST_BATCH_INDEX)),
     ],
 )
 def test_text_of_each_broker_is_read(broker: str, text: str, position: object) -> None:
@@ -97,3 +103,29 @@ def test_other_text_is_no_offset(text: str) -> None:
     """A typed error."""
     with pytest.raises(CheckpointFormatError, match="offset"):
         POSITION_READERS["kafka"](text)
+
+
+@given(MESSAGE_IDS)
+def test_message_id_reads_back(position: tuple[int, int, int]) -> None:
+    """Ledger, entry and index."""
+    assert decode_message_id(encode_message_id(position)) == position
+
+
+@given(MESSAGE_IDS, MESSAGE_IDS)
+def test_message_ids_are_ordered_as_numbers(
+    one: tuple[int, int, int], other: tuple[int, int, int]
+) -> None:
+    """Pulsar trap 18: over ledgers, and an entry that is no batch is above each index of it."""
+    texts = sorted((encode_message_id(one), encode_message_id(other)), key=decode_message_id)
+
+    assert list(map(decode_message_id, texts)) == sorted((one, other))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "::", "1:2", "1:2:", "1:2:3:4", "1:2:-1", "01:2:3", "1:2: 3", f"{2**63}:0:0", "1:2:3\n"],
+)
+def test_other_text_is_no_message_id(text: str) -> None:
+    """Pulsar's own text of an id, which has its partition third, is no position either."""
+    with pytest.raises(CheckpointFormatError, match="not a position of Pulsar"):
+        decode_message_id(text)
