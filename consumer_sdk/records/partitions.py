@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
@@ -77,9 +77,15 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtPosition:
-    """Start at ``position``, inclusive: the first record read is the first one at or after it."""
+    """Start at ``position``, inclusive: the first record read is the first one at or after it.
+
+    Attributes:
+        is_settled: the record there is known to be settled, and nothing below the next ones is
+            known to be open: that the broker has it no more is no loss.
+    """
 
     position: Position
+    is_settled: bool = field(default=False, compare=False)
 
 
 Start: TypeAlias = StartPoint | AtTime | AtPosition

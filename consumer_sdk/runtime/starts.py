@@ -107,7 +107,10 @@ def _resume(facts: Facts, known: Checkpoint) -> Decision | None:
         return Decision(StartPoint.ENDED, known)
     if facts.keeps_cursor:
         return Decision(StartPoint.BROKER, known)
-    return None if known.start is None else Decision(AtPosition(known.start), known)
+    if known.start is None:
+        return None
+    is_settled = known.is_settled(known.start) and not known.ranges
+    return Decision(AtPosition(known.start, is_settled=is_settled), known)
 
 
 def _begin(facts: Facts, options: Options) -> Decision:

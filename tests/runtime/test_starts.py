@@ -422,3 +422,21 @@ def test_new_application_needs_a_place_for_its_id(
         return
     with pytest.raises(ConfigurationError, match="keeps the application_id in the checkpoint"):
         Consumer(adapter, store=store, **A)
+
+
+@pytest.mark.parametrize(
+    "known, is_settled",
+    [
+        (Checkpoint(watermark=8, resume=9), False),
+        (Checkpoint(watermark=8, resume=5), True),
+        (Checkpoint(watermark=8), True),
+        (Checkpoint(watermark=8, resume=5, ranges=((10, 12),)), False),
+    ],
+)
+def test_start_says_whether_the_record_there_may_be_gone(
+    known: Checkpoint, *, is_settled: bool
+) -> None:
+    """A settled one may, unless something is known to be open behind it."""
+    start = decide(given(stored=known), Options()).start
+    assert isinstance(start, AtPosition)
+    assert start.is_settled is is_settled

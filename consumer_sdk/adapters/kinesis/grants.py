@@ -125,7 +125,7 @@ class Grant:
     def _check_place(self, page: Page) -> None:
         """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
         is_said = bool(page.sequences) or page.next is None
-        if not is_said or not isinstance(self.cursor, AtPosition):
+        if not is_said or not isinstance(self.cursor, AtPosition) or self.cursor.is_settled:
             return
         sequence, sub = self.cursor.position
         if sub != LAST_SUB_SEQUENCE and self.find_horizon(page):

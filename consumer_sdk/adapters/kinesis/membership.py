@@ -187,7 +187,13 @@ class Membership:
             StoreError: the lease could not be released; the shard will be taken again.
         """
         self._end(grant)
-        await self._leases.release({grant.shard: grant.fence}, ended=True)
+        try:
+            await self._leases.release({grant.shard: grant.fence}, ended=True)
+        except StoreError:
+            self._bench.put(
+                grant.shard
+            )  # a store that takes everything but this is not to be hurried
+            raise
 
     def _hand_over_soon(self, grant: Grant) -> None:
         if grant.is_held:

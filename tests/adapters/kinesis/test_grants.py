@@ -248,3 +248,11 @@ def test_closed_grant_has_nothing_and_wants_nothing() -> None:
 def test_each_grant_has_an_epoch_of_its_own() -> None:
     """Kinesis trap 5: also under the same fence, as after a crash of the store."""
     assert grant().assignment.epoch < grant().assignment.epoch
+
+
+def test_settled_record_that_is_trimmed_is_no_loss() -> None:
+    """A start that is known to be settled is not looked for."""
+    grant = Grant("stream", "shard", 1)
+    grant.begin(AtPosition((5, 0), is_settled=True))
+    grant.take_in(Page(sequences=[9], keys=[b"k"], data=[b"v"], times=[1], next="next", size=2))
+    assert [m.position for m in grant.take(10, 1000).messages] == [(9, 0)]

@@ -131,12 +131,18 @@ def _patient(life: Life, options: dict[str, object]) -> Life:
     return replace(life, options={**life.options, **options})
 
 
+ROOM = 1 << 20
+"""Bytes for all records of a scene."""
+
+
 def _make_plan(chance: random.Random, end: float) -> KinesisPlan:
     """A third of them have no fault at the seams, a ninth of them no delay either."""
     trouble = chance.choice((0.0, 0.05, 0.2))
     is_quick = trouble == 0 and chance.random() < 0.4
     trims: Trims = chance.choice(("none", "none", "settled", "any"))
     mean = LIFE * end / SHORT
+    buffer = chance.choice((1, 200, ROOM))
+    is_reread = trims == "settled" and buffer < ROOM
     return KinesisPlan(
         partitions=chance.randint(1, 4),
         records=chance.randint(10, 80),
@@ -161,16 +167,16 @@ def _make_plan(chance: random.Random, end: float) -> KinesisPlan:
         ),
         slots=tuple(make_slot(chance, end, mean) for _ in range(chance.randint(1, 3))),
         faults_end=end,
-        # Retention may pass a record that is settled above a hole before it is read once more: the
-        # adapter, which does not know what is settled, takes it for lost.
-        out_of_range="fail" if trims == "none" else "earliest",
+        # Records that were read ahead and forgotten, for want of room, are read again. What
+        # retention takes meanwhile may be settled above a hole, which the adapter does not know.
+        out_of_range="earliest" if trims == "any" or is_reread else "fail",
         backlog=chance.choice((0, 0, 5, 20)),
         aggregates=chance.choice((0.0, 0.0, 0.5)),
         lease=chance.choice((1.5, 3.0, 6.0)),
         handover=chance.choice((1.0, 4.0)),
         discovery=chance.choice((2.0, 10.0, 60.0)),
         poll=chance.choice((1.0, 3.0)),
-        buffer=chance.choice((1, 200, 1 << 20)),
+        buffer=buffer,
         limits=_limits(chance),
         quirks=_quirks(chance),
         is_pushed=chance.random() < 0.25,
