@@ -1,0 +1,124 @@
+"""What cannot work is an error within its time, on a real Pulsar."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from consumer_sdk import Consumer
+from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+from consumer_sdk.testing.servers.ports import HOST, free_ports
+
+if TYPE_CHECKING:
+    from consumer_sdk.testing.servers import PulsarServer
+
+pytestmark = pytest.mark.pulsar
+
+Make = Callable[..., PulsarAdapter]
+
+
+@pytest.fixture
+def make(pulsar_server: PulsarServer) -> Make:
+    """Makes adapters that know the admin interface and are not patient."""
+
+    def make(*topics: str, **options: Any) -> PulsarAdapter:
+        given: dict[str, Any] = {
+            "service_url": pulsar_server.service_url,
+            "admin_url": pulsar_server.admin_url,
+            "subscription": "billing",
+            "busy_timeout": 2,
+            "operation_timeout": 2,
+        }
+        return PulsarAdapter(*topics, **given | options)
+
+    return make
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name of this test's own."""
+    return f"bad-input-{uuid.uuid4().hex[:8]}"
+
+
+async def opened(adapter: PulsarAdapter) -> None:
+    """Opens a consumer and closes it."""
+    async with Consumer(adapter):
+        pass
+
+
+async def test_topic_that_is_not_there_is_an_error_and_is_not_made(
+    pulsar_server: PulsarServer, make: Make, topic: str
+) -> None:
+    """The broker would make a topic of any name that is mistyped."""
+    with pytest.raises(ConfigurationError, match="does not exist: create it, or correct its name"):
+        await opened(make(topic))
+    assert f"persistent://public/default/{topic}" not in await pulsar_server.topics()
+
+
+async def test_topic_without_the_admin_url_is_made_by_the_broker(
+    pulsar_server: PulsarServer, make: Make, topic: str
+) -> None:
+    """As Pulsar's own clients have it: nobody can look before."""
+    await opened(make(topic, admin_url=None))
+    assert await pulsar_server.subscriptions(topic) == ["billing"]
+
+
+async def test_namespace_that_is_not_there_is_an_error(make: Make) -> None:
+    """With the broker's word for it."""
+    with pytest.raises((ConfigurationError, AdapterError), match="nobody/nowhere/t"):
+        await opened(make("nobody/nowhere/t", admin_url=None))
+
+
+async def test_broker_that_is_away_is_an_error_within_the_timeouts(make: Make) -> None:
+    """It says which, and leaves nothing open."""
+    (port,) = free_ports(1)
+    url = f"pulsar://{HOST}:{port}"
+    began = time.monotonic()
+    with pytest.raises(AdapterError, match=r"looking up|does not answer"):
+        await opened(make("t", service_url=url, admin_url=None))
+    assert time.monotonic() - began < 10
+
+
+async def test_admin_interface_that_is_away_is_an_error_that_names_it(make: Make) -> None:
+    """Not a topic that does not exist."""
+    (port,) = free_ports(1)
+    url = f"http://{HOST}:{port}"
+    with pytest.raises(TransientAdapterError, match=url):
+        await opened(make("t", admin_url=url))
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [("shared", "exclusive"), ("exclusive", "shared"), ("failover", "key_shared")],
+)
+async def test_subscription_that_is_in_use_as_another_type_is_an_error_in_time(
+    pulsar_server: PulsarServer, make: Make, topic: str, first: str, second: str
+) -> None:
+    """The broker says busy for both; so the error names both, and comes after the busy timeout."""
+    await pulsar_server.create_topic(topic)
+    async with Consumer(make(topic, type=first)):
+        began = time.monotonic()
+        with pytest.raises(AdapterError, match="has it with another type"):
+            await opened(make(topic, type=second))
+        assert 2 <= time.monotonic() - began < 10
+
+
+async def test_second_exclusive_consumer_gets_it_when_the_first_is_gone(
+    pulsar_server: PulsarServer, make: Make, topic: str
+) -> None:
+    """Within the busy timeout it is a standby; afterwards an error."""
+    await pulsar_server.create_topic(topic)
+    async with Consumer(make(topic)):
+        with pytest.raises(AdapterError, match="another consumer has the subscription"):
+            await opened(make(topic))
+    await opened(make(topic, busy_timeout=20))
+
+
+async def test_pattern_that_matches_nothing_yet_is_no_error(make: Make, topic: str) -> None:
+    """Topics come and go."""
+    await opened(make(pattern=f"{topic}-.*"))
