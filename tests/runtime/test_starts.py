@@ -427,10 +427,10 @@ def test_new_application_needs_a_place_for_its_id(
 @pytest.mark.parametrize(
     "known, is_settled",
     [
-        (Checkpoint(watermark=8, resume=9), False),
-        (Checkpoint(watermark=8, resume=5), True),
-        (Checkpoint(watermark=8), True),
-        (Checkpoint(watermark=8, resume=5, ranges=((10, 12),)), False),
+        (Checkpoint(watermark=18, resume=19), False),
+        (Checkpoint(watermark=18, resume=15), True),
+        (Checkpoint(watermark=18), True),
+        (Checkpoint(watermark=18, resume=15, ranges=((20, 22),)), False),
     ],
 )
 def test_start_says_whether_the_record_there_may_be_gone(
