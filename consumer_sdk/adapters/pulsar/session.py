@@ -101,6 +101,8 @@ class Session:
                 await subscriber.subscribe()
             except TransientAdapterError as error:
                 self._last_trouble = error
+                if isinstance(error, BusyError):  # an attempt that came late may be in the way
+                    await subscriber.unsubscribe_natively()
                 log.log(
                     logging.INFO if isinstance(error, BusyError) else logging.WARNING,
                     "%s, trying again in %.1f s",

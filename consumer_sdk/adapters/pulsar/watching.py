@@ -23,6 +23,9 @@ LOOK = 0.05
 PATIENCE = 3.0
 """Seconds without a connection after which another consumer is tried."""
 
+BACK = 1.0
+"""Seconds in which a connection that has been made is seen."""
+
 ACTIVE = 1.0
 """Seconds between two questions for a failover subscription's active consumer."""
 
@@ -47,45 +50,78 @@ class Watch:
         self._options = options
         self._lost = lost
         self._gone_since: dict[Subscriber, float] = {}
+        self._replacing: dict[Subscriber, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Watches for ever."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch_connections())
+            tasks.create_task(self._watch_connections(tasks))
             if self._admin is not None:
                 tasks.create_task(self._watch_active(self._admin))
 
-    async def _watch_connections(self) -> None:
+    async def _watch_connections(self, tasks: asyncio.TaskGroup) -> None:
         while True:
             await asyncio.sleep(LOOK)
             for subscriber in list(self._subscribers.values()):
-                await self._look(subscriber)
+                if self._is_long_gone(subscriber) and subscriber not in self._replacing:
+                    replacing = tasks.create_task(self._replace(subscriber))
+                    self._replacing[subscriber] = replacing
 
-    async def _look(self, subscriber: Subscriber) -> None:
+    def _is_long_gone(self, subscriber: Subscriber) -> bool:
         now = asyncio.get_running_loop().time()
         if not subscriber.has_consumer or subscriber.is_connected:
             self._gone_since.pop(subscriber, None)
-            return
-        since = self._gone_since.get(subscriber)
-        if since is None:
+            return False
+        if subscriber not in self._gone_since:
             subscriber.losses += 1
             self._gone_since[subscriber] = now
-        elif now - since > PATIENCE and subscriber.assignment is not None:
-            await self._replace(subscriber)
-            self._gone_since[subscriber] = asyncio.get_running_loop().time()
+        return now - self._gone_since[subscriber] > PATIENCE and subscriber.assignment is not None
 
     async def _replace(self, subscriber: Subscriber) -> None:
         """A frozen process that was displaced would wait for ever."""
         try:
-            async with asyncio.timeout(PATIENCE):
-                await subscriber.subscribe()
+            await self._until_over(subscriber)
         except BusyError:
-            if self._options.type == "exclusive":
-                self._lost(subscriber)
+            await self._tell_busy(subscriber)
         except (TransientAdapterError, TimeoutError):
             pass  # the broker is away
         except AdapterError as error:
             log.warning("%s: %s", subscriber.partition, error)
+        finally:
+            del self._replacing[subscriber]
+            self._gone_since.pop(subscriber, None)
+
+    async def _until_over(self, subscriber: Subscriber) -> None:
+        """One attempt at a time, for as long as the client tries.
+
+        One that is given up and goes on would get the subscription when the broker is back, and
+        be what the next one finds in its way.
+        """
+        patience = self._options.connection.operation_timeout + PATIENCE
+        attempt = asyncio.create_task(subscriber.subscribe())
+        over = asyncio.create_task(subscriber.over.wait())
+        try:
+            async with asyncio.timeout(patience):
+                await asyncio.wait({attempt, over}, return_when=asyncio.FIRST_COMPLETED)
+            if attempt.done():
+                attempt.result()
+        finally:
+            attempt.cancel()
+            over.cancel()
+
+    async def _tell_busy(self, subscriber: Subscriber) -> None:
+        """Another process has it, unless it is our own that was in the way.
+
+        (1) The broker is back; (2) the client connects the first consumer again; (3) the second
+        is told that the subscription is taken.
+        """
+        assignment, loop = subscriber.assignment, asyncio.get_running_loop()
+        until = loop.time() + BACK
+        while not subscriber.is_connected and loop.time() < until:  # noqa: ASYNC110 - the client tells nobody
+            await asyncio.sleep(LOOK)
+        is_held = subscriber.assignment is assignment and not subscriber.is_connected
+        if self._options.type == "exclusive" and is_held:
+            self._lost(subscriber)
 
     async def _watch_active(self, admin: Admin) -> None:
         """Who was deposed still has what it was sent before; who became active may have nothing."""
