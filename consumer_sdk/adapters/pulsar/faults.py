@@ -60,6 +60,8 @@ def translate_result(result: Any, doing: str) -> ConsumerSdkError:
         return BusyError(
             f"{what}: another consumer has the subscription, or has it with another type"
         )
+    if result == Result.ConnectError:
+        return TransientAdapterError(f"{what}: check the address, and the options of TLS")
     if result in TRANSIENT:
         return TransientAdapterError(what)
     if result in USAGE:

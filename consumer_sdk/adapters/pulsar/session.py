@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 
+# A broker that does not trust a token or a certificate hangs up, and the client tries again.
+SILENCE = "the broker does not answer, or hangs up: check the address, TLS and credentials"
+
 CLOSE_SHARE = 0.8
 """How much of the operation timeout a drain may take when the adapter is closed by itself."""
 
@@ -73,7 +76,7 @@ class Session:
             raise AdapterError(
                 f"{self._options.connection.service_url}: no subscription "
                 f"{self._options.subscription!r} after {self._options.busy_timeout:g} s: "
-                f"{self._last_trouble or 'the broker does not answer'}"
+                f"{self._last_trouble or SILENCE}"
             ) from error
         self._main = asyncio.create_task(self._live(), name=f"pulsar {self._options.subscription}")
         self._main.add_done_callback(lambda _: self.news.set())

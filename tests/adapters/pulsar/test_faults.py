@@ -21,7 +21,7 @@ Result = _pulsar.Result
     [
         (Result.ConsumerBusy, BusyError, "with another type"),
         (Result.Timeout, TransientAdapterError, "Timeout"),
-        (Result.ConnectError, TransientAdapterError, "ConnectError"),
+        (Result.ConnectError, TransientAdapterError, "options of TLS"),
         (Result.ServiceUnitNotReady, TransientAdapterError, "ServiceUnitNotReady"),
         (Result.TopicNotFound, ConfigurationError, "create it, or correct its name"),
         (Result.InvalidTopicName, ConfigurationError, "give a topic's name"),

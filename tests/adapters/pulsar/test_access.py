@@ -1,0 +1,213 @@
+"""Tokens, OAuth2, TLS and client certificates, on a real Pulsar that asks for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumer_sdk import Consumer
+from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.errors import AdapterError
+from consumer_sdk.testing.pytest_plugin import _complete, _running
+from consumer_sdk.testing.servers import PulsarServer
+from consumer_sdk.testing.servers.ports import HOST, free_ports
+
+pytestmark = [
+    pytest.mark.pulsar,
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates"),
+]
+
+SECRET = b"a secret that signs tokens, of thirty-two bytes or more"
+AUTHENTICATION = "org.apache.pulsar.broker.authentication.AuthenticationProvider"
+"""Who gives no token is ``anonymous``, who may do everything: the server looks at itself so."""
+
+NATIVE: dict[str, Any] = {"busy_timeout": 2, "operation_timeout": 3}
+
+
+def token_of(role: str, secret: bytes = SECRET) -> str:
+    """A JSON web token."""
+
+    def encoded(data: bytes) -> str:
+        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+    parts = [{"alg": "HS256", "typ": "JWT"}, {"sub": role}]
+    text = ".".join(encoded(json.dumps(part).encode()) for part in parts)
+    return f"{text}.{encoded(hmac.digest(secret, text.encode(), hashlib.sha256))}"
+
+
+def openssl(*arguments: object) -> None:
+    """Runs it."""
+    command = [str(shutil.which("openssl")), *map(str, arguments)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An authority in ``ca.pem``; certificates of the server and of the client ``admin``."""
+    folder = tmp_path_factory.mktemp("keys")
+    new = ("req", "-newkey", "rsa:2048", "-nodes", "-days", "2")
+    ca = (folder / "ca.pem", folder / "ca.key")
+    openssl(*new, "-x509", "-subj", "/CN=authority", "-out", ca[0], "-keyout", ca[1])
+    names = folder / "names"
+    names.write_text(f"subjectAltName=IP:{HOST}", encoding="utf-8")
+    for name in ("server", "admin"):
+        request, key = folder / f"{name}.csr", folder / f"{name}.key"
+        openssl(*new, "-subj", f"/CN={name}", "-out", request, "-keyout", key)
+        signing = ("x509", "-req", "-days", "2", "-CAcreateserial", "-extfile", names)
+        made = folder / f"{name}.pem"
+        openssl(*signing, "-in", request, "-CA", ca[0], "-CAkey", ca[1], "-out", made)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def guarded(keys: Path) -> Iterator[tuple[PulsarServer, str]]:
+    """A Pulsar that checks who asks, and its address for TLS."""
+    (port,) = free_ports(1)
+    secret = base64.b64encode(SECRET).decode()
+    server = PulsarServer(
+        quick=True,
+        properties={
+            "authenticationEnabled": "true",
+            "authorizationEnabled": "true",
+            "authenticationProviders": f"{AUTHENTICATION}Token,{AUTHENTICATION}Tls",
+            "anonymousUserRole": "anonymous",
+            "superUserRoles": "admin,anonymous",
+            "tokenSecretKey": f"data:;base64,{secret}",
+            "brokerServicePortTls": port,
+            "tlsCertificateFilePath": keys / "server.pem",
+            "tlsKeyFilePath": keys / "server.key",
+            "tlsTrustCertsFilePath": keys / "ca.pem",
+        },
+    )
+    with _running(server):
+        _complete(server.create_topic("guarded"))
+        yield server, f"pulsar+ssl://{HOST}:{port}"
+
+
+async def open_and_close(service_url: str, **options: Any) -> None:
+    """Subscribes to the topic."""
+    adapter = PulsarAdapter(
+        "guarded", service_url=service_url, subscription="s", **NATIVE | options
+    )
+    async with Consumer(adapter):
+        pass
+
+
+async def test_token_is_checked_and_lets_its_role_in(guarded: tuple[PulsarServer, str]) -> None:
+    """Who may is in; who may not, and who lies, is told what to check."""
+    url = guarded[0].service_url
+    await open_and_close(url, token=token_of("admin"))
+    with pytest.raises(AdapterError, match="AuthorizationError: check the token"):
+        await open_and_close(url, token=token_of("ann"))
+    with pytest.raises(AdapterError, match="TLS and credentials"):
+        await open_and_close(url, token=token_of("admin", b"x" * 40))
+
+
+async def test_admin_token_is_checked(guarded: tuple[PulsarServer, str]) -> None:
+    """It is another one than the consumer's."""
+    server = guarded[0]
+    options = {"admin_url": server.admin_url, "token": token_of("admin")}
+    await open_and_close(server.service_url, admin_token=token_of("admin"), **options)
+    with pytest.raises(AdapterError, match="give admin_token="):
+        await open_and_close(server.service_url, admin_token=token_of("ann"), **options)
+
+
+async def test_dead_letters_of_the_adapter_show_its_token(
+    guarded: tuple[PulsarServer, str],
+) -> None:
+    """They are reached as the topic is."""
+    server = guarded[0]
+    await server.produce("guarded", [b"poison"])
+    adapter = PulsarAdapter(
+        "guarded", service_url=server.service_url, subscription="t", token=token_of("admin")
+    )
+    async with Consumer(adapter) as consumer:
+        (await anext(aiter(consumer))).reject("no")
+        await consumer.flush()
+    assert await server.backlog("guarded-t-DLQ", "dead-letters") == 1
+
+
+async def test_tls_checks_the_servers_certificate(
+    guarded: tuple[PulsarServer, str], keys: Path
+) -> None:
+    """An authority that is not trusted is no server."""
+    url = guarded[1]
+    await open_and_close(url, tls_trust_certs=str(keys / "ca.pem"), token=token_of("admin"))
+    with pytest.raises(AdapterError, match="options of TLS"):
+        await open_and_close(url, token=token_of("admin"))
+
+
+async def test_client_certificate_lets_its_role_in(
+    guarded: tuple[PulsarServer, str], keys: Path
+) -> None:
+    """By the common name of it."""
+    url, trusted = guarded[1], str(keys / "ca.pem")
+    pair = {"tls_certificate": str(keys / "admin.pem"), "tls_key": str(keys / "admin.key")}
+    await open_and_close(url, tls_trust_certs=trusted, **pair)
+    pair = {"tls_certificate": str(keys / "server.pem"), "tls_key": str(keys / "server.key")}
+    with pytest.raises(AdapterError, match="AuthorizationError"):
+        await open_and_close(url, tls_trust_certs=trusted, **pair)
+
+
+@contextmanager
+def issuer(answer: Callable[[str], Any]) -> Iterator[str]:
+    """An OAuth2 server, with what it answers to each path."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            self.rfile.read(length)
+            body = json.dumps(answer(self.path)).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - the base class's way to name them
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer((HOST, 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://{HOST}:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+async def test_oauth2_fetches_a_token_and_shows_it(
+    guarded: tuple[PulsarServer, str], tmp_path: Path
+) -> None:
+    """The parameters are those of Pulsar's own client."""
+    asked: list[str] = []
+
+    def answer(path: str) -> Any:
+        asked.append(path)
+        if "openid" in path:
+            return {"token_endpoint": f"{url}/token"}
+        return {"access_token": token_of("admin"), "expires_in": 3600, "token_type": "Bearer"}
+
+    secret = tmp_path / "client.json"
+    secret.write_text(json.dumps({"client_id": "c", "client_secret": "s"}), encoding="utf-8")
+    with issuer(answer) as url:
+        parameters = {"issuer_url": url, "private_key": str(secret), "audience": "pulsar"}
+        await asyncio.wait_for(open_and_close(guarded[0].service_url, oauth2=parameters), 30)
+    assert "/.well-known/openid-configuration" in asked
+    assert "/token" in asked
