@@ -184,9 +184,10 @@ class Adapter(ABC):
         """
 
     async def time(self) -> float:
-        """The broker's clock, in seconds since the epoch, never ahead of it.
+        """The broker's clock when the adapter was opened, in seconds since the epoch; never ahead.
 
-        Asked only where ``capabilities.knows_ends`` is False.
+        What "latest" is pinned as: nothing is passed over that comes while the first start is
+        delayed. Asked only where ``capabilities.knows_ends`` is False.
         """
         raise NotImplementedError
 
@@ -455,7 +456,11 @@ class Leases(ABC):
         Args:
             parents: all that the broker lists; a part of them would let children start early.
             identity: changes when the stream is deleted and made again. Then all leases start
-                anew, and nobody owns any; None: not known.
+                anew, and nobody owns any; None: not known. What stands before its last ``@``, if
+                there is one, is the stream's own name.
+
+        Raises:
+            CheckpointMismatchError: the leases are those of a stream of another name.
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records.leases import Lease, is_readable
 
 __all__ = ["LeaseTable"]
@@ -43,6 +43,7 @@ class LeaseTable:
         """See `consumer_sdk.abc.Leases.sync`."""
         if identity not in (None, self.identity):
             if self.identity is not None:
+                _check_same_stream(self.identity, str(identity))
                 self.leases.clear()
             self.identity = identity
         for partition, its_parents in parents.items():
@@ -116,6 +117,15 @@ class LeaseTable:
                 f"{where} holds no leases that can be read ({error}): nothing was changed. Upgrade "
                 f"this program, put a copy back, or use another group"
             ) from error
+
+
+def _check_same_stream(stored: str, found: str) -> None:
+    """Two streams of one name would take each other's leases for those of an older incarnation."""
+    if stored.rpartition("@")[0] != found.rpartition("@")[0]:
+        raise CheckpointMismatchError(
+            f"the leases of this group are of the stream {stored!r}, not of {found!r}, which has the "
+            f"same name: use another group"
+        )
 
 
 def _row(lease: Lease) -> dict[str, Any]:

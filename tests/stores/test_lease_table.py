@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.stores.lease_table import LeaseTable
 
@@ -122,3 +122,15 @@ def test_text_that_is_no_json_is_refused(text: str) -> None:
     """Deep nesting and endless digits are not worth a crash."""
     with pytest.raises(CheckpointFormatError):
         LeaseTable.decode(text, "here")
+
+
+def test_leases_of_another_stream_of_the_same_name_are_refused_and_stay() -> None:
+    """In two regions, say; the same stream made again starts anew."""
+    table = LeaseTable()
+    table.sync({"a": ()}, "arn:one@1")
+    table.take("m", {"a": 0})
+    with pytest.raises(CheckpointMismatchError, match="another group"):
+        table.sync({"b": ()}, "arn:other@2")
+    assert table.leases["a"].owner == "m"
+    table.sync({"a": ()}, "arn:one@2")
+    assert table.leases["a"].owner is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases, LeaseSource
@@ -11,6 +11,7 @@ from consumer_sdk.adapters.kinesis.connection import Connection
 from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.rates import Limits
+from consumer_sdk.adapters.kinesis.requests import address
 from consumer_sdk.adapters.kinesis.service import Service
 from consumer_sdk.adapters.kinesis.session import Session
 from consumer_sdk.adapters.kinesis.urls import parse_url
@@ -105,6 +106,13 @@ class KinesisAdapter(Adapter):
             limits=limits or Limits(),
             connection=make_options(Connection, {"region_name": region_name, **connection}),
         )
+        region, _ = address(stream)
+        if region not in {None, region_name or region}:
+            raise ConfigurationError(
+                f"region_name={region_name!r}: the stream's ARN names {region}"
+            )
+        # Dead letters that are named without a region go to the stream's own.
+        self._connection = replace(self._options.connection, region_name=region or region_name)
         self.group = group
         self.capabilities = Capabilities(
             commits=False,
@@ -132,7 +140,7 @@ class KinesisAdapter(Adapter):
         """The seam for simulations."""
         from consumer_sdk.adapters.kinesis.client import ClientService
 
-        return ClientService(self._options.stream, self._options.connection)
+        return ClientService(self._options.stream, self._connection)
 
     @property
     def _session(self) -> Session:
@@ -244,9 +252,7 @@ class KinesisAdapter(Adapter):
         return {a: session.horizon(a.partition.id) if is_known else None for a in assignments}
 
     async def time(self) -> float:
-        self._session  # noqa: B018 - an adapter that is not open says so
-        assert self._service is not None  # noqa: S101 - it is open
-        return await self._service.time()
+        return self._session.opened_at
 
     async def partitions(self, stream: str) -> Sequence[Partition]:
         if stream != self._options.stream_name:
@@ -254,7 +260,7 @@ class KinesisAdapter(Adapter):
         return [Partition(stream, shard) for shard in await self._session.discovery.shards()]
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        now = await self.time()
+        now = await self._session.now()
         grants = {a: self._grant(a) for a in assignments}
         return {a: None if grant is None else grant.lag(now) for a, grant in grants.items()}
 
@@ -268,8 +274,8 @@ class KinesisAdapter(Adapter):
         """The stream ``dead_letter_stream``, reached in the same way."""
         from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
 
-        stream, connection = self._options.dead_letter_stream, self._options.connection
-        return None if stream is None else KinesisDeadLetters(stream, **asdict(connection))
+        stream = self._options.dead_letter_stream
+        return None if stream is None else KinesisDeadLetters(stream, **asdict(self._connection))
 
     # -- the end --------------------------------------------------------------------------
 

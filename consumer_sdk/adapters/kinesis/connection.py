@@ -89,7 +89,7 @@ class Link:
     """An open client, with the clock of who answers it.
 
     Args:
-        region: what the connection's own region gives way to.
+        region: of a stream's ARN; the connection's own gives way to it.
         clock: monotonic, in seconds.
     """
 
@@ -187,7 +187,7 @@ class Link:
         given = self._connection
         return AioSession(profile=given.profile).create_client(
             "kinesis",
-            region_name=given.region_name or self._region,
+            region_name=self._region or given.region_name,
             endpoint_url=given.endpoint_url,
             verify=given.verify,
             aws_access_key_id=given.aws_access_key_id,

@@ -188,12 +188,13 @@ class Membership:
         """
         self._end(grant)
         try:
-            await self._leases.release({grant.shard: grant.fence}, ended=True)
-        except StoreError:
-            self._bench.put(
-                grant.shard
-            )  # a store that takes everything but this is not to be hurried
-            raise
+            async with asyncio.timeout(self._leases.duration):
+                await self._leases.release({grant.shard: grant.fence}, ended=True)
+        except (StoreError, TimeoutError) as error:
+            self._bench.put(grant.shard)  # it is taken again, and perhaps again
+            if isinstance(error, StoreError):
+                raise
+            raise TransientStoreError(f"no answer to the end of {grant.shard}") from error
 
     def _hand_over_soon(self, grant: Grant) -> None:
         if grant.is_held:

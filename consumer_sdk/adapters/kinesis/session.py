@@ -50,7 +50,7 @@ class Session:
         self._options = options
         self._service = service
         self._consumer = consumer
-        self._latest = AtTime(now)
+        self.opened_at = now
         self._rates: dict[str, ShardRates] = {}
         self._readers: dict[Grant, asyncio.Task[None]] = {}
         self._error: Exception | None = None
@@ -135,7 +135,7 @@ class Session:
             _ = self._spawn(self._end(grant))
             return
         is_alone = self._options.group is None
-        grant.begin(self._latest if start is StartPoint.LATEST and is_alone else start)
+        grant.begin(AtTime(self.opened_at) if start is StartPoint.LATEST and is_alone else start)
         rates = self._rates.setdefault(
             grant.shard,
             ShardRates(self._options.limits, self._options.poll_interval, random.random),
@@ -239,6 +239,10 @@ class Session:
             # Now: a look at the shards, or a renewal, would find the leases closed, or join again.
             await self.membership.aclose()
             await self._service.aclose()
+
+    async def now(self) -> float:
+        """The service's clock."""
+        return await self._service.time()
 
     def grant_of(self, assignment: Assignment) -> Grant | None:
         """What is held under exactly this assignment."""
