@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.pulsar.entries import acks_of
 from consumer_sdk.adapters.pulsar.options import (
     InitialPosition,
     PulsarOptions,
@@ -237,13 +238,13 @@ class PulsarAdapter(Adapter):
 
     def _ack(self, subscriber: Subscriber, flush: AckFlush) -> None:
         watermark = flush.checkpoint.watermark
-        natives = [native for _, native in flush.settled]
+        settled = flush.settled
         if self._options.cumulative_acks and watermark is not None:
-            prefix = [pair for pair in flush.settled if pair[0] <= watermark]
+            prefix = [pair for pair in settled if pair[0] <= watermark]
             if prefix:
                 subscriber.ack_cumulative(max(prefix, key=lambda pair: pair[0])[1])
-            natives = [native for position, native in flush.settled if position > watermark]
-        subscriber.ack(natives)
+            settled = [pair for pair in settled if pair[0] > watermark]
+        subscriber.ack(acks_of(settled))
 
     async def committed(
         self, assignments: Sequence[Assignment]

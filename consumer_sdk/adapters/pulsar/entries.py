@@ -1,0 +1,75 @@
+"""Which ids to ack: one for each entry of which all messages are settled, else one for each message.
+
+Acking a message of a batch costs microseconds in the client and a bit set of its whole batch on the
+wire. An id that has no index in the batch acks the entry and is as short as an id can be; where
+records are settled as they come, that is one ack for a producer's batch. It may be sent only once
+each index of the entry is settled here: the size of the batch is in every native id, if only in its
+serialized form. An entry that is settled in parts, over two flushes or by two consumers, is acked
+message by message with the ids of its delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.ids import Place
+
+__all__ = ["acks_of", "batch_size"]
+
+BATCH_SIZE = 6
+"""The field's number in ``MessageIdData`` of ``PulsarApi.proto``."""
+
+
+def acks_of(settled: Iterable[tuple[Place, Any]]) -> list[Any]:
+    """The native ids that ack what is settled, and nothing else.
+
+    Args:
+        settled: distinct places, each with the native id of its latest delivery.
+    """
+    acks: list[Any] = []
+    for (ledger, entry), natives in _by_entry(settled).items():
+        first = natives[0]
+        if len(natives) > 1 and len(natives) == batch_size(first):
+            acks.append(_pulsar.MessageId(first.partition(), ledger, entry, -1))
+        else:
+            acks += natives
+    return acks
+
+
+def _by_entry(settled: Iterable[tuple[Place, Any]]) -> dict[tuple[int, int], list[Any]]:
+    entries: dict[tuple[int, int], list[Any]] = {}
+    natives: list[Any] = []
+    last_ledger = last_entry = -1
+    for (ledger, entry, _), native in settled:
+        if entry != last_entry or ledger != last_ledger:
+            natives = entries.setdefault((ledger, entry), [])
+            last_ledger, last_entry = ledger, entry
+        natives.append(native)
+    return entries
+
+
+def batch_size(message_id: Any) -> int:
+    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
+    data = message_id.serialize()
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
+            return 0
+        value, at = _varint(data, at)
+        if tag >> 3 == BATCH_SIZE:
+            return value
+    return 0
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of Protocol Buffers, and where it ends."""
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | data[at] << shift, at + 1
