@@ -15,62 +15,11 @@ import pytest
 from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
 
 
-class Id:
-    """A native id of a message that was not sent in a batch."""
-
-    def __init__(self, entry: int) -> None:
-        self._entry = entry
-
-    def ledger_id(self) -> int:
-        """Always the same."""
-        return 1
-
-    def entry_id(self) -> int:
-        """The message's number."""
-        return self._entry
-
-    def batch_index(self) -> int:
-        """Not in a batch."""
-        return -1
-
-
-class Raw:
-    """A native message."""
-
-    def __init__(self, entry: int) -> None:
-        self._entry = entry
-
-    def message_id(self) -> Id:
-        """Its id."""
-        return Id(self._entry)
-
-    def partition_key(self) -> str:
-        """None."""
-        return ""
-
-    def has_null_value(self) -> bool:
-        """It has one."""
-        return False
-
-    def data(self) -> bytes:
-        """Its number."""
-        return str(self._entry).encode()
-
-    def properties(self) -> dict[str, str]:
-        """None."""
-        return {}
-
-    def event_timestamp(self) -> int:
-        """None."""
-        return 0
-
-    def publish_timestamp(self) -> int:
-        """Some time."""
-        return 1
-
-    def length(self) -> int:
-        """Bytes."""
-        return 1
+def raw(entry: int) -> Any:
+    """A native message that holds its number."""
+    builder = _pulsar.MessageBuilder()
+    builder.content(str(entry).encode())
+    return builder.build()
 
 
 class Native:
@@ -84,7 +33,7 @@ class Native:
     def put(self, *entries: int) -> None:
         """The broker sends these."""
         for entry in entries:
-            self.queue.put(Raw(entry))
+            self.queue.put(raw(entry))
 
     def receive(self, milliseconds: int) -> Any:
         """The next; waits longer than any test, where the client would time out."""
@@ -116,7 +65,7 @@ class Bench:
         self.pump = Pump(self.native, "test", self._deliver, self._failed)
 
     def _deliver(self, delivery: Delivery) -> None:
-        self.entries += [message.position[1] for message in delivery[0]]
+        self.entries += [int(message.value or b"") for message in delivery[0]]
         self.news.set()
 
     def _failed(self, error: Exception) -> None:
