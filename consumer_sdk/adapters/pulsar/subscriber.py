@@ -265,7 +265,7 @@ class Subscriber:
         """Acks each; grouped by the client."""
         acknowledge = self._consumer.acknowledge_async
         for native in natives:
-            acknowledge(native, None)
+            acknowledge(native, _buffered)
 
     def ack_cumulative(self, native: Any) -> None:
         """Acks it and all before it."""
@@ -287,3 +287,7 @@ class Subscriber:
             raise TransientAdapterError(f"{self.topic}: no answer after acks") from error
         if losses != self.losses or consumer is not self._consumer or not self.is_connected:
             raise TransientAdapterError(f"{self.topic}: the connection was lost after acks")
+
+
+def _buffered(result: Any) -> None:
+    """The client calls back at once. It takes None, but only after a try of each overload."""
