@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.calls import call, close_client
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.faults import BusyError, translate
 from consumer_sdk.errors import AdapterError, ConsumerSdkError
@@ -111,7 +111,7 @@ class Producers:
         client, self._client = self._client, None
         await asyncio.gather(*map(self._close, producers.values()))
         if client is not None:
-            await self._quietly(client, "closing the client")
+            await self._quietly(close_client(client), "closing the client")
 
     # -- one producer -------------------------------------------------------------------------
 
@@ -172,12 +172,12 @@ class Producers:
         task.cancel()
         found = (await asyncio.gather(task, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
-            await self._quietly(found, "closing a producer")
+            await self._quietly(call(found.close_async, "closing it"), "closing a producer")
 
-    async def _quietly(self, closed: Any, doing: str) -> None:
+    async def _quietly(self, closing: Awaitable[Any], doing: str) -> None:
         try:
             async with asyncio.timeout(self._connection.operation_timeout):
-                await call(closed.close_async, doing)
+                await closing
         except (AdapterError, TimeoutError) as error:
             log.warning("%s: %r", doing, error)
 

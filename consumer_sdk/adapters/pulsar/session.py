@@ -10,7 +10,7 @@ from typing import Any
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.pulsar.admin import Admin
-from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.calls import close_client
 from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
@@ -253,7 +253,7 @@ class Session:
         await asyncio.gather(*(s.unsubscribe_natively() for s in self.subscribers.values()))
         try:
             async with asyncio.timeout(self._options.connection.operation_timeout):
-                await call(self._client.close_async, "closing the client")
+                await close_client(self._client)
         except (AdapterError, TimeoutError) as error:
             log.warning("closing the client: %r", error)
         if self.admin is not None:
