@@ -1,0 +1,49 @@
+"""The example that reads Pulsar, run as a reader would run it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from urllib.parse import urlencode
+
+import pytest
+
+from consumer_sdk import Consumer
+from consumer_sdk.adapters import PulsarAdapter
+from consumer_sdk.testing.servers import PulsarServer
+from tests.examples.test_small_examples import example, lines
+
+pytestmark = pytest.mark.pulsar
+
+
+async def test_mails_are_sent_once_by_two_workers_late_ones_later_and_bad_ones_dead_lettered(
+    pulsar_server: PulsarServer,
+) -> None:
+    """What is settled is not seen again, by whomever."""
+    await pulsar_server.create_topic("mails", partitions=2)
+    await pulsar_server.create_subscription("mails", "sending")
+    later = time.time() + 2
+    mails = [{"to": f"ann{n}"} for n in range(20)] + [{"to": "bob", "not_before": later}, {}]
+    await pulsar_server.produce("mails", [json.dumps(mail).encode() for mail in mails])
+    query = urlencode({"subscription": "sending", "type": "shared", "retry_topic": "yes"})
+    url = f"{pulsar_server.service_url}/mails?{query}"
+    async with example("mails.py", url) as one:
+        sent = await lines(one, 20)
+        async with example("mails.py", url) as other:
+            one.send_signal(signal.SIGTERM)
+            assert await one.wait() == 0
+            (last,) = await lines(other, 1)
+            assert time.time() >= later
+            other.send_signal(signal.SIGTERM)
+            assert await other.wait() == 0
+    assert sorted(sent) == sorted(f"sent to ann{n}, postponed 0 times" for n in range(20))
+    assert last.startswith("sent to bob, postponed ")
+    assert await pulsar_server.backlog("mails", "sending") == 0
+    letters = PulsarAdapter(
+        "mails-sending-DLQ", service_url=pulsar_server.service_url, subscription="dead-letters"
+    )
+    async with Consumer(letters) as consumer:
+        letter = await anext(aiter(consumer))
+        letter.ack()
+    assert (letter.value, dict(letter.headers)["dlq.error"]) == (b"{}", b"a mail to nobody")
