@@ -22,6 +22,7 @@ BENCHMARKS = {
         "kinesis.suite",
         "a replay server and kinesalite: async-kinesis, bare loops and ours",
     ),
+    "pulsar": ("pulsar", "a real Pulsar: the client's asyncio front, its batches, and ours"),
     "stores": ("stores", "a real ZooKeeper and a SQLite file: flushes, and loads at the start"),
     "message": ("message_cost", "what making a Message and acking it costs"),
     "trackers": ("trackers.suite", "the trackers beside the structures that others use"),

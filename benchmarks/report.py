@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from typing import Any
 
-from benchmarks import markdown, stores
+from benchmarks import markdown, pulsar_tables, stores
 from benchmarks.kafka_contests import AIMS
 from benchmarks.kinesis import tables as kinesis
 from benchmarks.markdown import figure
@@ -28,6 +28,7 @@ def table(name: str, result: Mapping[str, Any]) -> str:
         "kafka": _kafka,
         "kinesis": kinesis.tables,
         "message": _message,
+        "pulsar": pulsar_tables.tables,
         "stores": stores.tables,
         "trackers": tables,
     }
