@@ -13,7 +13,7 @@ import _pulsar
 
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
-__all__ = ["Place", "id_before", "next_place", "place_of"]
+__all__ = ["Place", "id_at", "next_place", "place_of"]
 
 Place = tuple[int, int, int]
 """A position."""
@@ -34,6 +34,6 @@ def next_place(last: Place) -> Place:
     return last[0], last[1] + 1, 0
 
 
-def id_before(place: Place) -> Any:
-    """What to seek to, so that the whole entry of a place comes first: seeks are exclusive."""
-    return _pulsar.MessageId(-1, place[0], place[1] - 1, -1)
+def id_at(place: Place) -> Any:
+    """What to seek to, so that the whole entry of a place comes first."""
+    return _pulsar.MessageId(-1, place[0], place[1], -1)

@@ -144,6 +144,9 @@ class PulsarOptions:
         made.receiver_queue_size(self.receiver_queue)
         made.batch_receive_policy(_pulsar.BatchReceivePolicy(BATCH, -1, BATCH_WAIT))
         made.batch_index_ack_enabled(True)
+        # By default a seek goes to the entry before, which the broker sends, the client drops, and
+        # nobody acks: it would stay in the backlog for ever.
+        made.start_message_id_inclusive(True)
         if self.consumer_name is not None:
             made.consumer_name(self.consumer_name)
         if self.crypto_key_reader is not None:

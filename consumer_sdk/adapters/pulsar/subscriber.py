@@ -22,7 +22,7 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.buffer import Buffer
 from consumer_sdk.adapters.pulsar.calls import call
-from consumer_sdk.adapters.pulsar.ids import id_before
+from consumer_sdk.adapters.pulsar.ids import id_at
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
 from consumer_sdk.adapters.pulsar.topics import topic_of
@@ -240,7 +240,7 @@ class Subscriber:
         if isinstance(start, AtPosition):
             first = self._buffer.first
             is_there = first is not None and first.position == start.position
-            return None if is_there else id_before(start.position)
+            return None if is_there else id_at(start.position)
         if start is StartPoint.LATEST:
             return _pulsar.MessageId.latest
         if start is StartPoint.EARLIEST and not (self.is_new or self.is_discovered):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar.ids import id_before, next_place, place_of
+from consumer_sdk.adapters.pulsar.ids import id_at, next_place, place_of
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 
@@ -33,7 +33,7 @@ def test_next_place_is_above_all_of_an_entry_and_at_the_next() -> None:
     assert (17, 4, LAST_BATCH_INDEX) < next_place((17, 4, 2)) <= (17, 5, 0)
 
 
-def test_id_before_is_the_entry_before_as_a_whole() -> None:
-    """Seeks are exclusive; the place's own entry comes first, all of it."""
-    made = id_before((17, 4, 3))
-    assert (made.ledger_id(), made.entry_id(), made.batch_index()) == (17, 3, -1)
+def test_id_to_seek_to_is_the_entry_as_a_whole() -> None:
+    """Seeks are inclusive; the place's own entry comes first, all of it."""
+    made = id_at((17, 4, 3))
+    assert (made.ledger_id(), made.entry_id(), made.batch_index()) == (17, 4, -1)
