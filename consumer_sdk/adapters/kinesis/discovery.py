@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from consumer_sdk.abc import Leases
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
@@ -99,14 +100,19 @@ class Discovery:
             async with asyncio.timeout(self._interval):
                 await self._sooner.wait()
 
-    async def lists(self, shard: str) -> bool:
-        """Whether the shard is listed, and the stream the one that was opened.
+    async def find(self, shard: str) -> Shard | None:
+        """What is listed of a shard; None: it is listed no more. One that has children is closed.
 
         Raises:
-            AdapterError: it is not.
+            AdapterError: the stream is not the one that was opened.
         """
         await self._check()
-        return shard in await self.shards()
+        listed = await self._listed()
+        is_parent = any(shard in each.parents for each in listed)
+        for each in listed:
+            if each.id == shard:
+                return replace(each, is_closed=each.is_closed or is_parent)
+        return None
 
     async def shards(self) -> Sequence[str]:
         """The ids of all that are listed.

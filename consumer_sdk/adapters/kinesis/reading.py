@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Collection
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
-from consumer_sdk.adapters.kinesis.service import Page
+from consumer_sdk.adapters.kinesis.service import Page, Shard
 from consumer_sdk.adapters.kinesis.sources import Source
 from consumer_sdk.errors import (
     AdapterError,
@@ -27,6 +27,9 @@ MANY = 5
 
 LOOK = 60.0
 """Seconds between two looks at the service's clock, by a shard whose start is yet to come."""
+
+ENDS = 5
+"""Answers in a row that end a closed shard, of a server that does not say that this is its tip."""
 
 PATIENCE = 5.0
 """Seconds without room after which a subscription is given up until there is some."""
@@ -72,8 +75,8 @@ class Reader:
     Args:
         rates: the shard's; what fails is tried again no sooner than they say.
         now: the service's clock: what "latest" stands for when it is first read.
-        lookup: asked when the service does not take the position: whether the shard is listed.
-            Raises what ends the consumer.
+        lookup: asked when the service does not take the position, and before an end is believed:
+            what is listed of the shard. Raises what ends the consumer.
         on_children: called with the shard when its end, or a sign of it, was seen.
     """
 
@@ -85,7 +88,7 @@ class Reader:
         room: Room,
         *,
         now: Callable[[], Awaitable[float]],
-        lookup: Callable[[str], Awaitable[bool]],
+        lookup: Callable[[str], Awaitable[Shard | None]],
         on_children: Callable[[str], None],
     ) -> None:
         self._grant = grant
@@ -96,6 +99,7 @@ class Reader:
         self._lookup = lookup
         self._on_children = on_children
         self._failures = 0
+        self._ends = 0
         self._cursor: Start | None = None
 
     async def run(self) -> None:
@@ -134,6 +138,7 @@ class Reader:
                 await self._until_past(grant.cursor)
             self._cursor = grant.cursor
             page = await self._source.read(self._cursor)
+            await self._check_end(page)
             if self._cursor is grant.cursor:
                 self._take_in(page)
         except TransientAdapterError as error:
@@ -146,6 +151,26 @@ class Reader:
         if isinstance(start, AtTime):
             while (early := start.time - await self._now()) > 0:  # noqa: ASYNC110 - a clock can only be asked
                 await asyncio.sleep(min(early, LOOK))
+
+    async def _check_end(self, page: Page) -> None:
+        """An end is for ever: one answer that lacks the way on, as of a broken proxy, is none.
+
+        Raises:
+            TransientAdapterError: the shard is open, or may have more.
+        """
+        if page.next is not None or page.has_children:
+            self._ends = 0
+            return
+        shard = await self._lookup(self._grant.shard)
+        self._ends += 1
+        is_at_tip = page.behind == 0 or self._ends >= ENDS
+        if shard is None or (shard.is_closed and is_at_tip):
+            return
+        await self._source.reset()
+        state = "closed, with more to read" if shard.is_closed else "open"
+        raise TransientAdapterError(
+            f"the answer does not say how to read on, but the shard is listed as {state}"
+        )
 
     def _take_in(self, page: Page) -> None:
         self._grant.take_in(page)
@@ -186,13 +211,14 @@ class Reader:
 
         A position that was trimmed may be refused, instead of giving what is left.
         """
-        if not await self._lookup(self._grant.shard):
+        if await self._lookup(self._grant.shard) is None:
             return Page() if isinstance(error, ShardGoneError) else None
         if not isinstance(error, PositionOutOfRangeError) or self._grant.horizon is not None:
             return None
         page = Page(next="", behind=1)
         while page.next is not None and page.behind and not page.sequences:
             page = await self._source.read(StartPoint.EARLIEST)
+            await self._check_end(page)
         await self._source.reset()
         return page
 

@@ -88,7 +88,8 @@ def read_facts(summary: Mapping[str, Any]) -> StreamFacts:
 def read_shard(shard: Mapping[str, Any]) -> Shard:
     """What ListShards tells of one shard."""
     parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
-    return Shard(shard["ShardId"], tuple(parent for parent in parents if parent))
+    is_closed = bool((shard.get("SequenceNumberRange") or {}).get("EndingSequenceNumber"))
+    return Shard(shard["ShardId"], tuple(parent for parent in parents if parent), is_closed)
 
 
 def required(answer: Mapping[str, Any], name: str, doing: str) -> Any:

@@ -19,10 +19,12 @@ class Shard:
 
     Attributes:
         parents: none, one (it came of a split), or two (of a merge, the adjacent one last).
+        is_closed: it has an ending sequence number, whatever that is.
     """
 
     id: str
     parents: tuple[str, ...] = ()
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Page:
         data: blobs, not base64. One may be an aggregate of the producer library.
         times: approximate arrival, milliseconds since the epoch.
         next: how to read on: a shard iterator, or a continuation sequence number of a
-            subscription; None: the shard is closed, and this was its end.
+            subscription, in digits; None: this was the end of a closed shard, or so it is said.
         behind: milliseconds that the last record is behind the tip; 0 at the tip, None unknown.
         has_children: the answer names child shards.
         size: bytes of data and keys.

@@ -146,7 +146,7 @@ class Session:
             rates,
             self._room,
             now=self._service.time,
-            lookup=self.discovery.lists,
+            lookup=self.discovery.find,
             on_children=self.discovery.look,
         )
         self._readers[grant] = self._spawn(reader.run())

@@ -46,6 +46,8 @@ class Quirks:
         takeover_error: a subscription that is taken over fails with ResourceInUseException; else
             it just ends. AWS's documentation allows both.
         creating: seconds until a fan-out consumer is active.
+        false_ends: of so many answers of a shard one lacks what to read on with, as behind a proxy
+            that is broken; 0: none.
     """
 
     null_with_last_records: bool = True
@@ -55,3 +57,4 @@ class Quirks:
     close_lag: float = 0.0
     takeover_error: bool = False
     creating: float = 0.5
+    false_ends: int = 0

@@ -10,7 +10,7 @@ from consumer_sdk.testing.kinesis.options import Quirks
 from consumer_sdk.testing.kinesis.record import FakeRecord
 from consumer_sdk.testing.kinesis.shard import FakeShard
 
-__all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "read"]
+__all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "lies", "read"]
 
 SLACK = 1e-6
 """Seconds; a timer may fire by a rounding error too early."""
@@ -21,7 +21,7 @@ class Answer:
     """Records of a shard, and how to read on.
 
     Attributes:
-        position: where to read on; None: the shard is closed, and this was its end.
+        position: where to read on; None: the shard is closed, and this was its end, or a lie.
         behind: milliseconds behind the tip.
         children: the shards that come after this one, if it has ended.
         next: the next shard iterator; filled in by `FakeKinesis`.
@@ -60,7 +60,16 @@ def read(
     is_end = position == shard.tip and ends_in(shard, wall, quirks) <= SLACK
     if is_end and (quirks.null_with_last_records or not records):
         return Answer(records, None, late, shard.children if quirks.names_children else ())
-    return Answer(records, position, late)
+    return Answer(records, None if lies(shard, quirks) else position, late)
+
+
+def lies(shard: FakeShard, quirks: Quirks) -> bool:
+    """Whether the answer that is given now pretends to be the end."""
+    shard.answers += 1
+    if not quirks.false_ends or shard.answers < quirks.false_ends:
+        return False
+    shard.answers = 0
+    return True
 
 
 def ends_in(shard: FakeShard, wall: float, quirks: Quirks) -> float:

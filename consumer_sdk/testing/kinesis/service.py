@@ -131,7 +131,8 @@ class FakeService(Service):
         return found[0] if found else fan_out.register(self._stream, name)
 
     def _listed(self) -> Sequence[Shard]:
-        return [Shard(each.id, each.parents) for each in self._kinesis.shards(self._stream)]
+        listed = self._kinesis.shards(self._stream)
+        return [Shard(each.id, each.parents, each.end is not None) for each in listed]
 
     async def _call(
         self, seam: str, answer: Callable[[], T], start: IteratorStart | None = None

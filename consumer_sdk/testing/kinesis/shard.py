@@ -30,6 +30,7 @@ class FakeShard:
         closed: when that was, seconds since the epoch; None: it is open.
         watchers: called when a record arrives, the shard is closed, or a subscription ends.
         empty_pages: empty answers given since the last one with records.
+        answers: given since the last one that was false.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class FakeShard:
         self.closed: float | None = None
         self.watchers: list[Callable[[], None]] = []
         self.empty_pages = 0
+        self.answers = 0
         self._records: list[FakeRecord] = []
         self._trimmed = 0
         self._last_trimmed = self.start

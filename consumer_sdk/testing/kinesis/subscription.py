@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from consumer_sdk.abc import Clock
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks
-from consumer_sdk.testing.kinesis.reading import SLACK, behind, ends_in, fitting
+from consumer_sdk.testing.kinesis.reading import SLACK, behind, ends_in, fitting, lies
 from consumer_sdk.testing.kinesis.record import FakeRecord
 from consumer_sdk.testing.kinesis.shard import FakeShard
 
@@ -74,6 +74,8 @@ class Subscription:
             return None
         event = self._read()
         if event.records or event.continuation is None or late >= self._heartbeat:
+            if event.continuation is not None and lies(self.shard, self._quirks):
+                event = replace(event, continuation=None)
             self._sent(event, now)
             return event
         return None

@@ -216,14 +216,16 @@ async def test_shards_of_all_pages_are_listed_with_both_parents(
     server: Answering, service: ClientService
 ) -> None:
     """Kinesis trap 20: more than one page; a token is never sent with the stream's name."""
+    closed = {"StartingSequenceNumber": "1", "EndingSequenceNumber": "2"}
     merged = {"ShardId": "c", "ParentShardId": "a", "AdjacentParentShardId": "b"}
     server.on(
         "ListShards",
-        {"Shards": [{"ShardId": "a"}], "NextToken": "1"},
+        {"Shards": [{"ShardId": "a", "SequenceNumberRange": closed}], "NextToken": "1"},
         {"Shards": [{"ShardId": "b", "ParentShardId": "z"}], "NextToken": "2"},
         {"Shards": [merged]},
     )
-    assert await service.shards() == [Shard("a"), Shard("b", ("z",)), Shard("c", ("a", "b"))]
+    first = Shard("a", (), is_closed=True)
+    assert await service.shards() == [first, Shard("b", ("z",)), Shard("c", ("a", "b"))]
     asked = [parameters for name, parameters in server.asked if name == "ListShards"]
     assert [("StreamName" in each, each.get("NextToken")) for each in asked] == [
         (True, None),

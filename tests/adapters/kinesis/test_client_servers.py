@@ -124,7 +124,7 @@ async def test_resharding_shows_in_the_shards(server: AnyServer, stream: str) ->
     merged = await server.merge(stream, low, high)
     async with opened(server, stream) as service:
         shards = {shard.id: shard for shard in await service.shards()}
-    assert shards[first] == Shard(first)
+    assert shards[first] == Shard(first, (), is_closed=True)
     assert [shards[each].parents for each in (low, high)] == [(first,)] * 2
     assert set(shards[merged].parents) == {low, high}
 

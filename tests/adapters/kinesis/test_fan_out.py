@@ -361,3 +361,25 @@ def test_failures_long_ago_do_not_make_later_ones_wait_longer() -> None:
             assert await member.read(8) == [f"{number}"]
 
     play_stage(test)
+
+
+@pytest.mark.parametrize("names_children", [True, False])
+def test_event_that_does_not_say_how_to_read_on_is_no_end_of_an_open_shard(
+    names_children: Any,
+) -> None:
+    """Kinesis traps 20 and 27: each third event; nothing is lost, and the real end is found."""
+
+    async def test(stage: Stage) -> None:
+        member = await stage.member(fan_out="c")
+        await member.holding(SHARD)
+        found: list[str] = []
+        for number in range(20):
+            stage.put(f"{number}")
+            found += await member.read(10)
+        assert found == [f"{number}" for number in range(20)]
+        assert not member.ends
+        stage.kinesis.split("s", SHARD)
+        await member.read(120)
+        assert member.ends == [SHARD]
+
+    play_stage(test, quirks=Quirks(false_ends=3, names_children=names_children))

@@ -18,14 +18,14 @@ from consumer_sdk.adapters.kinesis.faults import (
 from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.reading import Reader, Room
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
+from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Shard
 from consumer_sdk.adapters.kinesis.sources import Polling
 from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Run, Start, StartPoint
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.faults import Faults
-from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits
+from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, Quirks, ShardLimits
 from tests.adapters.kinesis.harness import shard_id
 from tests.adapters.kinesis.stage import SHARD, values_of
 
@@ -71,15 +71,16 @@ class Scene:
         shards: int,
         *,
         limits: ShardLimits | None = None,
+        quirks: Quirks | None = None,
         buffer: int = 1 << 20,
     ) -> None:
         self.clock = simulation.clock
-        self.kinesis = FakeKinesis(simulation.clock, limits=limits)
+        self.kinesis = FakeKinesis(simulation.clock, limits=limits, quirks=quirks)
         self.kinesis.create_stream("s", shards)
         self.error: Callable[[str], Exception] = lambda seam: TransientAdapterError(seam)
         self.faults = Faults(error=lambda seam: self.error(seam))
         self.service = NotedService(self.kinesis, self.faults)
-        self.lookups: list[bool | Exception] = []
+        self.lookups: list[Shard | Exception | None] = []
         self.ended: list[str] = []
         self.runs: list[Run] = []
         self.grants = [Grant("s", shard_id(each), 1) for each in range(shards)]
@@ -103,10 +104,10 @@ class Scene:
             self.tasks.append(asyncio.create_task(reader.run()))
         return self.grants[0]
 
-    async def lookup(self, shard: str) -> bool:
+    async def lookup(self, shard: str) -> Shard | None:
         """What is planned, else what the stream lists."""
         if not self.lookups:
-            return shard in [each.id for each in self.kinesis.shards("s")]
+            return {each.id: each for each in await self.service.shards()}.get(shard)
         answer = self.lookups.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -470,13 +471,96 @@ def test_end_of_a_shard_is_told_once_and_nothing_is_read_after_it() -> None:
     play(test)
 
 
+class OddService(NotedService):
+    """Its answers, but for the first of a shard, are changed as a broken proxy might.
+
+    Attributes:
+        odd: so many of the next ones.
+    """
+
+    odd = 0
+
+    async def records(self, iterator: str, limit: int) -> Page:
+        """Nothing but ``{"Records": []}``."""
+        page = await super().records(iterator, limit)
+        if self.odd:
+            self.odd -= 1
+            return Page()
+        return page
+
+
+@pytest.mark.parametrize("odd", [1, 2, 6])
+def test_answer_that_does_not_say_how_to_read_on_is_no_end_of_an_open_shard(odd: int) -> None:
+    """Kinesis trap 20: an end is for ever; it is believed when the list of shards says so."""
+
+    async def test(scene: Scene) -> None:
+        scene.service = service = OddService(scene.kinesis, scene.faults)
+        scene.begin()
+        await asyncio.sleep(3)
+        service.odd = odd
+        scene.put("a")
+        await asyncio.sleep(60)
+        assert scene.fetch() == ["a"]
+        assert not any(run.ended for run in scene.runs)
+        assert not scene.ended
+
+    play(test)
+
+
+def test_closed_shard_is_not_ended_by_one_odd_answer_in_the_middle_of_it() -> None:
+    """Kinesis trap 20: it is listed as closed, and has more to read."""
+
+    async def test(scene: Scene) -> None:
+        scene.service = service = OddService(scene.kinesis, scene.faults)
+        scene.put("a", "b")
+        scene.kinesis.split("s", SHARD)
+        service.odd = 1
+        scene.begin()
+        await asyncio.sleep(20)
+        assert scene.fetch() == ["a", "b"]
+        assert [run.ended for run in scene.runs] == [True]
+
+    play(test)
+
+
+def test_closed_shard_whose_end_names_neither_children_nor_the_tip_ends() -> None:
+    """Kinesis trap 20: as of a server that imitates Kinesis: the same answer, again and again."""
+
+    async def test(scene: Scene) -> None:
+        scene.service = service = OddService(scene.kinesis, scene.faults)
+        scene.kinesis.split("s", SHARD)
+        service.odd = 1000
+        scene.begin()
+        await asyncio.sleep(100)
+        scene.fetch()
+        assert [run.ended for run in scene.runs] == [True]
+
+    play(test, quirks=Quirks(names_children=False))
+
+
+def test_no_record_is_lost_where_each_third_answer_lacks_the_way_on() -> None:
+    """Kinesis trap 20: with records and without; each comes once, in order."""
+
+    async def test(scene: Scene) -> None:
+        scene.begin()
+        expected = [f"{number}" for number in range(50)]
+        for value in expected:
+            scene.put(value)
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        assert scene.fetch() == expected
+        assert not scene.ended
+
+    play(test, quirks=Quirks(false_ends=3))
+
+
 def test_shard_that_is_no_longer_listed_ends_aloud(caplog: pytest.LogCaptureFixture) -> None:
     """Kinesis trap 20: a closed shard whose records have all expired; its children can be read."""
 
     async def test(scene: Scene) -> None:
         scene.error = ShardGoneError
         scene.faults.fail_next("records")
-        scene.lookups.append(False)
+        scene.lookups.append(None)
         scene.begin()
         await asyncio.sleep(10)
         scene.fetch()
@@ -494,7 +578,7 @@ def test_shard_that_is_gone_with_unsettled_records_is_out_of_range() -> None:
         (first,) = scene.put("a")
         scene.error = ShardGoneError
         scene.faults.fail_next("iterator")
-        scene.lookups.append(False)
+        scene.lookups.append(None)
         grant = scene.begin(AtPosition((first, 0)))
         await asyncio.sleep(10)
         scene.fetch()
@@ -526,7 +610,7 @@ def test_lookup_that_fails_is_made_again_before_anything_is_decided() -> None:
         scene.put("a")
         scene.error = ShardGoneError
         scene.faults.fail_next("records", times=3)
-        scene.lookups += [ThrottledError("list"), ThrottledError("list"), False]
+        scene.lookups += [ThrottledError("list"), ThrottledError("list"), None]
         scene.begin()
         await asyncio.sleep(60)
         scene.fetch()

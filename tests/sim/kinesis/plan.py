@@ -205,6 +205,7 @@ def _quirks(chance: random.Random) -> Quirks:
         list_lag=chance.choice((0.0, 0.0, 1.0, 5.0)),
         close_lag=chance.choice((0.0, 0.0, 2.0)),
         takeover_error=chance.random() < 0.5,
+        false_ends=chance.choice((0, 0, 0, 7)),
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from consumer_sdk.adapters.kinesis.service import IteratorStart
-from consumer_sdk.testing.kinesis import FakeKinesis, Quirks, RefusedError
+from consumer_sdk.testing.kinesis import FakeKinesis, Quirks, RefusedError, ShardLimits
 from tests.testing.kinesis.clock import EPOCH, HandClock
 
 SHARD = "shardId-000000000000"
@@ -226,3 +226,12 @@ def test_put_that_is_throttled_stores_nothing(kinesis: FakeKinesis) -> None:
         put(kinesis, b"a")
     put(kinesis, b"b")
     assert read(kinesis, HORIZON) == [b"b"]
+
+
+def test_answers_that_lack_the_way_on_come_as_often_as_was_said(clock: HandClock) -> None:
+    """Like the end of a closed shard, but for the children; of an open one."""
+    kinesis = FakeKinesis(clock, quirks=Quirks(false_ends=3), limits=ShardLimits.none())
+    kinesis.create_stream("orders")
+    iterator = kinesis.shard_iterator("orders", SHARD, HORIZON)
+    ends = [kinesis.get_records(iterator).next is None for _ in range(6)]
+    assert ends == [False, False, True] * 2

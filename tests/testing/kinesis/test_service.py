@@ -47,7 +47,7 @@ def test_page_has_what_was_put() -> None:
 
 
 def test_shards_name_their_parents() -> None:
-    """Closed ones are listed too."""
+    """Closed ones are listed too, as such."""
 
     async def main(simulation: Simulation) -> list[Shard]:
         kinesis = fake(simulation)
@@ -55,7 +55,8 @@ def test_shards_name_their_parents() -> None:
         return [*await FakeService(kinesis, "orders").shards()]
 
     ids = ["shardId-000000000001", "shardId-000000000002"]
-    assert simulate(main) == [Shard(SHARD), *(Shard(each, (SHARD,)) for each in ids)]
+    closed = Shard(SHARD, (), is_closed=True)
+    assert simulate(main) == [closed, *(Shard(each, (SHARD,)) for each in ids)]
 
 
 def test_missing_stream_is_found_when_opening() -> None:
