@@ -77,9 +77,7 @@ class PulsarDeadLetters(DeadLetters):
     async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
         """Writes them; one outcome for each, in order."""
         async with self._lock:
-            outcomes = await asyncio.gather(*map(self._send, letters))
-            await self._producers.trim()
-            return outcomes
+            return await asyncio.gather(*map(self._send, letters))
 
     async def aclose(self) -> None:
         """Idempotent; waits for what is being sent, within bounds."""

@@ -197,9 +197,67 @@ async def test_producers_of_many_topics_are_closed_again(
     letters = PulsarDeadLetters(service_url=pulsar_server.service_url, initial_subscription=None)
     outcomes = await letters.send([letter_of(f"{topic}-{n}") for n in range(MOST + 3)])
     assert {outcome.kind for outcome in outcomes} == {OutcomeKind.DURABLE}
-    stats = [await pulsar_server.stats(f"{topic}-{n}-billing-DLQ") for n in range(MOST + 3)]
+    open_ones = MOST + 3
+    async with asyncio.timeout(30):
+        while open_ones != MOST:
+            names = [f"{topic}-{n}-billing-DLQ" for n in range(MOST + 3)]
+            stats = await asyncio.gather(*map(pulsar_server.stats, names))
+            open_ones = sum(len(each[0]["publishers"]) for each in stats)
     await letters.aclose()
-    assert [len(each[0]["publishers"]) for each in stats] == [0] * 3 + [1] * MOST
+
+
+async def test_letter_that_is_written_twice_has_the_same_origin(
+    pulsar_server: PulsarServer, letters: PulsarDeadLetters, topic: str
+) -> None:
+    """Pulsar trap 23: its record's ack was lost, and it was given up again."""
+    for attempts in (5, 6):
+        await letters.send([letter_of(topic, attempts=attempts)])
+    found = await asyncio.to_thread(read, pulsar_server, f"{topic}-billing-DLQ", 2)
+    assert {message.properties()["ORIGIN_MESSAGE_ID"] for message in found} == {"17:4:2:3"}
+
+
+async def test_closed_destination_takes_nothing_and_connects_no_more(
+    letters: PulsarDeadLetters, topic: str
+) -> None:
+    """A letter that comes late is no reason to leave a client open."""
+    sending = asyncio.create_task(letters.send([letter_of(topic)]))
+    await asyncio.sleep(0)
+    await letters.aclose()
+    (first,), (second,) = await sending, await letters.send([letter_of(topic)])
+    assert first.kind is OutcomeKind.DURABLE
+    assert second.kind is OutcomeKind.RETRY
+    assert "closed" in str(second.error)
+
+
+async def test_record_whose_dead_letter_is_refused_stays_open(
+    pulsar_server: PulsarServer, topic: str
+) -> None:
+    """Pulsar trap 23: it is neither acked nor lost, and its neighbours are settled."""
+    await pulsar_server.create_topic(topic)
+    await pulsar_server.create_subscription(topic, "billing")
+    await pulsar_server.create_topic(f"{topic}-billing-DLQ")
+    await pulsar_server.terminate(f"{topic}-billing-DLQ")
+    await pulsar_server.produce(topic, [b"bad", b"good"])
+    async with Consumer(shared_of(pulsar_server, topic), drain_timeout=0.2) as consumer:
+        messages = aiter(consumer)
+        for _ in range(2):
+            message = await anext(messages)
+            if message.value == b"bad":
+                message.reject("no")
+            else:
+                message.ack()
+        async with asyncio.timeout(30):
+            while await pulsar_server.backlog(topic, "billing") != 1:
+                await asyncio.sleep(0.05)
+    async with Consumer(shared_of(pulsar_server, topic), drain_timeout=0.2) as consumer:
+        assert (await anext(aiter(consumer))).value == b"bad"
+
+
+def shared_of(server: PulsarServer, topic: str) -> PulsarAdapter:
+    """A consumer's adapter; with what a restart begins."""
+    return PulsarAdapter(
+        topic, service_url=server.service_url, subscription="billing", type="shared"
+    )
 
 
 async def test_cancelled_sends_leave_a_destination_that_works_and_closes(

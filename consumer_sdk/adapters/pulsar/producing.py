@@ -18,14 +18,16 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.calls import call, close_client
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.faults import BusyError, translate
-from consumer_sdk.errors import AdapterError, ConsumerSdkError
+from consumer_sdk.errors import AdapterError, ConsumerClosedError, ConsumerSdkError
 
 __all__ = ["Encryption", "Producers", "Writing"]
 
 log = logging.getLogger(__name__)
 
 MOST = 64
-"""Producers that are kept between two calls."""
+"""Producers that are kept while nobody uses them."""
+
+CLOSED = "its writer is closed: make a new one"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,19 @@ class Encryption:
     keys: Sequence[str]
 
 
+@dataclass(slots=True)
+class _Use:
+    """A producer, or the making of it, and how many send with it."""
+
+    making: asyncio.Task[Any]
+    senders: int = 0
+
+    @property
+    def has_failed(self) -> bool:
+        done = self.making.done()
+        return done and (self.making.cancelled() or self.making.exception() is not None)
+
+
 class Producers:
     """Producers by topic, made when they are first needed; the client too.
 
@@ -66,7 +81,7 @@ class Producers:
         subscription: made on each topic before the first record, so that the broker keeps what is
             written there; None: whoever administers the topics has seen to that.
 
-    Concurrency: `send` may be called by many tasks at once; `trim` and `aclose` while nobody sends.
+    Concurrency: many tasks may send at once.
     """
 
     def __init__(
@@ -80,7 +95,8 @@ class Producers:
         self._subscription = subscription
         self._encryption = encryption
         self._client: Any = None
-        self._producers: dict[str, asyncio.Task[Any]] = {}  # the one used last is the last
+        self._uses: dict[str, _Use] = {}  # the one used last is the last
+        self._is_closed = False
 
     async def send(self, topic: str, writing: Writing) -> None:
         """Writes a record; returns when the broker has stored it.
@@ -88,39 +104,65 @@ class Producers:
         Raises:
             ConfigurationError: there is no such topic, and the broker makes none.
             AdapterError: the broker refuses it, or does not answer.
+            ConsumerClosedError: all this is closed.
         """
-        producer = await self._producer(topic)
+        use = self._use(topic)
+        use.senders += 1
+        try:
+            await self._send(topic, use, writing)
+        finally:
+            use.senders -= 1
+            self._trim()
+
+    async def _send(self, topic: str, use: _Use, writing: Writing) -> None:
+        producer = await self._made(use)
         message = _message(writing)
         try:
             await call(lambda done: producer.send_async(message, done), f"writing to {topic}")
         except Exception as error:
             if not producer.is_connected():
-                self._forget(topic, producer)  # the next one may find what this one does not
+                self._forget(topic, use)  # the next one may find what this one does not
             if isinstance(error, ConsumerSdkError):
                 raise
             raise translate(error, f"writing to {topic}") from error
 
-    async def trim(self) -> None:
-        """Closes the producers that have not been used for longest, down to `MOST`."""
-        while len(self._producers) > MOST:
-            await self._close(self._producers.pop(next(iter(self._producers))))
-
     async def aclose(self) -> None:
         """Closes all, and the client. Idempotent, and bounded by the operation timeout."""
-        producers, self._producers = self._producers, {}
+        self._is_closed = True
+        uses, self._uses = self._uses, {}
         client, self._client = self._client, None
-        await asyncio.gather(*map(self._close, producers.values()))
+        await asyncio.gather(*(self._close(use.making) for use in uses.values()))
         if client is not None:
             await self._quietly(close_client(client), "closing the client")
 
     # -- one producer -------------------------------------------------------------------------
 
-    async def _producer(self, topic: str) -> Any:
-        task = self._producers.pop(topic, None)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
-            task = asyncio.create_task(self._make(topic), name=f"pulsar producer {topic}")
-        self._producers[topic] = task
-        return await asyncio.shield(task)  # others wait for it too
+    def _use(self, topic: str) -> _Use:
+        if self._is_closed:
+            raise ConsumerClosedError(CLOSED)
+        use = self._uses.pop(topic, None)
+        if use is None or use.has_failed:
+            making = asyncio.create_task(self._make(topic), name=f"pulsar producer {topic}")
+            use = _Use(making)
+        self._uses[topic] = use
+        return use
+
+    async def _made(self, use: _Use) -> Any:
+        try:
+            return await asyncio.shield(use.making)  # others wait for it too
+        except asyncio.CancelledError:
+            sender = asyncio.current_task()
+            if use.making.cancelled() and sender is not None and not sender.cancelling():
+                raise ConsumerClosedError(CLOSED) from None
+            raise
+
+    def _trim(self) -> None:
+        """Closes what has not been used for longest, down to `MOST`."""
+        idle = [t for t, use in self._uses.items() if not use.senders and use.making.done()]
+        for topic in idle[: max(len(self._uses) - MOST, 0)]:
+            use = self._uses.pop(topic)
+            if not use.has_failed:
+                use.making.result().close_async(lambda _: None)
 
     async def _make(self, topic: str) -> Any:
         if self._client is None:
@@ -162,15 +204,14 @@ class Producers:
                 made.encryption_key(key)
         return made
 
-    def _forget(self, topic: str, producer: Any) -> None:
-        task = self._producers.get(topic)
-        if task is not None and task.done() and not task.exception() and task.result() is producer:
-            del self._producers[topic]
-            producer.close_async(lambda _: None)
+    def _forget(self, topic: str, use: _Use) -> None:
+        if self._uses.get(topic) is use:
+            del self._uses[topic]
+            use.making.result().close_async(lambda _: None)
 
-    async def _close(self, task: asyncio.Task[Any]) -> None:
-        task.cancel()
-        found = (await asyncio.gather(task, return_exceptions=True))[0]
+    async def _close(self, making: asyncio.Task[Any]) -> None:
+        making.cancel()
+        found = (await asyncio.gather(making, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
             await self._quietly(call(found.close_async, "closing it"), "closing a producer")
 

@@ -14,7 +14,7 @@ import pytest
 from consumer_sdk import Consumer, Message, Ordering
 from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.dead_letters import MemoryDeadLetters
-from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer
@@ -194,3 +194,39 @@ async def test_delay_that_is_none_is_an_error(pulsar_server: PulsarServer, delay
     """Seconds from 0 on."""
     with pytest.raises(ConfigurationError, match="delay="):
         await adapter_of(pulsar_server, "t").reconsume_later(Message(), delay)
+
+
+async def test_adapter_that_is_closed_writes_no_copy(
+    pulsar_server: PulsarServer, topic: str
+) -> None:
+    """Neither is a client left open, nor is somebody cancelled who was not."""
+    await pulsar_server.produce(topic, [b"order"])
+    adapter = adapter_of(pulsar_server, topic)
+    async with Consumer(adapter, drain_timeout=0.1) as consumer:
+        message = await anext(aiter(consumer))
+        writing = asyncio.create_task(adapter.reconsume_later(message, 1))
+    ended = await asyncio.gather(writing, return_exceptions=True)
+    assert not isinstance(ended[0], asyncio.CancelledError)
+    with pytest.raises(ConsumerClosedError):
+        await adapter.reconsume_later(message, 1)
+
+
+async def test_copies_of_many_records_at_once_are_all_written(
+    pulsar_server: PulsarServer, topic: str
+) -> None:
+    """Handlers share the producer; each record comes once more."""
+    values = [b"%d" % number for number in range(300)]
+    await pulsar_server.produce(topic, values, batch=True)
+    adapter = adapter_of(pulsar_server, topic)
+    again: list[bytes | None] = []
+
+    async def handle(message: Message) -> None:
+        if "RECONSUMETIMES" in dict(message.headers):
+            again.append(message.value)
+        else:
+            await adapter.reconsume_later(message, 0)
+
+    async with running(Consumer(adapter), handle) as until:
+        await until(lambda: len(again) >= 300)
+    assert sorted(again, key=repr) == sorted(values, key=repr)
+    assert await pulsar_server.backlog(topic, "billing") == 0
