@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+import uuid
 from urllib.parse import urlencode
 
 import pytest
@@ -21,13 +22,14 @@ async def test_mails_are_sent_once_by_two_workers_late_ones_later_and_bad_ones_d
     pulsar_server: PulsarServer,
 ) -> None:
     """What is settled is not seen again, by whomever."""
-    await pulsar_server.create_topic("mails", partitions=2)
-    await pulsar_server.create_subscription("mails", "sending")
+    topic = f"mails-{uuid.uuid4().hex[:8]}"
+    await pulsar_server.create_topic(topic, partitions=2)
+    await pulsar_server.create_subscription(topic, "sending")
     later = time.time() + 2
     mails = [{"to": f"ann{n}"} for n in range(20)] + [{"to": "bob", "not_before": later}, {}]
-    await pulsar_server.produce("mails", [json.dumps(mail).encode() for mail in mails])
+    await pulsar_server.produce(topic, [json.dumps(mail).encode() for mail in mails])
     query = urlencode({"subscription": "sending", "type": "shared", "retry_topic": "yes"})
-    url = f"{pulsar_server.service_url}/mails?{query}"
+    url = f"{pulsar_server.service_url}/{topic}?{query}"
     async with example("mails.py", url) as one:
         sent = await lines(one, 20)
         async with example("mails.py", url) as other:
@@ -39,9 +41,9 @@ async def test_mails_are_sent_once_by_two_workers_late_ones_later_and_bad_ones_d
             assert await other.wait() == 0
     assert sorted(sent) == sorted(f"sent to ann{n}, postponed 0 times" for n in range(20))
     assert last.startswith("sent to bob, postponed ")
-    assert await pulsar_server.backlog("mails", "sending") == 0
+    assert await pulsar_server.backlog(topic, "sending") == 0
     letters = PulsarAdapter(
-        "mails-sending-DLQ", service_url=pulsar_server.service_url, subscription="dead-letters"
+        f"{topic}-sending-DLQ", service_url=pulsar_server.service_url, subscription="dead-letters"
     )
     async with Consumer(letters) as consumer:
         letter = await anext(aiter(consumer))
