@@ -8,7 +8,7 @@ so its log goes to the console or to a file, and never to Python.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ class Connection:
 
     Attributes:
         service_url: ``pulsar://host:6650[,host:6650]``, or ``pulsar+ssl://host:6651``.
-        token: authenticates with a token (JWT).
+        token: authenticates with a token (JWT), or with what a function returns: it is called for
+            each connection and when the broker asks anew, in a thread of the client.
         tls_certificate, tls_key: files; authenticate with a client certificate.
         oauth2: parameters of the OAuth2 flow: ``issuer_url``, ``private_key`` and so on.
         tls_trust_certs: file of authorities; those of certifi by default.
@@ -47,7 +48,7 @@ class Connection:
     """
 
     service_url: str
-    token: str | None = field(default=None, repr=False)
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
     tls_certificate: str | None = None
     tls_key: str | None = None
     oauth2: Mapping[str, str] | None = field(default=None, repr=False)

@@ -18,7 +18,7 @@ KINDS: dict[Any, Any] = {"str": str, "str | None": str, "int": int, "float": flo
 READERS: dict[str, Any] = {
     **{each.name: KINDS[each.type] for each in fields(Connection) if each.type in KINDS},
     **dict.fromkeys(("subscription", "type", "initial_position", "consumer_name"), str),
-    **dict.fromkeys(("pattern", "admin_url", "admin_token"), str),
+    **dict.fromkeys(("pattern", "admin_url", "admin_token", "token"), str),
     **dict.fromkeys(("receiver_queue", "buffer_bytes", "retry_limit"), int),
     **dict.fromkeys(SECONDS, float),
     **dict.fromkeys(("cumulative_acks", "retry_topic"), truth),

@@ -116,6 +116,21 @@ async def test_token_is_checked_and_lets_its_role_in(guarded: tuple[PulsarServer
         await open_and_close(url, token=token_of("admin", b"x" * 40))
 
 
+async def test_token_of_a_function_is_asked_for_at_each_connection(
+    guarded: tuple[PulsarServer, str],
+) -> None:
+    """Tokens expire; the file or service that has the next one is the function's to read."""
+    asked: list[str] = []
+
+    def fresh() -> str:
+        asked.append(token_of("admin"))
+        return asked[-1]
+
+    for _ in range(2):
+        await open_and_close(guarded[0].service_url, token=fresh)
+    assert len(asked) >= 2
+
+
 async def test_admin_token_is_checked(guarded: tuple[PulsarServer, str]) -> None:
     """It is another one than the consumer's."""
     server = guarded[0]
