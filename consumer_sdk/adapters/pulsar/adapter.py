@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
@@ -325,7 +324,7 @@ class PulsarAdapter(Adapter):
         return PulsarDeadLetters(
             encryption_keys=keys,
             crypto_key_reader=options.crypto_key_reader if keys else None,
-            **asdict(options.connection),
+            **options.connection.as_options(),
         )
 
     # -- the end --------------------------------------------------------------------------

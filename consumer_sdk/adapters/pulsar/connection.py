@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -82,6 +82,10 @@ class Connection:
             raise ConfigurationError("give one of token, tls_certificate and oauth2")
         if not hasattr(pulsar.LoggerLevel, self.log_level.capitalize()):
             raise ConfigurationError(f"log_level={self.log_level!r}: debug, info, warn or error")
+
+    def as_options(self) -> dict[str, Any]:
+        """All of it by name, to make another one with; nothing is copied."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def make_client(self) -> Any:
         """A native client; connects when it is first needed. Close it with ``close_async``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pulsar
@@ -107,6 +108,19 @@ def test_dead_letters_of_encrypted_messages_are_encrypted_or_none(
     letters = adapter_of("t", **options | {"token": "secret"}).dead_letters()
     assert isinstance(letters, PulsarDeadLetters) == has_some
     assert "secret" not in repr(letters)
+
+
+def test_dead_letters_ask_the_same_function_for_tokens() -> None:
+    """Whatever it is a method of, which may hold a lock, is not copied."""
+
+    class Tokens:
+        def __init__(self) -> None:
+            self._lock = threading.Lock()
+
+        def fresh(self) -> str:
+            return "t"
+
+    assert adapter_of("t", token=Tokens().fresh).dead_letters() is not None
 
 
 def test_native_options_are_those_that_were_given() -> None:
