@@ -34,6 +34,7 @@ class FanOut(Source):
     __slots__ = ("_consumer", "_continuation", "_pages", "_service", "_shard")
 
     def __init__(self, service: Service, shard: str, consumer: str) -> None:
+        super().__init__()
         self._service = service
         self._shard = shard
         self._consumer = consumer
@@ -47,7 +48,7 @@ class FanOut(Source):
         if page is None:
             raise TransientAdapterError(f"{self._shard}: a subscription ended without an event")
         self._continuation = page.next
-        return page
+        return self._marked(page)
 
     async def _next(self, pages: AsyncGenerator[Page, None]) -> Page | None:
         """None when the subscription has ended."""
@@ -69,6 +70,7 @@ class FanOut(Source):
     def _subscribe(self, cursor: Start) -> AsyncGenerator[Page, None]:
         if self._continuation is None:
             start = iterator_start(cursor)
+            self._is_placed = True
         else:
             start = IteratorStart("AFTER_SEQUENCE_NUMBER", int(self._continuation))
         self._pages = self._service.subscribe(self._consumer, self._shard, start)

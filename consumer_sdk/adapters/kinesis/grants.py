@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
+import logging
 from collections import deque
 from collections.abc import Callable
 
 from consumer_sdk.adapters.kinesis.service import Page
-from consumer_sdk.adapters.kinesis.starts import after
+from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
 from consumer_sdk.adapters.kinesis.unread import Unread
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import Assignment, AtPosition, Partition, Run, Start, StartPoint
-from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
 
 __all__ = ["Grant", "GrantState"]
+
+log = logging.getLogger(__name__)
 
 _epochs = itertools.count(1)
 
@@ -47,6 +49,7 @@ class Grant:
         is_paused: by the owner.
         is_ended: the last record was read.
         horizon: where what is left begins, once that was found out the hard way.
+        is_refused: the service does not take the cursor, which has expired; nothing is lost by that.
         changed: set when there may be room to read again.
         size: bytes that were read and not fetched.
 
@@ -64,6 +67,7 @@ class Grant:
         self.is_paused = False
         self.is_ended = False
         self.horizon: tuple[int, int] | None = None
+        self.is_refused = False
         self.changed = asyncio.Event()
         self.size = 0
         self._on_news = on_news
@@ -105,6 +109,19 @@ class Grant:
         self.state = GrantState.OPEN
         self.changed.set()
 
+    @property
+    def place(self) -> Start:
+        """Where the service is asked to begin."""
+        return StartPoint.EARLIEST if self.is_refused else self.cursor
+
+    @property
+    def is_at_settled(self) -> bool:
+        """The record at the cursor is settled: what matters is what comes after it."""
+        cursor = self.cursor
+        return isinstance(cursor, AtPosition) and (
+            cursor.is_settled or cursor.position == after(cursor.position[0])
+        )
+
     def take_in(self, page: Page) -> None:
         """A page was read at the cursor.
 
@@ -112,11 +129,14 @@ class Grant:
             PositionOutOfRangeError: the record at the cursor is no longer stored.
         """
         self._check_place(page)
+        if page.sequences and self._is_read(page.sequences[0]):
+            page = page.without_first()
         if page.sequences:
             since = self.cursor.position if isinstance(self.cursor, AtPosition) else None
             self._unread.append(Unread(page, since))
             self.size += page.size
             self.cursor = AtPosition(after(page.sequences[-1]))
+            self.is_refused = False
         self.behind = page.behind
         self.is_ended = page.next is None
         if page.sequences or self.is_ended:
@@ -125,27 +145,71 @@ class Grant:
     def _check_place(self, page: Page) -> None:
         """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
         is_said = bool(page.sequences) or page.next is None
-        if not is_said or not isinstance(self.cursor, AtPosition) or self.cursor.is_settled:
+        if not is_said or not isinstance(self.cursor, AtPosition):
             return
-        sequence, sub = self.cursor.position
-        if sub != LAST_SUB_SEQUENCE and self.find_horizon(page):
-            begin = page.sequences[0] if page.sequences else "its end"
-            raise PositionOutOfRangeError(
-                f"{self.assignment.partition}: the record {sequence} is not settled, and the "
-                f"stream's retention has passed it: the shard now begins at {begin}. Set "
-                f"out_of_range='earliest' to go on there; a longer retention period prevents it"
-            )
+        if not self.is_trimmed(page):
+            self._check_shard(page)
+        elif not self.is_at_settled:
+            raise self.lost(page)
+        elif page.is_first:
+            self._warn_of_gap(page)
 
-    def find_horizon(self, page: Page) -> bool:
-        """Looks into the first page that is left; returns whether the cursor's record is gone."""
+    def _check_shard(self, page: Page) -> None:
+        """What was refused for its age cannot be newer than what is stored."""
+        if self.is_refused:
+            raise self.refused(f"the shard begins at {page.sequences[0]}")
+
+    def _is_read(self, sequence: int) -> bool:
+        """All of this record: it was asked for to see whether it is still there."""
+        return isinstance(self.cursor, AtPosition) and self.cursor.position == after(sequence)
+
+    def is_trimmed(self, left: Page) -> bool:
+        """Whether the cursor's record is older than all that is left, of which this is the first."""
         if not isinstance(self.cursor, AtPosition):
             return False
-        sequence, _ = self.cursor.position
-        first = (page.sequences[0], 0) if page.sequences else after(sequence)
-        is_gone = first > (sequence, 0)
-        if is_gone:
-            self.horizon = first
-        return is_gone
+        return not left.sequences or left.sequences[0] > self.cursor.position[0]
+
+    def lost(self, left: Page | None = None) -> PositionOutOfRangeError:
+        """The fault of a shard whose unread records have expired; the horizon is known then.
+
+        Args:
+            left: the first page that is left; None where not even the shard is.
+        """
+        if left is not None and left.sequences:
+            self.horizon = left.sequences[0], 0
+        elif isinstance(self.cursor, AtPosition):
+            self.horizon = after(self.cursor.position[0])
+        else:
+            self.horizon = NOTHING_LEFT
+        begin = left.sequences[0] if left is not None and left.sequences else "its end"
+        return PositionOutOfRangeError(
+            f"{self.assignment.partition}: {self._what_is_open()}, and the stream's retention has "
+            f"passed it: the shard now begins at {begin}. Set out_of_range='earliest' to go on "
+            f"there; a longer retention period prevents it"
+        )
+
+    def _what_is_open(self) -> str:
+        if isinstance(self.cursor, AtPosition):
+            return f"the record {self.cursor.position[0]} is not settled"
+        return "nothing of this shard was read"
+
+    def refused(self, why: object) -> PositionOutOfRangeError:
+        """The fault of a position that the service does not take."""
+        where = self.cursor.position if isinstance(self.cursor, AtPosition) else self.cursor
+        return PositionOutOfRangeError(
+            f"{self.assignment.partition}: there is no position {where}: {why}. It has expired, or "
+            f"is none of this shard. Set out_of_range='earliest' or 'latest' to go on; a longer "
+            f"retention period prevents that positions expire"
+        )
+
+    def _warn_of_gap(self, left: Page) -> None:
+        log.warning(
+            "%s: the record %s is settled, and has expired, as others after it may have that were "
+            "never read: Kinesis does not tell how many. It goes on at %s; a longer retention "
+            "period prevents it",
+            *(self.assignment.partition, self.cursor.position[0]),  # type: ignore[union-attr] # the caller has checked
+            left.sequences[0] if left.sequences else "its end",
+        )
 
     def fail(self, fault: Exception) -> None:
         """Nothing is read before the owner resumes it; what was read comes before the fault."""
@@ -156,6 +220,7 @@ class Grant:
         """Gives the memory back; what is still wanted is read again."""
         if self._unread:
             self.cursor = AtPosition(self._unread[0].position)
+            self.is_refused = False
             self._unread.clear()
             self.size = 0
             self.is_ended = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
+from datetime import UTC, datetime
 
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.grants import Grant
@@ -30,6 +31,12 @@ LOOK = 60.0
 
 ENDS = 5
 """Answers in a row that end a closed shard, of a server that does not say that this is its tip."""
+
+SHORTEST_RETENTION = 86_400.0
+"""Seconds for which every stream keeps its records."""
+
+FAR = 10.0
+"""Seconds until a start, from which on it is no difference of clocks."""
 
 PATIENCE = 5.0
 """Seconds without room after which a subscription is given up until there is some."""
@@ -137,7 +144,7 @@ class Reader:
                 await self._source.reset()
                 await self._until_past(grant.cursor)
             self._cursor = grant.cursor
-            page = await self._source.read(self._cursor)
+            page = await self._source.read(grant.place)
             await self._check_end(page)
             if self._cursor is grant.cursor:
                 self._take_in(page)
@@ -148,9 +155,17 @@ class Reader:
 
     async def _until_past(self, start: Start) -> None:
         """The service refuses a time to come, such as that of a host whose clock is ahead."""
-        if isinstance(start, AtTime):
-            while (early := start.time - await self._now()) > 0:  # noqa: ASYNC110 - a clock can only be asked
-                await asyncio.sleep(min(early, LOOK))
+        if not isinstance(start, AtTime):
+            return
+        if (early := start.time - await self._now()) > FAR:
+            log.warning(
+                "%s: it begins at %s, which is to come: nothing is read for %.0f s. Times are in "
+                "seconds since the epoch, not in milliseconds",
+                *(self._grant.assignment.partition, _date(start.time), early),
+            )
+        while early > 0:
+            await asyncio.sleep(min(early, LOOK))
+            early = start.time - await self._now()
 
     async def _check_end(self, page: Page) -> None:
         """An end is for ever: one answer that lacks the way on, as of a broken proxy, is none.
@@ -195,26 +210,48 @@ class Reader:
         """The stream was deleted, or all records of a closed shard have expired; or a fault."""
         await self._source.reset()
         try:
-            left = await self._what_is_left(error)
+            await self._judge(error)
         except TransientAdapterError as trouble:
             await self._try_later(trouble)
-            return
-        if left is not None and left.next is None and not left.sequences:
-            self._end(left)
-            return
-        if left is not None and left.sequences:
-            self._grant.find_horizon(left)
-        self._grant.fail(error)
 
-    async def _what_is_left(self, error: AdapterError) -> Page | None:
-        """The first page that is stored, where the error may mean that not all is; else None.
+    async def _judge(self, error: AdapterError) -> None:
+        is_of_place = isinstance(error, PositionOutOfRangeError)
+        shard = await self._lookup(self._grant.shard)
+        if shard is None and (is_of_place or isinstance(error, ShardGoneError)):
+            await self._expire()
+        elif is_of_place and self._grant.horizon is None and not self._grant.is_refused:
+            await self._find_place(error)
+        else:
+            self._grant.fail(error)
 
-        A position that was trimmed may be refused, instead of giving what is left.
-        """
-        if await self._lookup(self._grant.shard) is None:
-            return Page() if isinstance(error, ShardGoneError) else None
-        if not isinstance(error, PositionOutOfRangeError) or self._grant.horizon is not None:
-            return None
+    async def _expire(self) -> None:
+        """The shard is no longer listed."""
+        if await self._may_be_lost(self._grant.cursor):
+            self._grant.fail(self._grant.lost())
+        else:
+            self._end(Page())
+
+    async def _may_be_lost(self, cursor: Start) -> bool:
+        """Records that nobody has read; after a time that is young enough none can have expired."""
+        if isinstance(cursor, AtTime):
+            return cursor.time < await self._now() - SHORTEST_RETENTION
+        return cursor is StartPoint.EARLIEST
+
+    async def _find_place(self, error: AdapterError) -> None:
+        """A position that was trimmed may be refused, instead of giving what is left."""
+        try:
+            left = await self._first_left()
+        except TransientAdapterError:
+            raise
+        except ShardGoneError as gone:
+            await self._judge(gone)
+        except AdapterError as other:
+            self._grant.fail(other)
+        else:
+            self._go_on(left, error)
+
+    async def _first_left(self) -> Page:
+        """The first page that is stored; an empty one of an open shard where nothing is."""
         page = Page(next="", behind=1)
         while page.next is not None and page.behind and not page.sequences:
             page = await self._source.read(StartPoint.EARLIEST)
@@ -222,12 +259,36 @@ class Reader:
         await self._source.reset()
         return page
 
+    def _go_on(self, left: Page, error: AdapterError) -> None:
+        grant = self._grant
+        if left.next is None and not left.sequences:
+            self._end(left)
+        elif not grant.is_trimmed(left):
+            grant.fail(_caused(grant.refused(error), error))
+        elif grant.is_at_settled:
+            grant.is_refused = True
+        else:
+            grant.fail(_caused(grant.lost(left), error))
+
     def _end(self, page: Page) -> None:
         log.warning(
             "%s: all records that it still had have expired; it ends here",
             self._grant.assignment.partition,
         )
+        page.is_first = False  # what that would tell was just told
         try:
             self._take_in(page)
         except PositionOutOfRangeError as error:
             self._grant.fail(error)
+
+
+def _date(time: float) -> str:
+    try:
+        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (ValueError, OverflowError, OSError):
+        return f"{time:.0f} s"
+
+
+def _caused(fault: AdapterError, cause: AdapterError) -> AdapterError:
+    fault.__cause__ = cause
+    return fault

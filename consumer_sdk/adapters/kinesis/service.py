@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 __all__ = ["IteratorStart", "Page", "Service", "Shard", "StreamFacts"]
 
@@ -74,6 +74,7 @@ class Page:
         behind: milliseconds that the last record is behind the tip; 0 at the tip, None unknown.
         has_children: the answer names child shards.
         size: bytes of data and keys.
+        is_first: no record came since the shard was asked for by a position; noted by the adapter.
     """
 
     sequences: list[int] = field(default_factory=list)
@@ -84,6 +85,18 @@ class Page:
     behind: int | None = None
     has_children: bool = False
     size: int = 0
+    is_first: bool = False
+
+    def without_first(self) -> Page:
+        """All but the first record."""
+        return replace(
+            self,
+            sequences=self.sequences[1:],
+            keys=self.keys[1:],
+            data=self.data[1:],
+            times=self.times[1:],
+            size=self.size - len(self.keys[0]) - len(self.data[0]),
+        )
 
 
 class Service(ABC):

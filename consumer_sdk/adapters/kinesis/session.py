@@ -20,8 +20,9 @@ from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.reading import Reader, Room
 from consumer_sdk.adapters.kinesis.service import Service, StreamFacts
 from consumer_sdk.adapters.kinesis.sources import Polling, Source
+from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
 from consumer_sdk.errors import StoreError
-from consumer_sdk.records import Assignment, AtTime, Run, Start, StartPoint
+from consumer_sdk.records import Assignment, AtPosition, AtTime, Run, Start, StartPoint
 
 __all__ = ["Session"]
 
@@ -135,6 +136,8 @@ class Session:
             _ = self._spawn(self._end(grant))
             return
         is_alone = self._options.group is None
+        if self.horizon(grant.shard) == NOTHING_LEFT:
+            start = AtPosition(NOTHING_LEFT)  # that was told; any other start would tell it again
         grant.begin(AtTime(self.opened_at) if start is StartPoint.LATEST and is_alone else start)
         rates = self._rates.setdefault(
             grant.shard,

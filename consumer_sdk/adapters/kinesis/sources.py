@@ -20,7 +20,16 @@ MOST = 10_000
 class Source(ABC):
     """Reads one shard for as long as it is held."""
 
-    __slots__ = ()
+    __slots__ = ("_is_placed",)
+
+    def __init__(self) -> None:
+        self._is_placed = False
+
+    def _marked(self, page: Page) -> Page:
+        """Notes whether it has the first records since the shard was asked for by a cursor."""
+        page.is_first = self._is_placed
+        self._is_placed = self._is_placed and not page.sequences
+        return page
 
     @abstractmethod
     async def read(self, cursor: Start) -> Page:
@@ -49,13 +58,15 @@ class Polling(Source):
         rates: the shard's.
     """
 
-    __slots__ = ("_iterator", "_rates", "_service", "_shard")
+    __slots__ = ("_expired", "_iterator", "_rates", "_service", "_shard")
 
     def __init__(self, service: Service, shard: str, rates: ShardRates) -> None:
+        super().__init__()
         self._service = service
         self._shard = shard
         self._rates = rates
         self._iterator: str | None = None
+        self._expired = 0
 
     async def read(self, cursor: Start) -> Page:
         while True:
@@ -64,18 +75,23 @@ class Polling(Source):
             except IteratorExpiredError:
                 # Of a consumer that was slow, or paused: the cursor knows where to go on.
                 self._iterator = None
+                self._expired += 1
+                if self._expired > 1:  # a new one too: that is no matter of time
+                    raise
 
     async def _read(self, cursor: Start) -> Page:
         await self._turn()
         if self._iterator is None:
             self._iterator = await self._service.iterator(self._shard, iterator_start(cursor))
+            self._is_placed = True
         loop = asyncio.get_running_loop()
         self._rates.called(loop.time())
         page = await self._service.records(self._iterator, MOST)
         is_at_tip = page.behind == 0 or (page.behind is None and not page.sequences)
         self._rates.answered(loop.time(), page.size, is_at_tip=is_at_tip)
         self._iterator = page.next
-        return page
+        self._expired = 0
+        return self._marked(page)
 
     async def _turn(self) -> None:
         """Waits until the limits allow a call."""

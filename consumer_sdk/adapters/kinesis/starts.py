@@ -12,7 +12,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtPosition, AtTime, Position, Start, StartPoint
 from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
 
-__all__ = ["after", "iterator_start"]
+__all__ = ["NOTHING_LEFT", "after", "iterator_start"]
 
 
 def after(sequence: int) -> tuple[int, int]:
@@ -20,8 +20,15 @@ def after(sequence: int) -> tuple[int, int]:
     return sequence, LAST_SUB_SEQUENCE
 
 
+NOTHING_LEFT = after(0)
+"""Where a shard begins whose records have all expired, when none of them is known."""
+
+
 def iterator_start(start: Start) -> IteratorStart:
-    """Where the service is to begin. Of an aggregate it gives all: the beginning is to be skipped.
+    """Where the service is to begin. Of a record it gives all: what is known is to be skipped.
+
+    It is asked for the record itself also where all of it is known: if that does not come first, it
+    has expired, and so may others have that came after it.
 
     Raises:
         ValueError: LATEST, which has to be resolved to a time first, and starts without records.
@@ -38,10 +45,8 @@ def iterator_start(start: Start) -> IteratorStart:
 
 def _at(position: Position) -> IteratorStart:
     match position:
-        case (int(sequence), int(sub)):
-            is_whole = sub == LAST_SUB_SEQUENCE
-            kind = "AFTER_SEQUENCE_NUMBER" if is_whole else "AT_SEQUENCE_NUMBER"
-            return IteratorStart(kind, sequence)
+        case (int(sequence), int()):
+            return IteratorStart("AT_SEQUENCE_NUMBER", sequence)
     raise ConfigurationError(
         f"{position!r} is no position in a shard: give AtPosition((sequence number, sub-sequence "
         f"number)), as numbers"

@@ -20,7 +20,7 @@ from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.reading import Reader, Room
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Shard
 from consumer_sdk.adapters.kinesis.sources import Polling
-from consumer_sdk.adapters.kinesis.starts import after
+from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Run, Start, StartPoint
 from consumer_sdk.testing import Simulation, simulate
@@ -297,13 +297,13 @@ def test_iterator_that_expires_in_mid_stream_goes_on_after_the_last_record() -> 
         grant.resume()
         await asyncio.sleep(5)
         assert scene.fetch() == ["a", "b", "c"]
-        assert scene.service.starts[-1] == IteratorStart("AFTER_SEQUENCE_NUMBER", last)
+        assert scene.service.starts[-1] == IteratorStart("AT_SEQUENCE_NUMBER", last)
 
     play(test)
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_expiry_that_the_service_tells_at_any_time_costs_one_more_call(times: int) -> None:
+def test_expiry_that_the_service_tells_at_any_time_costs_a_call_and_no_record(times: int) -> None:
     """Kinesis trap 23: also of an iterator that is young."""
 
     async def test(scene: Scene) -> None:
@@ -311,11 +311,27 @@ def test_expiry_that_the_service_tells_at_any_time_costs_one_more_call(times: in
         scene.faults.fail_next("records", times=times)
         scene.put("a")
         scene.begin()
-        await asyncio.sleep(2)
+        await asyncio.sleep(5)
         assert scene.fetch() == ["a"]
         assert len(scene.service.starts) == times + 1
 
     play(test)
+
+
+def test_iterators_that_expire_at_once_are_failures_that_the_user_hears_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kinesis trap 23: not five new ones a second, for ever and in silence."""
+
+    async def test(scene: Scene) -> None:
+        scene.error = IteratorExpiredError
+        scene.faults.fail_next("records", times=1000)
+        scene.begin()
+        await asyncio.sleep(120)
+        assert len(scene.service.starts) < 25
+
+    play(test)
+    assert "5 reads in a row have failed" in caplog.text
 
 
 @pytest.mark.parametrize("ahead", [0.3, 30.0, 200.0])
@@ -333,6 +349,26 @@ def test_start_that_is_yet_to_come_is_waited_for(ahead: float) -> None:
         assert not [run for run in scene.runs if run.fault]
 
     play(test)
+
+
+@pytest.mark.parametrize(
+    "ahead,words",
+    [(3_600.0, "2023-11-1"), (1.7e12, "1701700000000 s"), (1.0, None)],
+    ids=["an hour", "milliseconds", "a second"],
+)
+def test_start_far_ahead_is_told_once(
+    ahead: float, words: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With its date: milliseconds instead of seconds would be waited for in silence, for ever."""
+
+    async def test(scene: Scene) -> None:
+        scene.begin(AtTime(1.7e9 + ahead if ahead < 1e12 else 1.7e9 + 1.7e12))
+        await asyncio.sleep(3_000)
+
+    play(test)
+    told = [each.getMessage() for each in caplog.records]
+    assert len(told) == (words is not None)
+    assert words is None or (words in told[0] and "not in milliseconds" in told[0])
 
 
 # -- back-pressure ------------------------------------------------------------------------------
@@ -561,7 +597,7 @@ def test_shard_that_is_no_longer_listed_ends_aloud(caplog: pytest.LogCaptureFixt
         scene.error = ShardGoneError
         scene.faults.fail_next("records")
         scene.lookups.append(None)
-        scene.begin()
+        scene.begin(AtPosition(after(10)))
         await asyncio.sleep(10)
         scene.fetch()
         assert [run.ended for run in scene.runs] == [True]
@@ -588,6 +624,75 @@ def test_shard_that_is_gone_with_unsettled_records_is_out_of_range() -> None:
     play(test)
 
 
+@pytest.mark.parametrize(
+    "start,is_lost",
+    [
+        (StartPoint.EARLIEST, True),
+        (AtTime(5.0), True),
+        ("young", False),
+        (StartPoint.LATEST, False),
+    ],
+    ids=str,
+)
+def test_shard_that_was_never_read_and_is_gone_does_not_end_in_silence(
+    start: Any,
+    is_lost: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Kinesis trap 20: its records may be lost; not those after a time that is less than a day ago."""
+
+    async def test(scene: Scene) -> None:
+        scene.error = ShardGoneError
+        scene.faults.fail_next("iterator")
+        scene.lookups.append(None)
+        grant = scene.begin(AtTime(scene.clock.wall() - 80_000) if start == "young" else start)
+        await asyncio.sleep(10)
+        scene.fetch()
+        assert isinstance(scene.runs[0].fault, PositionOutOfRangeError) == is_lost
+        assert scene.runs[0].ended != is_lost
+        assert grant.horizon == (NOTHING_LEFT if is_lost else None)
+
+    play(test)
+
+
+def test_shard_that_goes_while_its_first_record_is_looked_for_is_a_fault_of_its_own() -> None:
+    """Kinesis trap 20: it does not end the consumer's other shards; and here it ends well."""
+
+    class Going(NotedService):
+        async def iterator(self, shard: str, start: IteratorStart) -> str:
+            if start.kind == "TRIM_HORIZON":
+                raise ShardGoneError(shard)
+            raise PositionOutOfRangeError(shard)
+
+    async def test(scene: Scene) -> None:
+        scene.service = Going(scene.kinesis, scene.faults)
+        scene.lookups += [Shard(SHARD), None]
+        scene.begin(AtPosition(after(10)))
+        await asyncio.sleep(10)
+        scene.fetch()
+        assert [(run.ended, run.fault) for run in scene.runs] == [(True, None)]
+
+    play(test)
+
+
+def test_error_while_the_first_record_is_looked_for_is_the_fault() -> None:
+    """Kinesis trap 25: access denied, say; the reader goes on once it is resumed."""
+
+    class Refusing(NotedService):
+        async def iterator(self, shard: str, start: IteratorStart) -> str:
+            if start.kind == "TRIM_HORIZON":
+                raise AdapterError("access denied")
+            raise PositionOutOfRangeError(shard)
+
+    async def test(scene: Scene) -> None:
+        scene.service = Refusing(scene.kinesis, scene.faults)
+        scene.begin(AtPosition(after(10)))
+        await asyncio.sleep(10)
+        scene.fetch()
+        assert [str(run.fault) for run in scene.runs] == ["access denied"]
+
+    play(test)
+
+
 def test_shard_that_is_gone_and_listed_all_the_same_is_a_fault() -> None:
     """Nobody knows what that means: it is not taken for an end."""
 
@@ -607,11 +712,10 @@ def test_lookup_that_fails_is_made_again_before_anything_is_decided() -> None:
     """Kinesis trap 25: the list of shards has limits too."""
 
     async def test(scene: Scene) -> None:
-        scene.put("a")
         scene.error = ShardGoneError
-        scene.faults.fail_next("records", times=3)
+        scene.faults.fail_next("iterator", times=3)
         scene.lookups += [ThrottledError("list"), ThrottledError("list"), None]
-        scene.begin()
+        scene.begin(AtPosition(after(10)))
         await asyncio.sleep(60)
         scene.fetch()
         assert [(run.ended, run.fault) for run in scene.runs] == [(True, None)]
@@ -659,6 +763,85 @@ def test_refused_place_of_a_shard_that_has_nothing_left_ends_it(sub: int) -> Non
     play(test)
 
 
+def test_place_that_is_refused_and_newer_than_what_comes_is_a_fault() -> None:
+    """Of another stream: the tracker would take all records for settled, in silence."""
+
+    async def test(scene: Scene) -> None:
+        scene.begin(AtPosition(after(10**56)))
+        await asyncio.sleep(10)
+        assert not scene.fetch()
+        scene.put("a")
+        await asyncio.sleep(10)
+        assert not scene.fetch()
+        assert isinstance(scene.runs[0].fault, PositionOutOfRangeError)
+
+    play(test)
+
+
+# -- settled records that have expired ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["silent", "refuses"])
+@pytest.mark.parametrize("left", [[], ["b"]], ids=["idle", "busy"])
+def test_settled_record_that_expired_is_told_once_and_reading_goes_on(
+    refuses: bool,  # noqa: FBT001 - a parameter of the test
+    left: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kinesis trap 20: what came after it may have expired too, and Kinesis does not tell."""
+
+    async def test(scene: Scene) -> None:
+        first, _ = scene.put("a", "expired")
+        await asyncio.sleep(100)
+        scene.put(*left)
+        scene.kinesis.trim("s", scene.clock.wall() - 50)
+        scene.service.refuses_trimmed = refuses
+        scene.begin(AtPosition(after(first)))
+        await asyncio.sleep(10)
+        scene.put("c")
+        await asyncio.sleep(10)
+        assert scene.fetch() == [*left, "c"]
+        assert not any(run.fault for run in scene.runs)
+
+    play(test)
+    (told,) = [each.getMessage() for each in caplog.records]
+    assert "is settled, and has expired" in told
+
+
+def test_settled_record_that_is_stored_is_neither_told_nor_read_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kinesis trap 20: it comes first, by which it is known that nothing is missing."""
+
+    async def test(scene: Scene) -> None:
+        first, _ = scene.put("a", "b")
+        grant = scene.begin(AtPosition(after(first)))
+        await asyncio.sleep(10)
+        assert scene.fetch() == ["b"]
+        assert grant.cursor != AtPosition(after(first))
+
+    play(test)
+    assert not caplog.records
+
+
+def test_record_that_expires_while_its_shard_is_read_is_not_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Kinesis trap 20: of a quiet shard; the iterator stands where it stood."""
+
+    async def test(scene: Scene) -> None:
+        scene.put("a")
+        scene.begin()
+        await asyncio.sleep(100)
+        scene.kinesis.trim("s", scene.clock.wall() - 50)
+        scene.put("b")
+        await asyncio.sleep(10)
+        assert scene.fetch() == ["a", "b"]
+
+    play(test)
+    assert not caplog.records
+
+
 def test_place_that_was_never_in_the_shard_is_a_fault_without_a_horizon() -> None:
     """A checkpoint of another stream; nothing can be said of what was lost."""
 
@@ -668,6 +851,7 @@ def test_place_that_was_never_in_the_shard_is_a_fault_without_a_horizon() -> Non
         await asyncio.sleep(10)
         scene.fetch()
         assert isinstance(scene.runs[0].fault, PositionOutOfRangeError)
+        assert "out_of_range='earliest'" in str(scene.runs[0].fault)
         assert grant.horizon is None
 
     play(test)

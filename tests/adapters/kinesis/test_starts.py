@@ -19,11 +19,11 @@ HUGE = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_89
         (AtTime(1.5), IteratorStart("AT_TIMESTAMP", time=1.5)),
         (AtPosition((HUGE, 0)), IteratorStart("AT_SEQUENCE_NUMBER", HUGE)),
         (AtPosition((HUGE, 7)), IteratorStart("AT_SEQUENCE_NUMBER", HUGE)),
-        (AtPosition(after(HUGE)), IteratorStart("AFTER_SEQUENCE_NUMBER", HUGE)),
+        (AtPosition(after(HUGE)), IteratorStart("AT_SEQUENCE_NUMBER", HUGE)),
     ],
 )
 def test_start_is_asked_for_exactly(start: Start, expected: IteratorStart) -> None:
-    """Kinesis trap 29: a place inside an aggregate is asked for AT it, and filtered afterwards."""
+    """Kinesis traps 20 and 29: AT the record, and what is known of it is left out afterwards."""
     assert iterator_start(start) == expected
 
 

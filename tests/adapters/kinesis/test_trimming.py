@@ -15,6 +15,7 @@ import pytest
 from consumer_sdk import Message
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
 from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.records import AtTime
 from consumer_sdk.testing.kinesis import FakeService
 from tests.adapters.kinesis.harness import shard_id
 from tests.adapters.kinesis.stage import SHARD, Stage, play, text_of
@@ -163,8 +164,74 @@ def test_shard_that_is_no_longer_listed_does_not_end_in_silence(service: Any) ->
     play(test)
 
 
-def test_settled_shard_that_expired_ends_and_nobody_is_alarmed() -> None:
-    """Kinesis trap 20: nothing is lost by it."""
+@SERVICES
+@FAN_OUTS
+def test_records_that_expired_after_the_last_settled_one_are_warned_of(
+    service: Any, fan_out: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kinesis trap 20: a consumer that was away for too long, with "fail" too: nobody can tell."""
+
+    async def test(stage: Stage) -> None:
+        async def handle(message: Message) -> None:
+            """Settles it."""
+
+        stage.put("a")
+        async with stage.consumer(adapter={"fan_out": fan_out}) as consumer:
+            asyncio.get_running_loop().call_later(20, consumer.stop)
+            await consumer.run(handle)
+        stage.put("b")
+        await asyncio.sleep(100)
+        stage.put("c")
+        options: dict[str, Any] = {"adapter": {"fan_out": fan_out}, "service": service}
+        assert await come_back(stage, **options) == ["c", "e"]
+
+    play(test)
+    assert caplog.text.count("is settled, and has expired") == 1
+
+
+@pytest.mark.parametrize("start", ["earliest", AtTime(1.0)], ids=str)
+@FAN_OUTS
+@pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
+def test_children_that_expire_before_they_are_read_do_not_end_in_silence(
+    policy: str, fan_out: Any, start: Any
+) -> None:
+    """Kinesis trap 20: while a record of their parent was held back; their children follow."""
+
+    async def test(stage: Stage) -> list[str]:
+        gate, seen = asyncio.Event(), list[str]()
+
+        async def handle(message: Message) -> None:
+            if text_of(message) == "parent":
+                await gate.wait()
+            seen.append(text_of(message))
+
+        def expire() -> None:
+            stage.put("grandchild")
+            stage.kinesis.trim("s", stage.simulation.clock.wall() - 50)
+            gate.set()
+
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {"out_of_range": policy, "start": start}
+        async with stage.consumer(adapter={"fan_out": fan_out}, **options) as consumer:
+            loop.call_later(5, lambda: stage.put("parent"))
+            loop.call_later(10, lambda: stage.kinesis.split("s", SHARD))
+            loop.call_later(11, lambda: stage.put("child"))
+            for shard in (shard_id(1), shard_id(2)):  # when the leases know of them
+                loop.call_later(75, stage.kinesis.split, "s", shard)
+            loop.call_later(175, expire)
+            loop.call_later(300, consumer.stop)
+            await consumer.run(handle)
+        return seen
+
+    if policy == "fail":
+        with pytest.raises(PositionOutOfRangeError, match="nothing of this shard was read"):
+            play(test)
+    else:
+        assert play(test) == ["parent", "grandchild"]
+
+
+def test_settled_shard_that_expired_ends_and_no_error_is_raised() -> None:
+    """Kinesis trap 20: whether anything is lost by it, nobody can tell."""
 
     async def test(stage: Stage) -> None:
         seen: list[str] = []

@@ -74,13 +74,23 @@ class KinesisLedger(Ledger):
                 self._undurable[partition.id].discard(at)
 
     def first_undurable(self) -> float | None:
-        """When the oldest record arrived that is not durably settled; None: all are."""
-        times = (
+        """When the oldest record arrived that is not durably settled; None: all are.
+
+        A closed shard of which nothing was read counts too: nobody could tell that it was empty.
+        """
+        times = [
             self._times[Partition(STREAM, shard), at]
             for shard, places in self._undurable.items()
             for at in places
-        )
+        ]
+        times += [
+            s.closed for s in self.shards.values() if s.closed is not None and self._is_new(s)
+        ]
         return min(times, default=None)
+
+    def _is_new(self, shard: FakeShard) -> bool:
+        is_read = self.durable.get(Partition(STREAM, shard.id)) is not None
+        return not is_read and not self._leases.get(shard.id, Lease()).ended
 
     # -- deliveries -----------------------------------------------------------------------
 
