@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import lt
 from typing import Any
 
 from consumer_sdk.records import (
@@ -23,7 +25,7 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.chunks import MARKED, Chunk
+from consumer_sdk.trackers.chunks import DONE, MARKED, Chunk
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
@@ -50,7 +52,15 @@ class QueueTracker(Deliveries):
     Concurrency: one thread. O(1) for each record, memory O(unsettled + remembered).
     """
 
-    __slots__ = ("_attempts_age", "_flush_count", "_full", "_index_of", "_is_full", "_named")
+    __slots__ = (
+        "_attempts_age",
+        "_flush_count",
+        "_full",
+        "_highest",
+        "_index_of",
+        "_is_full",
+        "_named",
+    )
 
     def __init__(
         self,
@@ -65,6 +75,7 @@ class QueueTracker(Deliveries):
         **options: Any,
     ) -> None:
         self._index_of: dict[Position, int] = {}
+        self._highest: Position | None = None
         self._named = Settled(proof_count, proof_age)
         super().__init__(assignment, wake, settled=self._named, **options)
         self._full = full
@@ -100,17 +111,29 @@ class QueueTracker(Deliveries):
         return Tracked(self._mint(run.messages, positions, run.size, now), len(positions))
 
     def _are_all_new(self, positions: Sequence[Position]) -> bool:
+        if self._are_beyond(positions):
+            return True
         wanted = frozenset(positions)
         # The view's method: the set's would look at every key of the dict.
         is_known = not self._index_of.keys().isdisjoint(wanted) or self._named.knows(wanted)
         is_restored = not self._restored.attempts.keys().isdisjoint(wanted)
         return len(wanted) == len(positions) and not is_known and not is_restored
 
+    def _are_beyond(self, positions: Sequence[Position]) -> bool:
+        """They ascend, from above all that was ever tracked here: most are, if not redelivered."""
+        is_beyond = positions and (self._highest is None or positions[0] > self._highest)
+        if not is_beyond or self._restored.attempts:
+            return False
+        return all(map(lt, positions, islice(positions, 1, None)))
+
     def _mint(
         self, messages: Sequence[Message], positions: Sequence[Position], size: int, now: float
     ) -> int:
         first = self._window.mint(positions, size, MARKED, now)
         self._index_of.update(zip(positions, range(first, first + len(positions)), strict=True))
+        highest = max(positions, default=self._highest)
+        if self._highest is None or highest > self._highest:
+            self._highest = highest
         self._window.set_natives(first, [message.native for message in messages])
         return first
 
@@ -140,12 +163,36 @@ class QueueTracker(Deliveries):
 
     # -- settling -------------------------------------------------------------------------
 
+    def _ack_part(self, chunk: Chunk | None, start: int, stop: int) -> int:
+        """All at once where none has failed, or has a deadline."""
+        count = stop - start
+        has_side_entries = self._schedule.moment_of or self._failures or self._unseen
+        if has_side_entries or chunk is None or chunk.states.count(MARKED, start, stop) != count:
+            return super()._ack_part(chunk, start, stop)
+        self._name_all(chunk, start, stop)
+        chunk.states[start:stop] = bytes((DONE,)) * count
+        chunk.left -= count
+        self._dirty()
+        if not chunk.left:
+            self._window.retire(chunk)
+        return count
+
+    def _name_all(self, chunk: Chunk, start: int, stop: int) -> None:
+        offsets = range(start, stop)
+        positions = [chunk.positions[offset] for offset in offsets]
+        self._named.pending.update(zip(positions, map(chunk.natives.pop, offsets), strict=True))
+        for position in positions:
+            del self._index_of[position]
+        self._look_whether_full()
+
     def _name(self, chunk: Chunk, offset: int) -> None:
         position = chunk.positions[offset]
-        pending = self._named.pending
-        pending[position] = chunk.natives.pop(offset, None)
+        self._named.pending[position] = chunk.natives.pop(offset, None)
         del self._index_of[position]
-        if len(pending) >= self._flush_count and not self._is_full:
+        self._look_whether_full()
+
+    def _look_whether_full(self) -> None:
+        if len(self._named.pending) >= self._flush_count and not self._is_full:
             self._is_full = True
             self._full()
 

@@ -34,6 +34,32 @@ def test_flush_names_each_settled_record_once_with_its_handle() -> None:
     assert queue.flush(NOW, WALL, force=True) is None
 
 
+def test_many_acked_at_once_are_named_like_those_acked_one_by_one() -> None:
+    """Over the edge of a chunk, with one that has failed, and some that are settled already."""
+    queue = make_queue()
+    deliver(queue, range(3_000))
+    queue.ack(7)
+    queue.nack(1_500, 1, NOW, 0.0)
+    assert queue.ack_all(range(500)) == 499
+    assert queue.ack_all(range(500, 3_000)) == 2_500
+    assert queue.ack_all(range(3_000)) == 0
+
+    assert sorted(send(queue)) == [(at, f"first {at}") for at in range(3_000)]
+    assert queue.unsettled == 0
+    tracked = deliver(queue, [2_999, 3_000], "second")
+    assert (list(tracked.dropped), tracked.count) == ([0], 1)
+
+
+def test_run_from_below_is_looked_through_for_what_is_known() -> None:
+    """Records that ascend from beyond all others are new; any others may be redeliveries."""
+    queue = make_queue()
+    deliver(queue, [10, 11, 20])
+    assert list(deliver(queue, [12, 20, 21], "second").known) == [1]
+    assert list(deliver(queue, [30, 30], "third").known) == [1]
+    assert list(deliver(queue, [40, 21], "fourth").known) == [1]
+    assert deliver(queue, [41, 42], "fifth").plain
+
+
 def test_adapter_without_handles_is_told_positions_alone() -> None:
     """A handle is the adapter's choice."""
     queue = make_queue()
