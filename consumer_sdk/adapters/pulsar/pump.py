@@ -151,7 +151,9 @@ def _messages(batch: list[Any]) -> Delivery:
     messages: list[Message] = []
     size = 0
     ledger = entry = time = -1
-    for raw in batch:
+    batch.reverse()
+    while batch:
+        raw = batch.pop()  # freed at the next turn: its memory is still in the cache then
         message = NativeMessage()
         message.native = native = _id_of(raw)
         if (found := _entry_of(native)) != entry:
