@@ -11,6 +11,7 @@ from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.entries import acks_of
+from consumer_sdk.adapters.pulsar.ids import is_whole
 from consumer_sdk.adapters.pulsar.options import (
     InitialPosition,
     PulsarOptions,
@@ -79,7 +80,8 @@ class PulsarAdapter(Adapter):
             unacked at the broker.
         buffer_bytes: what is received ahead of fetches, for each partition; beside the client's own
             queue, which counts messages.
-        cumulative_acks: ack with one command what is settled without a hole (exclusive and failover).
+        cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
+            up to the last record that was not sent in a batch.
             Only where no producer sends chunked messages: those in between would be lost.
         busy_timeout: seconds that `open` waits for another process to give the subscription up.
         discovery_interval: seconds between two looks for new partitions and topics.
@@ -232,17 +234,23 @@ class PulsarAdapter(Adapter):
         try:
             await subscriber.confirm()
         except AdapterError as error:
+            subscriber.acks_each = True
             return Outcome.retry(error)
+        subscriber.acks_each = False
         return Outcome(OutcomeKind.SENT)
 
     def _ack(self, subscriber: Subscriber, flush: AckFlush) -> None:
         watermark = flush.checkpoint.watermark
         settled = flush.settled
-        if self._options.cumulative_acks and watermark is not None:
-            prefix = [pair for pair in settled if pair[0] <= watermark]
-            if prefix:
-                subscriber.ack_cumulative(max(prefix, key=lambda pair: pair[0])[1])
-            settled = [pair for pair in settled if pair[0] > watermark]
+        is_cumulative = self._options.cumulative_acks and not subscriber.acks_each
+        if is_cumulative and watermark is not None:
+            # Not in the middle of a producer's batch: the broker would forget which indexes behind
+            # it were acked before, and the entry would never be whole.
+            whole = [pair for pair in settled if pair[0] <= watermark and is_whole(pair[0])]
+            if whole:
+                last, native = max(whole, key=lambda pair: pair[0])
+                subscriber.ack_cumulative(native)
+                settled = [pair for pair in settled if pair[0] > last]
         subscriber.ack(acks_of(settled))
 
     async def committed(

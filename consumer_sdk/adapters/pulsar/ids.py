@@ -13,7 +13,7 @@ import _pulsar
 
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
-__all__ = ["Place", "id_at", "next_place", "place_of"]
+__all__ = ["Place", "id_at", "is_whole", "next_place", "place_of"]
 
 Place = tuple[int, int, int]
 """A position."""
@@ -27,6 +27,11 @@ def place_of(message_id: Any) -> Place:
         message_id.entry_id(),
         LAST_BATCH_INDEX if index < 0 else index,
     )
+
+
+def is_whole(place: Place) -> bool:
+    """A message that was not sent in a batch: it is its entry."""
+    return place[2] == LAST_BATCH_INDEX
 
 
 def next_place(last: Place) -> Place:

@@ -51,6 +51,8 @@ class Subscriber:
         is_paused: by the owner.
         is_standby: it waits to become the active consumer of a failover subscription.
         losses: how often the connection was seen to be lost.
+        acks_each: acks were lost. The client takes a cumulative one for done: it would ignore the
+            same again, and hide what comes again for it.
         over: set when the assignment has to be given up.
 
     Args:
@@ -86,6 +88,7 @@ class Subscriber:
         self.is_standby = False
         self.fault: Exception | None = None
         self.losses = 0
+        self.acks_each = False
         self.over = asyncio.Event()
 
     # -- the native consumer ------------------------------------------------------------
