@@ -81,8 +81,7 @@ async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_tur
             assert not {*_values(child)} & {*numbers(200, 100)}
             assert {*_values(child), *other.calls} >= {*numbers(300)}
         await field.produce(numbers(50, 300))
-        await child.until(lambda lines: len(set(lines)) >= 50 and _last(child) == b"349")
-        assert {*_values(child)} >= {*numbers(50, 300)}
+        await child.until(lambda _: {*_values(child)} >= {*numbers(50, 300)})
         await field.until_acked()
     finally:
         await child.kill()
@@ -90,10 +89,6 @@ async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_tur
 
 def _values(child: Child) -> list[bytes]:
     return [line.split()[1].encode() for line in child.lines() if len(line.split()) == 3]
-
-
-def _last(child: Child) -> bytes:
-    return max(_values(child), key=int)
 
 
 async def test_failover_standby_goes_on_where_the_active_one_left(
