@@ -46,25 +46,15 @@ class Scale:
     plan: Plan
 
 
-FULL = Scale(many=500_000, few=70_000, warmup=20_000, plan=Plan(scouting=0.3))
+FULL = Scale(many=400_000, few=60_000, warmup=20_000, plan=Plan(scouting=0))
 QUICK = Scale(many=100_000, few=20_000, warmup=10_000, plan=Plan(rounds=1, scouting=0))
 
-GC = 50_000
 SPARE = 5_000
 """Records beyond those that are counted: a batch at the topic's end waits for more to come."""
 
-SETUPS: dict[str, dict[str, Any]] = {
-    "uvloop, rare gc": {"loop": "uvloop", "gc_threshold": GC},
-    "asyncio, rare gc": {"gc_threshold": GC},
-    "asyncio": {},
-}
-"""How a contestant may be run; each tried."""
-
-if importlib.util.find_spec("uvloop") is None:
-    SETUPS = {name: setup for name, setup in SETUPS.items() if "loop" not in setup}
-
-BLOCKING = {name: setup for name, setup in SETUPS.items() if "loop" not in setup}
-"""The same for one without a loop."""
+ASYNCIO: dict[str, Any] = {"gc_threshold": 50_000}
+UVLOOP: dict[str, Any] = {**ASYNCIO, "loop": "uvloop"}
+SETUPS = {"asyncio, rare gc": ASYNCIO, "uvloop, rare gc": UVLOOP}
 
 
 async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
@@ -106,20 +96,24 @@ async def _fill(server: PulsarEndpoint, topic: str, records: int, say: Say) -> N
 def _contestants(url: str, topic: str, scale: Scale) -> list[Contestant]:
     many = Job(servers=url, topic=topic, records=scale.many, warmup=scale.warmup, concurrency=256)
     few = replace(many, records=scale.few)
-    return [
-        _contestant("pulsar_asyncio", "peers.pulsar_asyncio", few, SETUPS),
-        _contestant("ours_messages", "ours.pulsar_messages", many, SETUPS),
-        _contestant("ours_run_noop", "ours.pulsar_run", many, SETUPS),
-        _contestant("ours_batches", "ours.pulsar_batches", many, SETUPS),
-        _contestant("batch_receive", "peers.pulsar_batch_receive", many, BLOCKING),
+    found = [
+        _contestant("pulsar_asyncio", "peers.pulsar_asyncio", few),
+        _contestant("ours_messages", "ours.pulsar_messages", many),
+        _contestant("ours_run_noop", "ours.pulsar_run", many),
+        _contestant("ours_batches", "ours.pulsar_batches", many),
+        _contestant("batch_receive", "peers.pulsar_batch_receive", many),
     ]
+    if importlib.util.find_spec("uvloop") is not None:
+        setup = "uvloop, rare gc"
+        found += [
+            _contestant("pulsar_asyncio_uvloop", "peers.pulsar_asyncio", few, setup),
+            _contestant("ours_messages_uvloop", "ours.pulsar_messages", many, setup),
+        ]
+    return found
 
 
-def _contestant(
-    name: str, module: str, job: Job, setups: Mapping[str, Mapping[str, Any]]
-) -> Contestant:
-    variants = {label: _command(module, replace(job, **setup)) for label, setup in setups.items()}
-    return Contestant(name, variants)
+def _contestant(name: str, module: str, job: Job, setup: str = "asyncio, rare gc") -> Contestant:
+    return Contestant(name, {setup: _command(module, replace(job, **SETUPS[setup]))})
 
 
 def _command(module: str, job: Job) -> Command:
@@ -134,7 +128,9 @@ def _command(module: str, job: Job) -> Command:
 
 def _report(standings: Mapping[str, Standing]) -> dict[str, Any]:
     report: dict[str, Any] = {
-        key: _ratio(standings[ours], standings[theirs]) for key, (ours, theirs) in RATIOS.items()
+        key: _ratio(standings[ours], standings[theirs])
+        for key, (ours, theirs) in RATIOS.items()
+        if ours in standings
     }
     report["rates"] = _medians(standings, lambda run: run.rate)
     report["cpu_us"] = _medians(standings, lambda run: run.cpu_us)
@@ -142,10 +138,6 @@ def _report(standings: Mapping[str, Standing]) -> dict[str, Any]:
     report["rss_mb"] = {name: standing.rss_mb for name, standing in standings.items()}
     report["records"] = _medians(standings, lambda run: run.records)
     report["variants"] = {name: standing.variant for name, standing in standings.items()}
-    report["tried"] = {
-        name: {variant: round(rate) for variant, rate in standing.tried.items()}
-        for name, standing in standings.items()
-    }
     report["failures"] = {
         name: standing.failure.splitlines()[-1]
         for name, standing in standings.items()
