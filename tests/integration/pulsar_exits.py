@@ -34,9 +34,15 @@ async def _at_work(consumer: Consumer) -> None:
     await asyncio.sleep(0.01)
 
 
+def _say(what: str) -> None:
+    sys.stdout.write(what)
+    sys.stdout.flush()
+
+
 def leave(consumer: Consumer) -> None:
     """Ends the process with everything open."""
     asyncio.new_event_loop().run_until_complete(_at_work(consumer))
+    _say("good")
     sys.exit(0)
 
 
@@ -46,6 +52,7 @@ def close_loop(consumer: Consumer) -> None:
     loop.run_until_complete(_at_work(consumer))
     loop.close()
     threading.Event().wait(0.5)  # they are made now
+    _say("good")
 
 
 def collect(consumer: Consumer) -> None:
@@ -60,6 +67,7 @@ def collect(consumer: Consumer) -> None:
     thread.start()
     thread.join()
     threading.Event().wait(0.5)
+    _say("good")
 
 
 def fork(consumer: Consumer) -> None:
@@ -72,12 +80,13 @@ async def _forked(consumer: Consumer) -> None:
     child = os.fork()
     if child == 0:
         os._exit(0 if _is_refused(consumer) else 1)
-    _, _status = await asyncio.to_thread(os.waitpid, child, 0)
+    _, status = await asyncio.to_thread(os.waitpid, child, 0)
     messages = aiter(consumer)
     for _ in range(10):
         (await anext(messages)).ack()
     await consumer.flush()
     await consumer.aclose()
+    _say("good" if status == 0 else f"the child: {status}")
 
 
 def _is_refused(consumer: Consumer) -> bool:
