@@ -86,7 +86,7 @@ def _page(
         keys=keys,
         data=data,
         times=times,
-        next=_text(answer.get(next_name)),
+        next=_next(answer.get(next_name), next_name),
         behind=_lag(answer.get("MillisBehindLatest")),
         has_children=bool(answer.get("ChildShards")),
         size=sum(map(len, data)) + sum(map(len, keys)),
@@ -100,9 +100,11 @@ def _sequences(texts: list[str]) -> list[int]:
     return list(map(int, texts))
 
 
-def _text(value: object) -> str | None:
+def _next(value: object, name: str) -> str | None:
     """A place to read on from; an empty one could not be."""
     if value is None or (isinstance(value, str) and value):
+        if isinstance(value, str) and name == NEXT_OF_SUBSCRIPTION:
+            _sequences([value])
         return value
     raise ValueError(f"{value!r} is no place to read on from")
 

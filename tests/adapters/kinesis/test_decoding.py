@@ -85,6 +85,14 @@ def test_an_event_of_a_subscription_is_read_by_its_own_name_of_the_next_place() 
     assert page_of_body(event, NEXT_OF_SUBSCRIPTION).next == "17"
 
 
+@pytest.mark.parametrize("place", ["shard-open", " 7", "1_7", "-7", "1.5", "٣", "9" * 5000])
+def test_a_continuation_that_is_no_number_is_refused(place: str) -> None:
+    """Kinesis trap 27: it is sent back as a sequence number."""
+    event = body(stored(), ContinuationSequenceNumber=place)
+    with pytest.raises(TransientAdapterError):
+        page_of_body(event, NEXT_OF_SUBSCRIPTION)
+
+
 @given(st.integers(0, 4_102_444_800_000))
 def test_any_millisecond_survives_its_way_through_seconds(milliseconds: int) -> None:
     """Times come as fractions of a second, which binary numbers do not have."""
