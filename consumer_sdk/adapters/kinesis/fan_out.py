@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import suppress
+from typing import ClassVar
 
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Service
 from consumer_sdk.adapters.kinesis.sources import Source
@@ -30,6 +31,8 @@ class FanOut(Source):
     Args:
         consumer: the ARN of the registered consumer.
     """
+
+    first_size: ClassVar[int] = 256 << 10  # an event; of an idle shard it is five seconds off
 
     __slots__ = ("_consumer", "_continuation", "_pages", "_service", "_shard")
 

@@ -52,6 +52,7 @@ class Grant:
         is_refused: the service does not take the cursor, which has expired; nothing is lost by that.
         changed: set when there may be room to read again.
         size: bytes that were read and not fetched.
+        on_size: called with each change of that.
 
     Args:
         on_news: called when there is something to fetch.
@@ -70,6 +71,7 @@ class Grant:
         self.is_refused = False
         self.changed = asyncio.Event()
         self.size = 0
+        self.on_size: Callable[[int], None] = lambda _: None
         self._on_news = on_news
         self._unread: deque[Unread] = deque()
         self._fault: Exception | None = None
@@ -134,7 +136,7 @@ class Grant:
         if page.sequences:
             since = self.cursor.position if isinstance(self.cursor, AtPosition) else None
             self._unread.append(Unread(page, since))
-            self.size += page.size
+            self._resize(page.size)
             self.cursor = AtPosition(after(page.sequences[-1]))
             self.is_refused = False
         self.behind = page.behind
@@ -222,8 +224,12 @@ class Grant:
             self.cursor = AtPosition(self._unread[0].position)
             self.is_refused = False
             self._unread.clear()
-            self.size = 0
             self.is_ended = False
+            self._resize(-self.size)
+
+    def _resize(self, change: int) -> None:
+        self.size += change
+        self.on_size(change)
 
     # -- fetching -----------------------------------------------------------------------
 
@@ -255,7 +261,7 @@ class Grant:
         run.next_position = unread.position
         if unread.is_empty:
             self._unread.popleft()
-            self.size -= unread.size
+            self._resize(-unread.size)
         self.changed.set()
 
     def pause(self) -> None:
@@ -279,5 +285,5 @@ class Grant:
         self.state = GrantState.CLOSED
         self._unread.clear()
         self._fault = None
-        self.size = 0
+        self._resize(-self.size)
         self.changed.set()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
+from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import Page, Shard
 from consumer_sdk.adapters.kinesis.sources import Source
 from consumer_sdk.errors import (
@@ -19,7 +20,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.records import AtTime, Start, StartPoint
 
-__all__ = ["Reader", "Room"]
+__all__ = ["Reader"]
 
 log = logging.getLogger(__name__)
 
@@ -40,40 +41,6 @@ FAR = 10.0
 
 PATIENCE = 5.0
 """Seconds without room after which a subscription is given up until there is some."""
-
-
-class Room:
-    """How many bytes may be read ahead by all shards of one consumer together.
-
-    Args:
-        grants: the shards that are held, as they are at any time.
-        limit: bytes. It is soft by one page for each shard that is being read.
-    """
-
-    def __init__(self, grants: Callable[[], Collection[Grant]], limit: int) -> None:
-        self._grants = grants
-        self._limit = limit
-        self._freed = asyncio.Event()
-
-    def freed(self) -> None:
-        """Records were fetched, or a shard is gone."""
-        self._freed.set()
-
-    async def wait(self) -> None:
-        """Waits for room."""
-        while self.is_full():
-            self._freed.clear()
-            await self._freed.wait()
-
-    def is_full(self) -> bool:
-        """There is none; paused shards give theirs first, and read again what they lose."""
-        held = self._grants()
-        left = sum(grant.size for grant in held) - self._limit
-        for grant in held:
-            if left >= 0 and grant.is_paused and grant.size:
-                left -= grant.size
-                grant.forget_unread()
-        return left >= 0
 
 
 class Reader:
@@ -107,51 +74,75 @@ class Reader:
         self._on_children = on_children
         self._failures = 0
         self._ends = 0
+        self._expected = source.first_size
+        self._reserved = 0
+        grant.on_size = room.count
         self._cursor: Start | None = None
 
     async def run(self) -> None:
         """Reads for ever; cancel it when the grant is over."""
         try:
             while True:
-                await self._until_wanted()
-                await self._read()
+                await self._patiently(self._until_wanted)
+                await self._step()
         finally:
             await self._source.reset()
 
-    async def _until_wanted(self) -> None:
+    async def _patiently(self, wait: Callable[[], Awaitable[None]]) -> None:
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._wanted()
+                await wait()
         except TimeoutError:
             await self._source.rest()
-            await self._wanted()
+            await wait()
 
-    async def _wanted(self) -> None:
+    async def _until_wanted(self) -> None:
         grant = self._grant
-        while not grant.wants_more or self._room.is_full():
-            if grant.wants_more:
-                await self._room.wait()  # it may be paused meanwhile
-            else:
-                grant.changed.clear()
-                await grant.changed.wait()
+        while not grant.wants_more:
+            grant.changed.clear()
+            await grant.changed.wait()
 
-    async def _read(self) -> None:
-        grant = self._grant
+    async def _until_room(self) -> None:
+        """The shard's limits come first: what is reserved meanwhile would be nobody's."""
+        await self._source.turn()
+        size = self._room.share(self._expected)
+        await self._room.reserve(size)
+        self._reserved = size
+
+    async def _step(self) -> None:
+        """Reads a page, if nothing happens first that makes it unwanted."""
         try:
-            if grant.cursor is StartPoint.LATEST:
-                grant.cursor = AtTime(await self._now())
-            if self._cursor is not grant.cursor:  # what was unread has been forgotten
-                await self._source.reset()
-                await self._until_past(grant.cursor)
-            self._cursor = grant.cursor
-            page = await self._source.read(grant.place)
-            await self._check_end(page)
-            if self._cursor is grant.cursor:
-                self._take_in(page)
+            await self._find_start()
+            await self._patiently(self._until_room)
+            try:
+                if self._grant.wants_more and self._cursor is self._grant.cursor:
+                    await self._read()
+            finally:
+                self._room.release(self._reserved)
         except TransientAdapterError as error:
             await self._try_later(error)
         except AdapterError as error:
             await self._stop(error)
+
+    async def _find_start(self) -> None:
+        grant = self._grant
+        if grant.cursor is StartPoint.LATEST:
+            grant.cursor = AtTime(await self._now())
+        if self._cursor is not grant.cursor:  # what was unread has been forgotten
+            cursor = grant.cursor
+            await self._source.reset()
+            await self._until_past(cursor)
+            self._cursor = cursor
+
+    async def _read(self) -> None:
+        grant = self._grant
+        page = await self._source.read(grant.place)
+        self._expected = page.size
+        await self._check_end(page)
+        if self._cursor is grant.cursor:
+            self._take_in(page)
+        if grant.is_paused:
+            self._room.freed()
 
     async def _until_past(self, start: Start) -> None:
         """The service refuses a time to come, such as that of a host whose clock is ahead."""

@@ -17,7 +17,8 @@ from consumer_sdk.adapters.kinesis.grants import Grant, GrantState
 from consumer_sdk.adapters.kinesis.membership import Membership
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.rates import ShardRates
-from consumer_sdk.adapters.kinesis.reading import Reader, Room
+from consumer_sdk.adapters.kinesis.reading import Reader
+from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import Service, StreamFacts
 from consumer_sdk.adapters.kinesis.sources import Polling, Source
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
@@ -193,7 +194,6 @@ class Session:
         if grant.horizon is not None:
             self._horizons[grant.shard] = grant.horizon
         grant.forget_unread()  # it may be drained for a while, and the others want the room
-        self._room.freed()
 
     def horizon(self, shard: str) -> tuple[int, int] | None:
         """The first record of a shard that was found trimmed; None where nobody has looked."""
@@ -212,10 +212,7 @@ class Session:
 
         def collect() -> list[Run]:
             self._raise_error()
-            runs = self._turns.take(self.grants, max_records, max_bytes)
-            if runs:
-                self._room.freed()
-            return runs
+            return self._turns.take(self.grants, max_records, max_bytes)
 
         return await fetch(collect, self.news, max_wait)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from consumer_sdk.adapters.kinesis.faults import IteratorExpiredError
 from consumer_sdk.adapters.kinesis.rates import ShardRates
@@ -18,9 +19,15 @@ MOST = 10_000
 
 
 class Source(ABC):
-    """Reads one shard for as long as it is held."""
+    """Reads one shard for as long as it is held.
+
+    Attributes:
+        first_size: bytes to expect of the first page, which is that of all that nobody has read.
+    """
 
     __slots__ = ("_is_placed",)
+
+    first_size: ClassVar[int]
 
     def __init__(self) -> None:
         self._is_placed = False
@@ -43,6 +50,9 @@ class Source(ABC):
         Cancellation: the same page can be read again.
         """
 
+    async def turn(self) -> None:  # noqa: B027 - what is pushed has no limits that we keep
+        """Waits until the shard's limits allow a read."""
+
     async def rest(self) -> None:  # noqa: B027 - most have nothing to give back
         """Nothing will be read for a while: gives back what that would cost. The place is kept."""
 
@@ -57,6 +67,8 @@ class Polling(Source):
     Args:
         rates: the shard's.
     """
+
+    first_size: ClassVar[int] = 10 << 20
 
     __slots__ = ("_expired", "_iterator", "_rates", "_service", "_shard")
 
@@ -80,7 +92,7 @@ class Polling(Source):
                     raise
 
     async def _read(self, cursor: Start) -> Page:
-        await self._turn()
+        await self.turn()
         if self._iterator is None:
             self._iterator = await self._service.iterator(self._shard, iterator_start(cursor))
             self._is_placed = True
@@ -93,8 +105,7 @@ class Polling(Source):
         self._expired = 0
         return self._marked(page)
 
-    async def _turn(self) -> None:
-        """Waits until the limits allow a call."""
+    async def turn(self) -> None:
         loop = asyncio.get_running_loop()
         wait = self._rates.next_call() - loop.time()
         if wait > 0:

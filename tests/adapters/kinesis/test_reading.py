@@ -17,7 +17,8 @@ from consumer_sdk.adapters.kinesis.faults import (
 )
 from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
-from consumer_sdk.adapters.kinesis.reading import Reader, Room
+from consumer_sdk.adapters.kinesis.reading import Reader
+from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Shard
 from consumer_sdk.adapters.kinesis.sources import Polling
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
@@ -127,7 +128,6 @@ class Scene:
                 if most is not None:
                     break
         self.runs += runs
-        self.room.freed()
         return values_of(runs)
 
     async def aclose(self) -> None:
