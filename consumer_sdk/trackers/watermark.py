@@ -13,6 +13,8 @@ Rules, beside those of `consumer_sdk.trackers.deliveries`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
+from operator import attrgetter, lt
 from typing import Any
 
 from consumer_sdk.records import (
@@ -32,6 +34,8 @@ from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Unsent
 
 __all__ = ["WatermarkTracker"]
+
+_POSITION = attrgetter("position")
 
 
 class WatermarkTracker(Deliveries):
@@ -92,13 +96,19 @@ class WatermarkTracker(Deliveries):
         self._moved(run, is_empty=not positions)
         if not positions:
             return Tracked(self._window.minted, 0)
-        if not self._restored.is_over or not self._is_new(positions[0]):
+        if not self._restored.is_over or not self._are_new(positions):
             return self._track_slowly(run, positions, now)
         self._last_seen = positions[-1]
         first = self._window.mint(positions, run.size, self._fresh, now)
         if self._settled is not None:
             self._window.set_natives(first, [message.native for message in run.messages])
         return Tracked(first, len(positions))
+
+    def _are_new(self, positions: Sequence[Position]) -> bool:
+        """All are. A broker that redelivers may do so in the middle of a run."""
+        if self._settled is not None and not all(map(lt, positions, islice(positions, 1, None))):
+            return False
+        return self._is_new(positions[0])
 
     def _is_new(self, position: Position) -> bool:
         return self._last_seen is None or bool(position > self._last_seen)
@@ -147,8 +157,9 @@ class WatermarkTracker(Deliveries):
 
     def _name_again(self, settled: Unsent, messages: Sequence[Message]) -> None:
         """The broker has redelivered these: it knows them by new native handles."""
-        indices = self._window.find([message.position for message in messages])
-        for index, message in zip(indices, messages, strict=True):
+        ascending = sorted(messages, key=_POSITION)
+        indices = self._window.find([message.position for message in ascending])
+        for index, message in zip(indices, ascending, strict=True):
             if index >= 0:
                 self._window.set_natives(index, [message.native])
             else:

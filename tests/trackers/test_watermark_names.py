@@ -128,3 +128,19 @@ def test_closed_log_keeps_no_handle() -> None:
     assert not tracker.ack(1)
     assert tracker.flush(NOW, WALL, force=True) is None
     assert not tracker._window.head.natives
+
+
+def test_run_that_goes_back_in_the_middle_settles_and_repeats_nothing() -> None:
+    """A reconnect between two records of a run: 4 to 6 are new, 1 to 3 come again, out of order."""
+    tracker = named()
+    deliver(tracker, range(4))
+    tracker.ack(2)
+    send(tracker)
+
+    tracked = deliver(tracker, [4, 5, 6, 3, 1, 2], "second")
+    assert (list(tracked.dropped), tracked.count) == ([3, 4, 5], 3)
+    assert send(tracker) == [(2, "second 2")]  # nothing that is in flight
+    tracker.ack_all(range(7))
+    assert [handle for _, handle in send(tracker)] == [
+        *("first 0", "second 1", "second 3", "second 4", "second 5", "second 6")
+    ]

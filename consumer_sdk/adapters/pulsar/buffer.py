@@ -1,8 +1,14 @@
-"""What was received of one partition and not fetched yet. Pure."""
+"""What was received of one partition and not fetched yet. Pure.
+
+After a reconnect the broker sends again what is not acked, behind what lies here already. A run
+holds records whose positions ascend, and so ends where they do not.
+"""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
+from itertools import pairwise
 
 from consumer_sdk.adapters.pulsar.pump import Delivery
 from consumer_sdk.records import Assignment, Message, Run
@@ -25,7 +31,7 @@ class Buffer:
 
     def add(self, delivery: Delivery) -> None:
         """The newest."""
-        self._deliveries.append(delivery)
+        self._deliveries.extend(_ascending(*delivery))
         self.count += len(delivery[0])
         self.size += delivery[1]
 
@@ -42,11 +48,8 @@ class Buffer:
     def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Run:
         """The oldest messages, one at least if there is one."""
         run = Run(assignment)
-        while self._deliveries and (not run.messages or run.size < max_bytes):
-            left = max_records - len(run.messages)
-            if left <= 0:
-                break
-            messages, size = self._next(left)
+        while self._goes_on(run, max_records, max_bytes):
+            messages, size = self._next(max_records - len(run.messages))
             run.messages += messages
             run.size += size
         for message in run.messages:
@@ -55,6 +58,13 @@ class Buffer:
         self.size -= run.size
         return run
 
+    def _goes_on(self, run: Run, max_records: int, max_bytes: int) -> bool:
+        first = self.first
+        if first is None or not run.messages:
+            return first is not None and max_records > 0
+        has_room = len(run.messages) < max_records and run.size < max_bytes
+        return has_room and bool(first.position > run.messages[-1].position)
+
     def _next(self, most: int) -> Delivery:
         messages, size = self._deliveries.popleft()
         if len(messages) <= most:
@@ -62,3 +72,12 @@ class Buffer:
         share = size * most // len(messages)
         self._deliveries.appendleft((messages[most:], size - share))
         return messages[:most], share
+
+
+def _ascending(messages: list[Message], size: int) -> Iterator[Delivery]:
+    """A delivery in parts whose positions ascend: one, unless a connection was lost meanwhile."""
+    places = [message.position for message in messages]
+    cuts = [at for at, (one, other) in enumerate(pairwise(places), 1) if other <= one]
+    for start, stop in pairwise((0, *cuts, len(messages))):
+        part = messages[start:stop] if cuts else messages
+        yield part, size * (stop - start) // len(messages)
