@@ -12,11 +12,13 @@ import asyncio
 import atexit
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.faults import translate
+from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
 from consumer_sdk.records import Message
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
@@ -107,25 +109,28 @@ class Pump:
         while not self._is_stopped:
             self._may_run.wait()
             self._is_receiving = True  # before it looks whether it may, or `hold` could miss it
-            if self._may_run.is_set() and not self._is_stopped:
-                self._receive()
-            self._is_receiving = False
+            try:
+                if self._may_run.is_set() and not self._is_stopped:
+                    self._deliver_next()
+            except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
+                self._is_stopped = True
+                self._tell(self._failed, translate(error, self._thread.name))
+            finally:
+                self._is_receiving = False
         atexit.unregister(self._end)
 
-    def _receive(self) -> None:
-        batch: list[Any] = []
-        try:
-            # The first message wakes at once; a batch waits until it is full, or its time over.
-            batch.append(self._consumer.receive(POLL))
-            batch += self._consumer.batch_receive()
-        except _pulsar.Timeout:
-            pass
-        except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
-            self._is_stopped = True
-            self._tell(self._failed, translate(error, self._thread.name))
-            return
+    def _deliver_next(self) -> None:
+        batch = self._receive()
         if batch:
             self._tell(self._deliver, _messages(batch))
+
+    def _receive(self) -> list[Any]:
+        batch: list[Any] = []
+        # The first message wakes at once; a batch waits until it is full, or its time over.
+        with suppress(_pulsar.Timeout):
+            batch.append(self._consumer.receive(POLL))
+            batch += self._consumer.batch_receive()
+        return batch
 
     def _tell(self, what: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -163,17 +168,22 @@ def _messages(batch: list[Any]) -> Delivery:
         index = _index_of(native)
         # An entry's messages share its numbers: half of the time here is spent on memory.
         message.position = (ledger, entry, LAST_BATCH_INDEX if index < 0 else index)
-        key = _key_of(raw)
-        message.key = key.encode() if key else None
         message.value = value = _data_of(raw)
         if value:
             size += len(value)
         elif raw.has_null_value():
             message.value = None
-        properties = _properties_of(raw)
-        message.headers = (
-            tuple((name, text.encode()) for name, text in properties.items()) if properties else ()
-        )
+        try:
+            key, properties = _key_of(raw), _properties_of(raw)
+        except UnicodeDecodeError:
+            message.key, message.headers = key_of(raw), headers_of(raw)
+        else:
+            message.key = key.encode() if key else None
+            message.headers = (
+                tuple((name, text.encode()) for name, text in properties.items())
+                if properties
+                else ()
+            )
         if (found := _event_time_of(raw) or _publish_time_of(raw)) != time:
             time = found
         message.timestamp = time

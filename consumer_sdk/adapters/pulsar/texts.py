@@ -1,0 +1,67 @@
+"""Keys and properties that are no UTF-8, which producers of other languages may write.
+
+The extension has both as text only, and raises. The error has the bytes of what could not be
+decoded: of a key all; of properties the first that failed. The text of the whole message holds all
+properties, and fails with all its bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+from consumer_sdk.records import Headers
+
+__all__ = ["headers_of", "key_of"]
+
+log = logging.getLogger(__name__)
+
+PROPERTIES = re.compile(rb"Message\(prod=.*?, msg_id=\([-0-9,]*\), props=\{(.*)\}\)", re.DOTALL)
+PROPERTY = re.compile(rb"'([^']*)':'([^']*)'(?:, |$)")
+
+
+def key_of(raw: Any) -> bytes | None:
+    """The key's bytes; None where there is none."""
+    try:
+        key: str = raw.partition_key()
+    except UnicodeDecodeError as error:
+        return error.object
+    return key.encode() or None
+
+
+def headers_of(raw: Any) -> Headers:
+    """The properties; in a name, what cannot be decoded is escaped.
+
+    None where a quote in one makes it unclear where it ends; the log says so.
+    """
+    try:
+        found: dict[str, str] = raw.properties()
+    except UnicodeDecodeError:
+        return _headers_in(raw)
+    return tuple((name, text.encode()) for name, text in found.items())
+
+
+def _headers_in(raw: Any) -> Headers:
+    pairs = _parse(_text_of(raw))
+    if pairs is None:
+        log.warning("%r: its properties are no UTF-8, and are left out", raw.message_id())
+        return ()
+    return tuple((name.decode(errors="backslashreplace"), value) for name, value in pairs)
+
+
+def _text_of(raw: Any) -> bytes:
+    try:
+        return str(raw).encode()
+    except UnicodeDecodeError as error:
+        return error.object
+
+
+def _parse(text: bytes) -> list[tuple[bytes, bytes]] | None:
+    found = PROPERTIES.fullmatch(text)
+    if found is None:
+        return None
+    inner = found[1]
+    pairs = PROPERTY.findall(inner)
+    is_whole = b", ".join(b"'%b':'%b'" % pair for pair in pairs) == inner
+    return pairs if is_whole else None
