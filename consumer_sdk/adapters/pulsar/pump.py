@@ -31,6 +31,10 @@ POLL = 100
 """Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
 
 
+POSTED = 4
+"""Batches that the loop may leave untaken; with more, a loop that is blocked would fill the memory."""
+
+
 class NativeMessage(Message):
     """A message with the client's id of this delivery, to ack it with."""
 
@@ -64,6 +68,7 @@ class Pump:
         self._deliver = deliver
         self._failed = failed
         self._may_run = threading.Event()
+        self._untaken = threading.Semaphore(POSTED)
         self._is_stopped = False
         self._is_receiving = False
         self._thread = threading.Thread(target=self._run, name=f"pulsar {name}", daemon=True)
@@ -97,6 +102,11 @@ class Pump:
         """Ends the thread, soon. Close the consumer to end it at once."""
         self._is_stopped = True
         self._may_run.set()
+        self._untaken.release()
+
+    def _take(self, delivery: Delivery) -> None:
+        self._untaken.release()
+        self._deliver(delivery)
 
     def _end(self) -> None:
         """A thread that comes out of the client after the interpreter's end aborts the process."""
@@ -108,10 +118,12 @@ class Pump:
     def _run(self) -> None:
         while not self._is_stopped:
             self._may_run.wait()
+            self._untaken.acquire()
             self._is_receiving = True  # before it looks whether it may, or `hold` could miss it
             try:
-                if self._may_run.is_set() and not self._is_stopped:
-                    self._deliver_next()
+                may_run = self._may_run.is_set() and not self._is_stopped
+                if not (may_run and self._deliver_next()):
+                    self._untaken.release()
             except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
                 self._is_stopped = True
                 self._tell(self._failed, translate(error, self._thread.name))
@@ -119,10 +131,11 @@ class Pump:
                 self._is_receiving = False
         atexit.unregister(self._end)
 
-    def _deliver_next(self) -> None:
+    def _deliver_next(self) -> bool:
         batch = self._receive()
         if batch:
-            self._tell(self._deliver, _messages(batch))
+            self._tell(self._take, _messages(batch))
+        return bool(batch)
 
     def _receive(self) -> list[Any]:
         batch: list[Any] = []

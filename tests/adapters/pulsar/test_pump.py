@@ -12,7 +12,7 @@ from typing import Any
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
+from consumer_sdk.adapters.pulsar.pump import POSTED, Delivery, Pump
 
 
 def raw(entry: int) -> Any:
@@ -154,6 +154,17 @@ async def test_batch_that_times_out_keeps_its_first_message(bench: Bench) -> Non
     bench.pump.go()
     await bench.until(3)
     assert bench.entries == [0, 1, 2]
+
+
+async def test_loop_that_is_blocked_is_sent_a_few_batches_only(bench: Bench) -> None:
+    """What it cannot take would fill the memory; the rest comes once it goes on."""
+    bench.native.batch_error = _pulsar.Timeout()  # batches of one message
+    bench.native.put(*range(100))
+    bench.pump.go()
+    time.sleep(0.3)  # noqa: ASYNC251 - a handler that does not yield; the thread could take all
+    assert bench.native.queue.qsize() >= 100 - POSTED
+    await bench.until(100)
+    assert bench.entries == list(range(100))
 
 
 async def test_error_of_the_client_is_told_once_and_ends_the_thread(bench: Bench) -> None:
