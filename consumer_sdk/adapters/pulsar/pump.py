@@ -133,9 +133,10 @@ class Pump:
 
     def _deliver_next(self) -> bool:
         batch = self._receive()
-        if batch:
-            self._tell(self._take, _messages(batch))
-        return bool(batch)
+        if not batch:
+            return False
+        self._tell(self._take, _messages(batch))
+        return True
 
     def _receive(self) -> list[Any]:
         batch: list[Any] = []
