@@ -237,13 +237,17 @@ class Subscriber:
         self._on_news()
 
     def _target(self, start: Start) -> Any:
-        """What to seek to; None: the broker's cursor is where it should be."""
+        """What to seek to; None: the broker's cursor is where it should be.
+
+        That is so for a checkpoint's position, unless the subscription was made anew: the store
+        hears of a record before the broker does, so that the cursor is never ahead, and the
+        tracker suppresses what is settled. A seek would lose what lies below its position, such
+        as the first chunks of a message whose last one that is, and the broker's holes.
+        """
         if isinstance(start, AtTime):
             return round(start.time * 1000)
         if isinstance(start, AtPosition):
-            first = self._buffer.first
-            is_there = first is not None and first.position == start.position
-            return None if is_there else id_at(start.position)
+            return id_at(start.position) if self.is_new else None
         if start is StartPoint.LATEST:
             return _pulsar.MessageId.latest
         if start is StartPoint.EARLIEST and not (self.is_new or self.is_discovered):
