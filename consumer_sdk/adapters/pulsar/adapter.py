@@ -77,9 +77,10 @@ class PulsarAdapter(Adapter):
             subscription learns within a second that it is not the active one any more.
         admin_token: a JWT for it.
         receiver_queue: messages that the broker sends ahead, for each partition. They count as
-            unacked at the broker.
-        buffer_bytes: what is received ahead of fetches, for each partition; beside the client's own
-            queue, which counts messages.
+            unacked at the broker. The client keeps them in memory whatever their size: with large
+            messages, 1000 of 1 MiB are 1 GiB for each partition; give less.
+        buffer_bytes: what is received ahead of fetches, for each partition, and up to 5 MiB on top
+            while the loop is busy; beside ``receiver_queue``.
         cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
             up to the last record that was not sent in a batch.
             Only where no producer sends chunked messages: those in between would be lost.

@@ -130,6 +130,11 @@ class PulsarOptions:
             tells_new=self.admin_url is not None,
         )
 
+    @property
+    def batch_bytes(self) -> int:
+        """What is received at a time; one message at least."""
+        return min(BATCH_BYTES, self.buffer_bytes)
+
     def for_consumer(self, *, is_discovered: bool) -> Any:
         """The native consumer's options.
 
@@ -142,7 +147,7 @@ class PulsarOptions:
         made.consumer_type(TYPES[self.type])
         made.subscription_initial_position(position.Latest if is_latest else position.Earliest)
         made.receiver_queue_size(self.receiver_queue)
-        made.batch_receive_policy(_pulsar.BatchReceivePolicy(BATCH, -1, BATCH_WAIT))
+        made.batch_receive_policy(_pulsar.BatchReceivePolicy(BATCH, self.batch_bytes, BATCH_WAIT))
         made.batch_index_ack_enabled(True)
         # By default a seek goes to the entry before, which the broker sends, the client drops, and
         # nobody acks: it would stay in the backlog for ever.
@@ -156,6 +161,9 @@ class PulsarOptions:
 
 BATCH = 499
 """Messages that are received at a time, beside the one that was waited for."""
+
+BATCH_BYTES = 1 << 20
+"""Bytes that are received at a time, beside the message that was waited for."""
 
 BATCH_WAIT = 2
 """Milliseconds that they are waited for."""
