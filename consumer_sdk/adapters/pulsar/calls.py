@@ -30,7 +30,7 @@ async def call(
     Args:
         start: makes the call with the callback that it is given.
         doing: what for, with the names that matter; an error's message starts with it.
-        late: gets the result of a call that nobody waits for any more, in the client's thread.
+        late: gets the result of a call that nobody waits for any more, in any thread.
 
     Raises:
         AdapterError: as `consumer_sdk.adapters.pulsar.faults` has it.
@@ -55,7 +55,13 @@ async def call(
             future.set_exception(translate_result(result, doing))
 
     start(called_back)
-    return await future
+    try:
+        return await future
+    except asyncio.CancelledError:
+        # (1) The result is set; (2) the waiter is cancelled before it runs.
+        if future.done() and not future.cancelled() and future.exception() is None:
+            _quietly(late, _pulsar.Result.Ok, future.result())
+        raise
 
 
 async def close_client(client: Any) -> None:
