@@ -13,7 +13,7 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["BusyError", "is_over", "translate", "translate_result"]
+__all__ = ["BusyError", "translate", "translate_result"]
 
 Result = _pulsar.Result
 
@@ -23,6 +23,7 @@ class BusyError(TransientAdapterError):
 
 
 TRANSIENT = {
+    Result.AlreadyClosed,  # a consumer that was replaced meanwhile
     Result.BrokerMetadataError,
     Result.BrokerPersistenceError,
     Result.ConnectError,
@@ -35,6 +36,9 @@ TRANSIENT = {
     Result.Timeout,
     Result.TooManyLookupRequestException,
 }
+UNNAMED = "???"
+"""What the extension calls results that it does not register: nothing tells that they would last."""
+
 BUSY = {Result.ConsumerAssignError, Result.ConsumerBusy}
 USAGE = {
     Result.InvalidConfiguration: "an option cannot work",
@@ -62,7 +66,7 @@ def translate_result(result: Any, doing: str) -> ConsumerSdkError:
         )
     if result == Result.ConnectError:
         return TransientAdapterError(f"{what}: check the address, and the options of TLS")
-    if result in TRANSIENT:
+    if result in TRANSIENT or result.name == UNNAMED:
         return TransientAdapterError(what)
     if result in USAGE:
         return ConfigurationError(f"{what}: {USAGE[result]}")
@@ -76,8 +80,3 @@ def translate(error: Any, doing: str) -> ConsumerSdkError:
     result = getattr(Result, type(error).__name__, Result.UnknownError)
     translated = translate_result(result, doing)
     return type(translated)(f"{translated} ({error})")
-
-
-def is_over(error: Any) -> bool:
-    """The consumer was closed."""
-    return isinstance(error, _pulsar.AlreadyClosed)

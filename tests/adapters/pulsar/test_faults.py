@@ -5,7 +5,7 @@ from __future__ import annotations
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar.faults import BusyError, is_over, translate, translate_result
+from consumer_sdk.adapters.pulsar.faults import BusyError, translate, translate_result
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -51,5 +51,13 @@ def test_exception_is_the_error_of_its_result() -> None:
     """The client raises one type for each result."""
     assert isinstance(translate(_pulsar.Timeout("x"), "t"), TransientAdapterError)
     assert type(translate(ValueError("x"), "t")) is AdapterError
-    assert is_over(_pulsar.AlreadyClosed("x"))
-    assert not is_over(_pulsar.Timeout("x"))
+    assert isinstance(translate(_pulsar.AlreadyClosed("x"), "t"), TransientAdapterError)
+
+
+def test_result_that_the_client_does_not_name_is_tried_again() -> None:
+    """Nothing tells that it would last; the extension leaves some of its client's out."""
+    unnamed = Result(120)
+    assert unnamed.name == "???"
+    error = translate_result(unnamed, "asking t")
+    assert isinstance(error, TransientAdapterError)
+    assert str(error).startswith("asking t: ")
