@@ -30,8 +30,8 @@ MANY = 5
 LOOK = 60.0
 """Seconds between two looks at the service's clock, by a shard whose start is yet to come."""
 
-ENDS = 5
-"""Answers in a row that end a closed shard, of a server that does not say that this is its tip."""
+ENDS = 3
+"""Answers at one cursor that end a closed shard, of a server that says it lies behind the tip."""
 
 SHORTEST_RETENTION = 86_400.0
 """Seconds for which every stream keeps its records."""
@@ -165,12 +165,12 @@ class Reader:
             TransientAdapterError: the shard is open, or may have more.
         """
         if page.next is not None or page.has_children:
-            self._ends = 0
             return
         shard = await self._lookup(self._grant.shard)
-        self._ends += 1
-        is_at_tip = page.behind == 0 or self._ends >= ENDS
-        if shard is None or (shard.is_closed and is_at_tip):
+        if shard is None:
+            return
+        self._ends += shard.is_closed
+        if shard.is_closed and (page.behind == 0 or self._ends >= ENDS):
             return
         await self._source.reset()
         state = "closed, with more to read" if shard.is_closed else "open"
@@ -180,7 +180,8 @@ class Reader:
 
     def _take_in(self, page: Page) -> None:
         self._grant.take_in(page)
-        self._cursor = self._grant.cursor
+        if self._grant.cursor is not self._cursor:
+            self._cursor, self._ends = self._grant.cursor, 0
         self._failures = 0
         self._rates.recovered()
         if page.has_children or page.next is None:

@@ -574,6 +574,28 @@ def test_closed_shard_whose_end_names_neither_children_nor_the_tip_ends() -> Non
     play(test, quirks=Quirks(names_children=False))
 
 
+def test_closed_shard_whose_end_lies_behind_the_tip_ends_after_its_last_record() -> None:
+    """Kinesis trap 20: as kinesalite says it; the last record is asked for anew each time."""
+
+    class Behind(NotedService):
+        async def records(self, iterator: str, limit: int) -> Page:
+            page = await super().records(iterator, limit)
+            if page.next is None:
+                page.behind = 1000
+            return page
+
+    async def test(scene: Scene) -> None:
+        scene.service = Behind(scene.kinesis, scene.faults)
+        scene.put("a")
+        scene.kinesis.split("s", SHARD)
+        scene.begin()
+        await asyncio.sleep(10)
+        assert scene.fetch() == ["a"]
+        assert scene.runs[-1].ended
+
+    play(test, quirks=Quirks(names_children=False, null_with_last_records=False))
+
+
 def test_no_record_is_lost_where_each_third_answer_lacks_the_way_on() -> None:
     """Kinesis trap 20: with records and without; each comes once, in order."""
 
