@@ -170,10 +170,11 @@ class Reader:
         if shard is None:
             return
         self._ends += shard.is_closed
-        if shard.is_closed and (page.behind == 0 or self._ends >= ENDS):
+        # An answer of before it was closed tells nothing: records may have come after it.
+        if self._ends >= (2 if page.behind == 0 else ENDS):
             return
         await self._source.reset()
-        state = "closed, with more to read" if shard.is_closed else "open"
+        state = "closed, perhaps with more to read" if shard.is_closed else "open"
         raise TransientAdapterError(
             f"the answer does not say how to read on, but the shard is listed as {state}"
         )

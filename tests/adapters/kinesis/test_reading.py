@@ -596,6 +596,28 @@ def test_closed_shard_whose_end_lies_behind_the_tip_ends_after_its_last_record()
     play(test, quirks=Quirks(names_children=False, null_with_last_records=False))
 
 
+def test_records_that_come_just_before_the_shard_is_closed_are_not_lost_to_an_odd_answer() -> None:
+    """Kinesis trap 20: the answer was given at the tip, and the list of shards is asked later."""
+
+    class Closing(NotedService):
+        async def records(self, iterator: str, limit: int) -> Page:
+            page = await super().records(iterator, limit)
+            if len(self.calls) == 2:
+                self.model.put("s", b"late")
+                self.model.split("s", SHARD)
+                page.next = None
+            return page
+
+    async def test(scene: Scene) -> None:
+        scene.service = Closing(scene.kinesis, scene.faults)
+        scene.begin()
+        await asyncio.sleep(20)
+        assert scene.fetch() == ["late"]
+        assert scene.runs[-1].ended
+
+    play(test, quirks=Quirks(names_children=False))
+
+
 def test_no_record_is_lost_where_each_third_answer_lacks_the_way_on() -> None:
     """Kinesis trap 20: with records and without; each comes once, in order."""
 
