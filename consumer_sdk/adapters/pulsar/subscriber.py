@@ -26,7 +26,7 @@ from consumer_sdk.adapters.pulsar.ids import id_at
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
 from consumer_sdk.adapters.pulsar.topics import topic_of
-from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Partition, Run, Start, StartPoint
 
 __all__ = ["Subscriber"]
@@ -41,6 +41,9 @@ AHEAD = 1000
 GROUP_TIME = 0.1
 """Seconds for which the client groups acks; it cannot be told otherwise."""
 
+CONFIRM = 3.0
+"""Seconds for the broker's answer after acks: one topic that is stuck holds up the others' flush."""
+
 
 class Subscriber:
     """One partition's consumer.
@@ -50,6 +53,7 @@ class Subscriber:
         is_open: records may be fetched.
         is_paused: by the owner.
         is_standby: it waits to become the active consumer of a failover subscription.
+        deaf_since: the loop's time at which receiving failed; nothing comes until `subscribe`.
         losses: how often the connection was seen to be lost.
         acks_each: acks were lost. The client takes a cumulative one for done: it would ignore the
             same again, and hide what comes again for it.
@@ -87,6 +91,7 @@ class Subscriber:
         self.is_paused = False
         self.is_standby = False
         self.fault: Exception | None = None
+        self.deaf_since: float | None = None
         self.losses = 0
         self.acks_each = False
         self.over = asyncio.Event()
@@ -115,6 +120,7 @@ class Subscriber:
         if old is not None:
             old.close_async(lambda _: None)
         self._pump = self._new_pump(consumer)
+        self.fault = self.deaf_since = None
         self.flow()
 
     def _configuration(self) -> Any:
@@ -126,10 +132,15 @@ class Subscriber:
                 self._deliver(delivery)
 
         def failed(error: Exception) -> None:
-            if consumer is self._consumer and not isinstance(error, _pulsar.AlreadyClosed):
+            if consumer is self._consumer:
                 self._fail(error)
 
         return Pump(consumer, self.topic, deliver, failed)
+
+    @property
+    def native(self) -> object:
+        """The native consumer, to tell whether it is another one by now."""
+        return self._consumer
 
     @property
     def has_consumer(self) -> bool:
@@ -157,7 +168,7 @@ class Subscriber:
             try:
                 async with asyncio.timeout(self._options.connection.operation_timeout):
                     await call(consumer.close_async, f"closing the consumer of {self.topic}")
-            except (AdapterError, TimeoutError) as error:
+            except (ConsumerSdkError, TimeoutError) as error:
                 log.warning("closing the consumer of %s: %r", self.topic, error)
 
     # -- records ------------------------------------------------------------------------
@@ -171,6 +182,8 @@ class Subscriber:
 
     def _fail(self, error: Exception) -> None:
         self.fault = error
+        self.deaf_since = asyncio.get_running_loop().time()
+        self._arrived.set()
         self._on_news()
 
     def flow(self) -> None:
@@ -183,6 +196,12 @@ class Subscriber:
             self._pump.go()
         else:
             self._pump.rest()
+
+    def pause(self, *, is_paused: bool) -> None:
+        """By the owner, or not any more."""
+        self.is_paused = is_paused
+        self.flow()
+        self._on_news()
 
     @property
     def has_run(self) -> bool:
@@ -206,7 +225,7 @@ class Subscriber:
         """Waits until the broker has sent something, or somebody says that it would."""
         self.is_standby = True
         self.flow()
-        while self.is_standby and not self._buffer.count:
+        while self.is_standby and not self._buffer.count and self.deaf_since is None:
             self._arrived.clear()
             await self._arrived.wait()
         self.is_standby = False
@@ -219,18 +238,21 @@ class Subscriber:
     def offer(self) -> Assignment:
         """A new epoch."""
         self.over.clear()
+        self.is_open = False
         self.assignment = Assignment(self.partition, next(_epochs), discovered=self.is_discovered)
         return self.assignment
 
     async def begin(self, start: Start) -> None:
-        """The owner has said where to start.
+        """The owner has said where to start; nothing, if the assignment is over by then.
 
         Raises:
             AdapterError: the broker does not move its cursor.
         """
-        target = self._target(start)
-        if target is not None:
+        assignment, target = self.assignment, self._target(start)
+        if assignment is not None and target is not None:
             await self._seek(target)
+        if assignment is None or self.assignment is not assignment:
+            return
         self.is_new = False
         self.is_open = start is not StartPoint.ENDED
         self.flow()
@@ -257,7 +279,12 @@ class Subscriber:
     async def _seek(self, target: Any) -> None:
         if self._pump is not None:
             await self._pump.hold()  # what was received before is not to come out after it
-        await call(lambda done: self._consumer.seek_async(target, done), f"seeking in {self.topic}")
+        doing = f"seeking in {self.topic}"
+        try:
+            async with asyncio.timeout(self._options.connection.operation_timeout):
+                await call(lambda done: self._consumer.seek_async(target, done), doing)
+        except TimeoutError as error:
+            raise TransientAdapterError(f"{doing}: no answer") from error
         self._buffer.clear()
 
     def end(self) -> None:
@@ -287,7 +314,7 @@ class Subscriber:
         consumer, losses = self._consumer, self.losses
         await asyncio.sleep(GROUP_TIME)
         try:
-            async with asyncio.timeout(self._options.connection.operation_timeout):
+            async with asyncio.timeout(min(CONFIRM, self._options.connection.operation_timeout)):
                 # On the same connection, and so behind the acks.
                 await call(consumer.get_last_message_id_async, f"asking {self.topic}")
         except TimeoutError as error:
