@@ -16,7 +16,12 @@ from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.watching import Watch
-from consumer_sdk.errors import AdapterError, TransientAdapterError, TransientStoreError
+from consumer_sdk.errors import (
+    AdapterError,
+    ConsumerSdkError,
+    TransientAdapterError,
+    TransientStoreError,
+)
 from consumer_sdk.records import Assignment, Partition, Run
 
 __all__ = ["Session"]
@@ -71,7 +76,7 @@ class Session:
             async with asyncio.timeout(self._options.busy_timeout):
                 for partition in await self.discovery.look():
                     await self._add(partition, is_discovered=False)
-                await asyncio.gather(*map(self._subscribe, self.subscribers.values()))
+                await self._subscribe_all()
         except TimeoutError as error:
             raise AdapterError(
                 f"{self._options.connection.service_url}: no subscription "
@@ -96,13 +101,34 @@ class Session:
         self.subscribers[partition] = subscriber
         return subscriber
 
-    async def _subscribe(self, subscriber: Subscriber) -> None:
-        """Until it works: who waits for another process to go is a standby."""
+    async def _subscribe_all(self) -> None:
+        """One that is refused ends the others: what they would get, nobody would close."""
+        tasks = [
+            asyncio.create_task(self._subscribe(subscriber, is_opening=True))
+            for subscriber in self.subscribers.values()
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _subscribe(self, subscriber: Subscriber, *, is_opening: bool = False) -> None:
+        """Until it works: who waits for another process to go is a standby.
+
+        Later, what would be refused at the opening is tried for ever too, for the sake of the
+        other partitions: a topic that is gone, a token that has expired.
+        """
         backoff = FIRST_BACKOFF
         while True:
             try:
                 await subscriber.subscribe()
-            except TransientAdapterError as error:
+            except ConsumerSdkError as error:
+                if not isinstance(error, TransientAdapterError):
+                    if is_opening:
+                        raise
+                    backoff = LONGEST_BACKOFF
                 self._last_trouble = error
                 if isinstance(error, BusyError):  # an attempt that came late may be in the way
                     await subscriber.unsubscribe_natively()
@@ -138,7 +164,7 @@ class Session:
                     if partition not in self.subscribers:
                         added = await self._add(partition, is_discovered=True)
                         self._spawn(self._subscribe_and_serve(added))
-            except TransientAdapterError as error:
+            except ConsumerSdkError as error:
                 log.warning("topics could not be looked up: %s", error)
 
     async def _subscribe_and_serve(self, subscriber: Subscriber) -> None:
@@ -150,7 +176,7 @@ class Session:
         while True:
             if self._options.type == "failover":
                 await subscriber.active()
-            if await self._grant(subscriber):
+            if subscriber.deaf_since is None and await self._grant(subscriber):
                 await subscriber.over.wait()
             await subscriber.unsubscribe_natively()
             await asyncio.sleep(FIRST_BACKOFF)
@@ -180,11 +206,11 @@ class Session:
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, LONGEST_BACKOFF)
 
-    def _lost(self, subscriber: Subscriber) -> None:
-        """Another process has it."""
+    def _lost(self, subscriber: Subscriber, why: str) -> None:
+        """Its assignment cannot go on."""
         assignment = subscriber.assignment
         if assignment is not None:
-            log.warning("%s was lost to another consumer", subscriber.partition)
+            log.warning("%s was lost: %s", subscriber.partition, why)
             subscriber.end()
             self._owner.lost([assignment])
 

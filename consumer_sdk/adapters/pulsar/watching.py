@@ -10,7 +10,7 @@ from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
-from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
 from consumer_sdk.records import Partition
 
 __all__ = ["Watch"]
@@ -29,12 +29,14 @@ BACK = 1.0
 ACTIVE = 1.0
 """Seconds between two questions for a failover subscription's active consumer."""
 
+TAKEN = "another consumer has it"
+
 
 class Watch:
     """Watches all subscribers of an adapter.
 
     Args:
-        lost: told of one whose subscription another process has.
+        lost: told of one whose assignment has to be given up, and why.
     """
 
     def __init__(
@@ -43,7 +45,7 @@ class Watch:
         admin: Admin | None,
         options: PulsarOptions,
         *,
-        lost: Callable[[Subscriber], None],
+        lost: Callable[[Subscriber, str], None],
     ) -> None:
         self._subscribers = subscribers
         self._admin = admin if options.type == "failover" else None
@@ -63,9 +65,13 @@ class Watch:
         while True:
             await asyncio.sleep(LOOK)
             for subscriber in list(self._subscribers.values()):
-                if self._is_long_gone(subscriber) and subscriber not in self._replacing:
+                if subscriber in self._replacing:
+                    continue
+                if self._is_long_gone(subscriber):
                     replacing = tasks.create_task(self._replace(subscriber))
                     self._replacing[subscriber] = replacing
+                elif self._is_long_deaf(subscriber):
+                    self._lost(subscriber, "nothing is received any more, and it begins anew")
 
     def _is_long_gone(self, subscriber: Subscriber) -> bool:
         now = asyncio.get_running_loop().time()
@@ -77,6 +83,10 @@ class Watch:
             self._gone_since[subscriber] = now
         return now - self._gone_since[subscriber] > PATIENCE and subscriber.assignment is not None
 
+    def _is_long_deaf(self, subscriber: Subscriber) -> bool:
+        since, now = subscriber.deaf_since, asyncio.get_running_loop().time()
+        return since is not None and now - since > PATIENCE and subscriber.assignment is not None
+
     async def _replace(self, subscriber: Subscriber) -> None:
         """A frozen process that was displaced would wait for ever."""
         try:
@@ -85,7 +95,7 @@ class Watch:
             await self._tell_busy(subscriber)
         except (TransientAdapterError, TimeoutError):
             pass  # the broker is away
-        except AdapterError as error:
+        except ConsumerSdkError as error:  # such as of a topic that is gone
             log.warning("%s: %s", subscriber.partition, error)
         finally:
             del self._replacing[subscriber]
@@ -121,23 +131,26 @@ class Watch:
             await asyncio.sleep(LOOK)
         is_held = subscriber.assignment is assignment and not subscriber.is_connected
         if self._options.type == "exclusive" and is_held:
-            self._lost(subscriber)
+            self._lost(subscriber, TAKEN)
 
     async def _watch_active(self, admin: Admin) -> None:
         """Who was deposed still has what it was sent before; who became active may have nothing."""
         while True:
             await asyncio.sleep(ACTIVE)
             for subscriber in list(self._subscribers.values()):
-                if not (subscriber.is_open or subscriber.is_standby):
-                    continue
-                try:
-                    active = await admin.active_consumer(
-                        subscriber.topic, self._options.subscription
-                    )
-                except AdapterError as error:
-                    log.warning("%s: %s", subscriber.partition, error)
-                    break
-                self._tell(subscriber, active)
+                if subscriber.is_open or subscriber.is_standby:
+                    await self._ask(subscriber, admin)
+
+    async def _ask(self, subscriber: Subscriber, admin: Admin) -> None:
+        """An answer that is older than an assignment or a native consumer says nothing of it."""
+        asked = subscriber.assignment, subscriber.native
+        try:
+            active = await admin.active_consumer(subscriber.topic, self._options.subscription)
+        except ConsumerSdkError as error:
+            log.warning("%s: %s", subscriber.partition, error)
+            return
+        if asked == (subscriber.assignment, subscriber.native):
+            self._tell(subscriber, active)
 
     def _tell(self, subscriber: Subscriber, active: str | None) -> None:
         if active is None:
@@ -145,4 +158,4 @@ class Watch:
         if subscriber.is_standby and active == subscriber.name:
             subscriber.activate()
         elif subscriber.is_open and active != subscriber.name:
-            self._lost(subscriber)
+            self._lost(subscriber, TAKEN)

@@ -1,0 +1,91 @@
+"""From open to close, with a native client that is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import _pulsar
+import pytest
+
+from consumer_sdk.adapters.pulsar import session, watching
+from consumer_sdk.errors import AdapterError
+from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on
+
+Result = _pulsar.Result
+A, B = "persistent://public/default/a", "persistent://public/default/b"
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is waited for."""
+    monkeypatch.setattr(session, "FIRST_BACKOFF", 0.01)
+    monkeypatch.setattr(session, "LONGEST_BACKOFF", 0.02)
+    monkeypatch.setattr(watching, "PATIENCE", 0.05)
+
+
+async def until(claim: object) -> None:
+    """Waits for what a function says."""
+    assert callable(claim)
+    async with asyncio.timeout(20):
+        while not claim():
+            await asyncio.sleep(0.01)
+
+
+async def test_topic_that_is_refused_leaves_no_consumer_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """(1) One is refused, and opening has failed; (2) the other's answer comes."""
+    client = Client()
+    client.answers = {A: [None], B: [Result.AuthorizationError]}
+    adapter = adapter_on(client, monkeypatch, "a", "b")
+    with pytest.raises(AdapterError, match="permissions"):
+        await adapter.open(Owner())
+    late = Native()
+    client.waiting[A](Result.Ok, late)
+    await asyncio.sleep(0)
+    assert late.is_closed
+
+
+async def test_refusals_of_later_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look for topics and one partition are denied for a while; the other one goes on."""
+    client, owner = Client(), Owner()
+    adapter = adapter_on(client, monkeypatch, "a", "b", discovery_interval=0.01)
+    await adapter.open(owner)
+    await until(lambda: len(owner.granted) == 2)
+    client.answers[A] = [Result.TopicNotFound, Result.AuthorizationError]
+    client.partitions = [Result.AuthorizationError, Result.TopicNotFound]
+    adapter.drop(next(a for a in owner.granted if a.partition.stream.endswith("a")))
+    await until(lambda: len(owner.granted) == 3 and not client.partitions)
+    assert [a.partition.stream[-1] for a in owner.granted].count("a") == 2
+    assert len(client.made[B]) == 1
+    await adapter.aclose()
+
+
+async def test_partition_whose_receiving_failed_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its thread has ended, although it is connected."""
+    client, owner = Client(), Owner()
+    adapter = adapter_on(client, monkeypatch, "a")
+    await adapter.open(owner)
+    await until(lambda: len(owner.granted) == 1)
+    client.made[A][0].queue.put(_pulsar.AlreadyClosed())
+    await until(lambda: len(owner.granted) == 2)
+    assert [native.is_closed for native in client.made[A]] == [True, False]
+    await adapter.aclose()
+
+
+async def test_pause_and_resume_of_a_consumer_that_closes_raise_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A timer of the runtime may come that late."""
+    client, owner = Client(), Owner()
+    adapter = adapter_on(client, monkeypatch, "a")
+    await adapter.open(owner)
+    await until(lambda: len(owner.granted) == 1)
+    closing = asyncio.create_task(adapter.aclose())
+    await asyncio.sleep(0)
+    adapter.pause(owner.granted[0])
+    adapter.resume(owner.granted[0])
+    await closing
+    adapter.resume(owner.granted[0])
