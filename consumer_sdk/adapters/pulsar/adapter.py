@@ -22,9 +22,9 @@ from consumer_sdk.adapters.pulsar.session import Session
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.urls import parse_url
 from consumer_sdk.errors import (
-    AdapterError,
     ConfigurationError,
     ConsumerClosedError,
+    ConsumerSdkError,
     PartitionLostError,
     TransientAdapterError,
 )
@@ -203,9 +203,7 @@ class PulsarAdapter(Adapter):
     def _pause(self, assignment: Assignment, *, is_paused: bool) -> None:
         subscriber = self._subscriber(assignment)
         if subscriber is not None:
-            subscriber.is_paused = is_paused
-            subscriber.flow()
-            self._session.news.set()
+            subscriber.pause(is_paused=is_paused)
 
     def drop(self, assignment: Assignment) -> None:
         subscriber = self._subscriber(assignment)
@@ -232,10 +230,10 @@ class PulsarAdapter(Adapter):
         if not subscriber.is_connected:
             return Outcome.retry(TransientAdapterError(f"{partition} is disconnected"))
         self._ack(subscriber, flush)
+        subscriber.acks_each = True  # also if this is cancelled
         try:
             await subscriber.confirm()
-        except AdapterError as error:
-            subscriber.acks_each = True
+        except ConsumerSdkError as error:
             return Outcome.retry(error)
         subscriber.acks_each = False
         return Outcome(OutcomeKind.SENT)
