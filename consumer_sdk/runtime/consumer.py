@@ -64,7 +64,7 @@ class Consumer:
             `run`, of a message with an open tree, from its handler's return.
         drain_timeout: seconds that `aclose` waits for what is in flight.
         max_in_flight: unsettled records before fetching stops; default 10 000, and at least
-            ten for each handler of `run`.
+            ten for each handler of `run`, if the broker sends as many.
         max_in_flight_per_partition: the same for one partition; default a fair share.
         max_in_flight_bytes: the same in bytes, estimated from the mean size of a partition's
             records.

@@ -21,7 +21,12 @@ from consumer_sdk.runtime.lanes import Lanes, Ordering
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.ownership import Ownership
 from consumer_sdk.runtime.stats import ConsumerStats
-from consumer_sdk.runtime.subscriptions import check, check_ordering, make_tracker
+from consumer_sdk.runtime.subscriptions import (
+    check,
+    check_ordering,
+    in_flight_of,
+    make_tracker,
+)
 from consumer_sdk.runtime.timers import Timers
 from consumer_sdk.runtime.trees import TreeHolder
 from consumer_sdk.runtime.unsettled import Unsettled
@@ -185,7 +190,7 @@ class Engine:
         """Settings that follow from how the consumer is run."""
         check_ordering(self._adapter, ordering)
         self._allows_cumulative = ordering is Ordering.PARTITION
-        self._wanted_in_flight = max(DEFAULT_IN_FLIGHT, 10 * in_flight)
+        self._wanted_in_flight = in_flight_of(self._adapter, self._options, in_flight)
 
     def start(self, sink: Any, end_iteration: Callable[[], None]) -> None:
         """Records go to ``sink`` from here on."""

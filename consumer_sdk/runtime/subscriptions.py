@@ -8,11 +8,12 @@ from typing import Any
 from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Assignment, Kind, StartPoint
+from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT
 from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.trackers import QueueTracker, WatermarkTracker
 
-__all__ = ["check", "check_ordering", "make_tracker"]
+__all__ = ["check", "check_ordering", "in_flight_of", "make_tracker"]
 
 ROOM = 1000
 """Characters of commit metadata that hold any checkpoint without ranges and attempts, whose names are
@@ -32,20 +33,37 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
             f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
         )
     check_start(adapter, store, options)
-    _check_unacked(adapter, options)
+    _check_in_flight(adapter, options, options.max_in_flight or DEFAULT_IN_FLIGHT)
     if adapter.capabilities.needs_leases:
         _check_leases(adapter, store, options)
 
 
-def _check_unacked(adapter: Adapter, options: Options) -> None:
+def _check_in_flight(adapter: Adapter, options: Options, wanted: int) -> None:
+    """Refuses to wait for more records than the broker sends."""
     most = adapter.capabilities.max_unacked
-    wanted = (options.max_in_flight or 0) + options.max_retrying
-    if most is not None and wanted > most:
+    if most is not None and wanted + options.max_retrying > most:
         raise ConfigurationError(
-            f"{adapter.broker}: the broker sends no more once {most} records are not acked, and "
-            f"max_in_flight={options.max_in_flight} with max_retrying={options.max_retrying} would "
-            f"wait for more: give less"
+            f"{adapter.broker}: the broker sends no more once about {most} records are not acked, and "
+            f"{wanted} in flight with max_retrying={options.max_retrying} would wait for more: "
+            f"give less concurrency, max_in_flight= or max_retrying="
         )
+
+
+def in_flight_of(adapter: Adapter, options: Options, handled: int) -> int:
+    """How many records may be in flight: what is given, or a default that the broker sends.
+
+    Args:
+        handled: records that are with handlers at a time.
+
+    Raises:
+        ConfigurationError: the broker does not send as many as are handled.
+    """
+    if options.max_in_flight is not None:
+        return options.max_in_flight
+    _check_in_flight(adapter, options, handled)
+    wanted = max(DEFAULT_IN_FLIGHT, 10 * handled)
+    most = adapter.capabilities.max_unacked
+    return wanted if most is None else min(wanted, most - options.max_retrying)
 
 
 def _check_leases(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.pulsar.pump import POSTED
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Capabilities, Kind
 
@@ -26,7 +27,7 @@ TYPES = {
 }
 SECONDS = ("busy_timeout", "discovery_interval")
 MOST_UNACKED = 50_000
-"""``maxUnackedMessagesPerConsumer`` of a broker that was not told otherwise: then it sends no more."""
+"""``maxUnackedMessagesPerConsumer`` of a broker that was not told otherwise: then it sends no more. It counts on queues alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ class PulsarOptions:
             kind=Kind.QUEUE if self.is_queue else Kind.LOG,
             wants_settled=True,
             keeps_key_order=self.type != "shared",
-            max_unacked=MOST_UNACKED - self.receiver_queue,
+            max_unacked=MOST_UNACKED - self.receiver_queue - MOST_AHEAD if self.is_queue else None,
             lag_unit=None,
             knows_ends=False,
             tells_new=self.admin_url is not None,
@@ -161,6 +162,12 @@ class PulsarOptions:
 
 BATCH = 499
 """Messages that are received at a time, beside the one that was waited for."""
+
+AHEAD = 1000
+"""Messages that are received ahead of fetches, about."""
+
+MOST_AHEAD = AHEAD + (POSTED + 1) * (BATCH + 1)
+"""Messages that are received ahead at most, while the loop is busy."""
 
 BATCH_BYTES = 1 << 20
 """Bytes that are received at a time, beside the message that was waited for."""

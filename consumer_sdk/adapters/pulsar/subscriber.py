@@ -23,7 +23,7 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.buffer import Buffer
 from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.ids import id_at
-from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
@@ -34,9 +34,6 @@ __all__ = ["Subscriber"]
 log = logging.getLogger(__name__)
 
 _epochs = itertools.count(1)
-
-AHEAD = 1000
-"""Messages that are received ahead of fetches, about."""
 
 GROUP_TIME = 0.1
 """Seconds for which the client groups acks; it cannot be told otherwise."""

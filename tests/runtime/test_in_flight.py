@@ -1,0 +1,56 @@
+"""How many records may be in flight where the broker stops sending at a limit. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from consumer_sdk import ConfigurationError
+from consumer_sdk.abc import Adapter
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.subscriptions import check, in_flight_of
+from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+
+
+def adapter_with(max_unacked: int | None) -> Adapter:
+    """An adapter of a broker with that limit."""
+    made = MemoryAdapter(MemoryBroker(), "s", group="g", subscription="shared")
+    made.capabilities = replace(made.capabilities, max_unacked=max_unacked)
+    return made
+
+
+@pytest.mark.parametrize(
+    "max_unacked, handled, in_flight",
+    [
+        (None, 1, 10_000),
+        (None, 5_000, 50_000),
+        (46_000, 1, 10_000),
+        (46_000, 2_000, 20_000),
+        (46_000, 5_000, 36_000),
+        (46_000, 36_000, 36_000),
+    ],
+)
+def test_default_grows_with_the_handlers_up_to_what_the_broker_sends(
+    max_unacked: int | None, handled: int, in_flight: int
+) -> None:
+    """Beyond, the broker would send no more, and the records that wait would hold it up."""
+    assert in_flight_of(adapter_with(max_unacked), Options(), handled) == in_flight
+
+
+def test_more_handlers_than_the_broker_sends_records_are_an_error() -> None:
+    """Some would never have anything to do."""
+    with pytest.raises(ConfigurationError, match="36001 in flight with max_retrying=10000"):
+        in_flight_of(adapter_with(46_000), Options(), 36_001)
+
+
+def test_limit_that_is_given_is_kept() -> None:
+    """Handlers beyond it wait."""
+    assert in_flight_of(adapter_with(46_000), Options(max_in_flight=5), 40_000) == 5
+
+
+@pytest.mark.parametrize("options", [Options(max_in_flight=36_001), Options(max_retrying=36_001)])
+def test_options_that_wait_for_more_than_the_broker_sends_are_an_error(options: Options) -> None:
+    """The default is counted too."""
+    with pytest.raises(ConfigurationError, match="about 46000 records are not acked"):
+        check(adapter_with(46_000), None, options)
