@@ -26,12 +26,14 @@ class Native:
 
     Attributes:
         is_silent: questions are not answered.
+        acks: what was acked, and whether that was cumulative.
     """
 
     def __init__(self, name: str = "c") -> None:
         self.name = name
         self.queue: queue.Queue[Any] = queue.Queue()
         self.is_closed = self.is_silent = False
+        self.acks: list[tuple[object, bool]] = []
 
     def receive(self, milliseconds: int) -> Any:
         """What the test has put there."""
@@ -60,6 +62,16 @@ class Native:
         """At once."""
         self.is_closed = True
         done(Result.Ok)
+
+    def acknowledge_async(self, native: object, done: Callback) -> None:
+        """One by one."""
+        del done
+        self.acks.append((native, False))
+
+    def acknowledge_cumulative_async(self, native: object, done: Callback | None) -> None:
+        """And all before it."""
+        del done
+        self.acks.append((native, True))
 
     def seek_async(self, target: object, done: Callback) -> None:
         """At once, or never."""

@@ -9,6 +9,8 @@ import pytest
 
 from consumer_sdk.adapters.pulsar import session, watching
 from consumer_sdk.errors import AdapterError
+from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
+from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on
 
 Result = _pulsar.Result
@@ -89,3 +91,27 @@ async def test_pause_and_resume_of_a_consumer_that_closes_raise_nothing(
     adapter.resume(owner.granted[0])
     await closing
     adapter.resume(owner.granted[0])
+
+
+async def test_cumulative_ack_whose_flush_was_cancelled_is_made_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client would take the same again for done, also if it was never sent."""
+    client, owner = Client(), Owner()
+    adapter = adapter_on(client, monkeypatch, "a", cumulative_acks=True)
+    await adapter.open(owner)
+    await until(lambda: len(owner.granted) == 1)
+    native = client.made[A][0]
+    first, second = (1, 0, LAST_BATCH_INDEX), (1, 1, LAST_BATCH_INDEX)
+    settled = [(first, "first"), (second, "second")]
+    flush = AckFlush(owner.granted[0], 1, Checkpoint(watermark=second), settled)
+    cancelled = asyncio.create_task(adapter.commit([flush]))
+    await until(lambda: native.acks)
+    cancelled.cancel()
+    await asyncio.wait({cancelled})
+    for _ in range(2):
+        (outcome,) = await adapter.commit([flush])
+        assert outcome.kind is OutcomeKind.SENT
+    each = [("first", False), ("second", False)]
+    assert native.acks == [("second", True), *each, ("second", True)]
+    await adapter.aclose()
