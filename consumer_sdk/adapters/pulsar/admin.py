@@ -19,9 +19,12 @@ __all__ = ["Admin"]
 PATIENCE = 10.0
 """Seconds until a question is given up."""
 
+THREADS = 4
+"""Questions at a time: one that gets no answer does not hold the others up."""
+
 
 class Admin:
-    """A client of the REST API (https://pulsar.apache.org/admin-rest-api/), in one named thread.
+    """A client of the REST API (https://pulsar.apache.org/admin-rest-api/), in a few named threads.
 
     Args:
         url: ``http://host:8080``.
@@ -39,7 +42,7 @@ class Admin:
             raise ConfigurationError(f"admin_url={url!r}: give http://host:port")
         self._url = url.rstrip("/")
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pulsar admin")
+        self._thread = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar admin")
 
     async def has_topic(self, topic: str) -> bool:
         """There is a topic of that full name, partitioned or not."""

@@ -53,13 +53,14 @@ class Watch:
         self._lost = lost
         self._gone_since: dict[Subscriber, float] = {}
         self._replacing: dict[Subscriber, asyncio.Task[None]] = {}
+        self._asking: dict[Subscriber, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Watches for ever."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch_connections(tasks))
             if self._admin is not None:
-                tasks.create_task(self._watch_active(self._admin))
+                tasks.create_task(self._watch_active(tasks, self._admin))
 
     async def _watch_connections(self, tasks: asyncio.TaskGroup) -> None:
         while True:
@@ -133,13 +134,14 @@ class Watch:
         if self._options.type == "exclusive" and is_held:
             self._lost(subscriber, TAKEN)
 
-    async def _watch_active(self, admin: Admin) -> None:
+    async def _watch_active(self, tasks: asyncio.TaskGroup, admin: Admin) -> None:
         """Who was deposed still has what it was sent before; who became active may have nothing."""
         while True:
             await asyncio.sleep(ACTIVE)
             for subscriber in list(self._subscribers.values()):
-                if subscriber.is_open or subscriber.is_standby:
-                    await self._ask(subscriber, admin)
+                is_of_interest = subscriber.is_open or subscriber.is_standby
+                if is_of_interest and subscriber not in self._asking:
+                    self._asking[subscriber] = tasks.create_task(self._ask(subscriber, admin))
 
     async def _ask(self, subscriber: Subscriber, admin: Admin) -> None:
         """An answer that is older than an assignment or a native consumer says nothing of it."""
@@ -149,6 +151,8 @@ class Watch:
         except ConsumerSdkError as error:
             log.warning("%s: %s", subscriber.partition, error)
             return
+        finally:
+            self._asking.pop(subscriber, None)
         if asked == (subscriber.assignment, subscriber.native):
             self._tell(subscriber, active)
 

@@ -13,7 +13,8 @@ from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
-from consumer_sdk.records import Assignment, Partition, Start, StartPoint
+from consumer_sdk.adapters.pulsar.topics import partition_of
+from consumer_sdk.records import Assignment, Start, StartPoint
 
 __all__ = ["Client", "Native", "Owner", "adapter_on", "subscriber_on"]
 
@@ -154,7 +155,7 @@ def subscriber_on(client: Client, topic: str, **options: Any) -> Subscriber:
     adapter = PulsarAdapter(topic, service_url="pulsar://h:6650", subscription="s", **options)
     return Subscriber(
         client,
-        Partition(topic, ""),
+        partition_of(topic),
         adapter._options,
         is_discovered=False,
         is_new=False,

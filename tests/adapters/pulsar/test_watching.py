@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from consumer_sdk.adapters.pulsar import watching
 from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.watching import Watch
@@ -93,6 +94,35 @@ async def test_answer_of_before_a_native_consumer_says_nothing_of_it(bench: Benc
     await bench.ask()
     assert bench.lost == []
     bench.subscriber._consumer = native
+
+
+async def test_question_without_an_answer_holds_no_other_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And is not asked twice at a time."""
+    monkeypatch.setattr(watching, "ACTIVE", 0.01)
+    stuck, other = subscriber_on(Client(), "stuck"), subscriber_on(Client(), "other")
+    asked: list[str] = []
+
+    class Admins(Answers):
+        async def active_consumer(self, topic: str, subscription: str) -> str | None:
+            del subscription
+            asked.append(topic)
+            if topic.endswith("stuck"):
+                await asyncio.Event().wait()
+            return None
+
+    stuck.is_standby = other.is_standby = True
+    options = subscriber_on(Client(), "t", type="failover")._options
+    watched = {subscriber.partition: subscriber for subscriber in (stuck, other)}
+    watch = Watch(watched, Admins(), options, lost=lambda *_: None)
+    running = asyncio.create_task(watch.run())
+    async with asyncio.timeout(10):
+        while asked.count(other.topic) < 3:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.wait({running})
+    assert asked.count(stuck.topic) == 1
 
 
 async def test_question_that_fails_loses_nothing(bench: Bench) -> None:
