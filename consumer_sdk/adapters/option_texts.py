@@ -68,7 +68,7 @@ def read_texts(
         try:
             found[name] = readers[name](text)
         except (KeyError, ValueError) as error:
-            kind = getattr(readers[name], "__name__", "value")
+            kind = "truth value" if readers[name] is truth else "number"
             raise ConfigurationError(f"{name}={text!r} in the URL is no {kind}") from error
     return found
 
