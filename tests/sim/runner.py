@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Protocol
@@ -31,6 +32,18 @@ class Scenario(Protocol):
     async def live(self) -> int:
         """Runs it; returns how many deliveries there were."""
         ...
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The consumers' warnings are what a simulation is about; others' tests want to see theirs."""
+    logger = logging.getLogger("consumer_sdk")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +80,12 @@ class Runner:
         Raises:
             Exception: a promise was broken, or the runtime failed.
         """
-        logging.getLogger("consumer_sdk").setLevel(logging.CRITICAL)
 
         async def main(simulation: Simulation) -> int:
             return await self.make(simulation, trace).live()
 
-        return simulate(main, seed=seed, time_limit=self.time_limit)
+        with _quiet():
+            return simulate(main, seed=seed, time_limit=self.time_limit)
 
     def digest(self, seed: int) -> str:
         """A hash of everything that happened."""
