@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 from consumer_sdk.abc import AssignmentOwner, Leases
-from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.kinesis.discovery import Discovery
 from consumer_sdk.adapters.kinesis.fan_out import FanOut
 from consumer_sdk.adapters.kinesis.granting import Granting
@@ -22,13 +21,14 @@ from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import Service, StreamFacts
 from consumer_sdk.adapters.kinesis.sources import Polling, Source
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
+from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.errors import StoreError
-from consumer_sdk.records import Assignment, AtPosition, AtTime, Run, Start, StartPoint
+from consumer_sdk.records import Assignment, AtPosition, AtTime, Start, StartPoint
 
 __all__ = ["Session"]
 
 
-class Session:
+class Session(ReadAheadSession):
     """From open to close.
 
     Args:
@@ -49,16 +49,13 @@ class Session:
         now: float,
         consumer: str | None,
     ) -> None:
+        super().__init__(f"kinesis {options.stream}", lambda: self.grants)
         self._options = options
         self._service = service
         self._consumer = consumer
         self.opened_at = now
         self._rates: dict[str, ShardRates] = {}
         self._readers: dict[Grant, asyncio.Task[None]] = {}
-        self._error: Exception | None = None
-        self._turns = Turns()
-        self._closing: asyncio.Task[None] | None = None
-        self.news = asyncio.Event()
         self._horizons: dict[str, tuple[int, int]] = {}
         self.granting = Granting(
             owner,
@@ -84,46 +81,20 @@ class Session:
             synced=self.membership.nudge,
         )
         self._room = Room(lambda: self.grants, options.buffer_bytes)
-        self._tasks = asyncio.TaskGroup()
-        self._main = asyncio.create_task(self._live(), name=f"kinesis {options.stream}")
-        self._main.add_done_callback(lambda _: self.news.set())
+        self._begin()
 
     @property
     def grants(self) -> Collection[Grant]:
         """All that are held."""
         return self.membership.grants.values()
 
-    # -- tasks --------------------------------------------------------------------------
-
-    async def _live(self) -> None:
-        async with self._tasks:
-            for duty in (
-                self.membership.renew,
-                self.membership.run,
-                self.discovery.run,
-                self.granting.run,
-            ):
-                _ = self._spawn(duty())
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self._tasks.create_task(work)
-
-    async def run(self) -> None:
-        """Waits for the end.
-
-        Raises:
-            ConsumerSdkError: what has ended it.
-        """
-        await asyncio.wait({self._main})
-        self._raise_end()
-
-    def _raise_end(self) -> None:
-        if self._main.done() and not self._main.cancelled():
-            error: BaseException | None = self._main.exception()
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            if error is not None:
-                raise error
+    def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
+        return (
+            self.membership.renew(),
+            self.membership.run(),
+            self.discovery.run(),
+            self.granting.run(),
+        )
 
     # -- grants -------------------------------------------------------------------------
 
@@ -201,41 +172,13 @@ class Session:
         known = self._horizons.get(shard)
         return known if grant is None or grant.horizon is None else grant.horizon
 
-    def _failed(self, error: Exception) -> None:
-        self._error = error
-        self.news.set()
-
-    # -- fetching -----------------------------------------------------------------------
-
-    async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """The next runs, each shard in its turn; waits for some without polling."""
-
-        def collect() -> list[Run]:
-            self._raise_error()
-            return self._turns.take(self.grants, max_records, max_bytes)
-
-        return await fetch(collect, self.news, max_wait)
-
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
-        self._raise_end()
-
     # -- the end ------------------------------------------------------------------------
-
-    async def aclose(self) -> None:
-        """Gives everything up, in order. Idempotent; once begun, it goes on to its end."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name="kinesis close")
-        await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         try:
             await self.membership.leave()
         finally:
-            self._main.cancel()
-            await asyncio.gather(self._main, return_exceptions=True)
+            await self._end_tasks()
             # Now: a look at the shards, or a renewal, would find the leases closed, or join again.
             await self.membership.aclose()
             await self._service.aclose()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
+from consumer_sdk.adapters.fetching import fetch
 from consumer_sdk.adapters.memory.broker import MemoryBroker
 from consumer_sdk.adapters.memory.calls import Calls, Seam
 from consumer_sdk.adapters.memory.kinds import ConsumerKind, Options
@@ -125,19 +127,8 @@ class MemoryAdapter(Adapter):
 
     async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
         """The next runs; waits for data without polling."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + max_wait
-        while True:
-            # Cleared first: news that come while a call is on its way are not slept through.
-            self._news.clear()
-            runs = await self._collect(max_records, max_bytes)
-            if runs or loop.time() >= until:
-                return runs
-            timer = loop.call_at(until, self._news.set)
-            try:
-                await self._news.wait()
-            finally:
-                timer.cancel()
+        collect = partial(self._collect, max_records, max_bytes)
+        return await fetch(collect, self._news, max_wait)
 
     async def _collect(self, max_records: int, max_bytes: int) -> list[Run]:
         await self._calls.alive()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from consumer_sdk.adapters.fetching import Turns
 from consumer_sdk.adapters.memory.calls import Seam
 from consumer_sdk.adapters.memory.holding import Holding
 from consumer_sdk.records import Run
@@ -16,23 +17,15 @@ class Reader:
 
     def __init__(self, seam: Seam | None) -> None:
         self._seam = seam
-        self._turn = 0
+        self._turns = Turns()
 
     def read(self, holdings: Iterable[Holding], max_records: int, max_bytes: int) -> list[Run]:
         """The next runs; moves the positions."""
         readable = [holding for holding in holdings if holding.is_readable]
-        if readable:
-            self._turn = (self._turn + 1) % len(readable)
-        runs: list[Run] = []
-        for holding in readable[self._turn :] + readable[: self._turn]:
-            if max_records <= 0 or max_bytes <= 0:
-                break
-            run = self._fault(holding) or holding.read(max_records, max_bytes)
-            if run is not None:
-                runs.append(run)
-                max_records -= len(run.messages)
-                max_bytes -= run.size
-        return runs
+        return self._turns.take(readable, self._take, max_records, max_bytes)
+
+    def _take(self, holding: Holding, max_records: int, max_bytes: int) -> Run | None:
+        return self._fault(holding) or holding.read(max_records, max_bytes)
 
     def _fault(self, holding: Holding) -> Run | None:
         if self._seam is not None and self._seam.strike("fetch.partition"):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any
 
 from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.adapters.pulsar.calls import close_client
 from consumer_sdk.adapters.pulsar.discovery import Discovery
@@ -16,13 +15,14 @@ from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.watching import Watch
+from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerSdkError,
     TransientAdapterError,
     TransientStoreError,
 )
-from consumer_sdk.records import Assignment, Partition, Run
+from consumer_sdk.records import Assignment, Partition
 
 __all__ = ["Session"]
 
@@ -38,15 +38,15 @@ CLOSE_SHARE = 0.8
 """How much of the operation timeout a drain may take when the adapter is closed by itself."""
 
 
-class Session:
+class Session(ReadAheadSession):
     """From open to close.
 
     Attributes:
         subscribers: by partition.
-        news: set when there may be something to fetch.
     """
 
     def __init__(self, options: PulsarOptions, owner: AssignmentOwner) -> None:
+        super().__init__(f"pulsar {options.subscription}", lambda: self.subscribers.values())
         self._options = options
         self._owner = owner
         self._client = options.connection.make_client()
@@ -55,13 +55,8 @@ class Session:
         )
         self.discovery = Discovery(self._client, self.admin, options)
         self.subscribers: dict[Partition, Subscriber] = {}
-        self.news = asyncio.Event()
-        self._turns = Turns()
         self._asking = asyncio.Lock()
-        self._error: Exception | None = None
-        self._tasks = asyncio.TaskGroup()
-        self._main: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._last_trouble: Exception | None = None
 
     # -- opening ------------------------------------------------------------------------
 
@@ -83,10 +78,7 @@ class Session:
                 f"{self._options.subscription!r} after {self._options.busy_timeout:g} s: "
                 f"{self._last_trouble or SILENCE}"
             ) from error
-        self._main = asyncio.create_task(self._live(), name=f"pulsar {self._options.subscription}")
-        self._main.add_done_callback(lambda _: self.news.set())
-
-    _last_trouble: Exception | None = None
+        self._begin()
 
     async def _add(self, partition: Partition, *, is_discovered: bool) -> Subscriber:
         is_new = await self.discovery.is_new(partition)
@@ -144,17 +136,9 @@ class Session:
 
     # -- living -------------------------------------------------------------------------
 
-    async def _live(self) -> None:
+    def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
         watch = Watch(self.subscribers, self.admin, self._options, lost=self._lost)
-        async with self._tasks:
-            self._spawn(watch.run())
-            self._spawn(self._discover())
-            for subscriber in self.subscribers.values():
-                self._spawn(self._serve(subscriber))
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._tasks.create_task(work)
-        del task  # the group keeps it
+        return (watch.run(), self._discover(), *map(self._serve, self.subscribers.values()))
 
     async def _discover(self) -> None:
         while True:
@@ -163,7 +147,7 @@ class Session:
                 for partition in await self.discovery.look():
                     if partition not in self.subscribers:
                         added = await self._add(partition, is_discovered=True)
-                        self._spawn(self._subscribe_and_serve(added))
+                        _ = self._spawn(self._subscribe_and_serve(added))
             except ConsumerSdkError as error:
                 log.warning("topics could not be looked up: %s", error)
 
@@ -196,8 +180,7 @@ class Session:
             except (TransientAdapterError, TransientStoreError) as error:
                 log.warning("%s cannot start yet: %s", subscriber.partition, error)
             except Exception as error:  # noqa: BLE001 - the owner's; it comes out of fetch
-                self._error = error
-                self.news.set()
+                self._failed(error)
             else:
                 subscriber.end()
                 await asyncio.sleep(LONGEST_BACKOFF)
@@ -220,45 +203,7 @@ class Session:
         is_its = subscriber is not None and subscriber.assignment is assignment
         return subscriber if is_its else None
 
-    # -- the runtime's calls ------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Waits for the end.
-
-        Raises:
-            ConsumerSdkError: what has ended it.
-        """
-        if self._main is not None:
-            await asyncio.wait({self._main})
-            self._raise_end()
-
-    def _raise_end(self) -> None:
-        if self._main is not None and self._main.done() and not self._main.cancelled():
-            error: BaseException | None = self._main.exception()
-            while isinstance(error, BaseExceptionGroup):
-                error = error.exceptions[0]
-            if error is not None:
-                raise error
-
-    async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """The next runs; waits for some without polling."""
-
-        def collect() -> list[Run]:
-            if self._error is not None:
-                error, self._error = self._error, None
-                raise error
-            self._raise_end()
-            return self._turns.take(self.subscribers.values(), max_records, max_bytes)
-
-        return await fetch(collect, self.news, max_wait)
-
     # -- the end ------------------------------------------------------------------------
-
-    async def aclose(self) -> None:
-        """Gives everything up, in order. Idempotent; once begun, it goes on to its end."""
-        if self._closing is None:
-            self._closing = asyncio.create_task(self._close(), name="pulsar close")
-        await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         held = [s.assignment for s in self.subscribers.values() if s.assignment is not None]
@@ -268,9 +213,7 @@ class Session:
                 deadline = asyncio.get_running_loop().time() + patience
                 await self._owner.revoked(held, deadline=deadline)
         finally:
-            if self._main is not None:
-                self._main.cancel()
-                await asyncio.gather(self._main, return_exceptions=True)
+            await self._end_tasks()
             await self._leave()
 
     async def _leave(self) -> None:

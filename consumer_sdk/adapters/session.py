@@ -1,0 +1,128 @@
+"""What open adapters that read ahead share: their tasks, what comes out of a fetch, their end."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Protocol
+
+from consumer_sdk.adapters.fetching import Turns, fetch
+from consumer_sdk.records import Run
+
+__all__ = ["ReadAheadSession"]
+
+
+class Partition(Protocol):
+    """Something that is read ahead."""
+
+    @property
+    def has_run(self) -> bool:
+        """`take` has something."""
+        ...
+
+    def take(self, max_records: int, max_bytes: int) -> Run:
+        """The next run."""
+        ...
+
+
+class ReadAheadSession(ABC):
+    """From open to close.
+
+    Args:
+        name: of its tasks.
+        partitions: those held, as they are at any time.
+
+    Attributes:
+        news: set when there may be something to fetch.
+    """
+
+    def __init__(self, name: str, partitions: Callable[[], Collection[Partition]]) -> None:
+        self.news = asyncio.Event()
+        self._name = name
+        self._partitions = partitions
+        self._turns = Turns()
+        self._error: Exception | None = None
+        self._tasks = asyncio.TaskGroup()
+        self._main: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    # -- tasks --------------------------------------------------------------------------
+
+    @abstractmethod
+    def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
+        """What is to be done until the end."""
+
+    def _begin(self) -> None:
+        self._main = asyncio.create_task(self._live(), name=self._name)
+        self._main.add_done_callback(lambda _: self.news.set())
+
+    async def _live(self) -> None:
+        async with self._tasks:
+            for duty in self._duties():
+                _ = self._spawn(duty)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        return self._tasks.create_task(work)
+
+    async def run(self) -> None:
+        """Waits for the end.
+
+        Raises:
+            ConsumerSdkError: what has ended it.
+        """
+        if self._main is not None:
+            await asyncio.wait({self._main})
+            self._raise_end()
+
+    def _raise_end(self) -> None:
+        if self._main is not None and self._main.done() and not self._main.cancelled():
+            error: BaseException | None = self._main.exception()
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if error is not None:
+                raise error
+
+    # -- fetching -----------------------------------------------------------------------
+
+    def _failed(self, error: Exception) -> None:
+        """It comes out of the next fetch, once."""
+        self._error = error
+        self.news.set()
+
+    async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        """The next runs, each partition in its turn; waits for some without polling."""
+
+        async def collect() -> list[Run]:
+            self._raise_error()
+            ready = [partition for partition in self._partitions() if partition.has_run]
+            return self._turns.take(ready, _take, max_records, max_bytes)
+
+        return await fetch(collect, self.news, max_wait)
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        self._raise_end()
+
+    # -- the end ------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Gives everything up, in order. Idempotent; once begun, it goes on to its end."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name=f"{self._name} close")
+        await asyncio.shield(self._closing)
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """The steps of `aclose`."""
+
+    async def _end_tasks(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+            await asyncio.gather(self._main, return_exceptions=True)
+
+
+def _take(partition: Partition, max_records: int, max_bytes: int) -> Run:
+    return partition.take(max_records, max_bytes)
