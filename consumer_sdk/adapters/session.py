@@ -120,8 +120,13 @@ class ReadAheadSession(ABC):
 
     async def _end_tasks(self) -> None:
         if self._main is not None:
-            self._main.cancel()
+            self.abort()
             await asyncio.gather(self._main, return_exceptions=True)
+
+    def abort(self) -> None:
+        """Ends the tasks where they are, as a death of the process would: nothing is given up."""
+        if self._main is not None:
+            self._main.cancel()
 
 
 def _take(partition: Partition, max_records: int, max_bytes: int) -> Run:

@@ -116,7 +116,7 @@ class FakeHarness(AdapterHarness):
     async def crash(self, adapter: Adapter) -> None:
         assert isinstance(adapter, KinesisAdapter)
         self._faults[adapter].die()
-        adapter._session._main.cancel()
+        adapter._session.abort()
 
     async def truncate(self, stream: str, before: Position, partition: int = 0) -> None:
         stored = self.kinesis.stream(stream).shard(shard_id(partition)).stored()

@@ -226,7 +226,7 @@ def test_owner_that_raises_when_it_is_cancelled_stops_nothing() -> None:
         member.owner.assigned = assigned  # type: ignore[method-assign,assignment]  # one of its own
         await member.open()
         await asyncio.sleep(1)
-        member.adapter._session._main.cancel()
+        member.adapter._session.abort()
         await asyncio.sleep(1)
         await member.adapter.aclose()
 

@@ -220,7 +220,7 @@ class WatchedAdapter(KinesisAdapter):
     def crash(self) -> None:
         """Nothing of it goes on."""
         if self._opened is not None:
-            self._opened._main.cancel()
+            self._opened.abort()
 
 
 class _Owner(WatchedOwner):
