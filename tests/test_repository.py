@@ -20,7 +20,7 @@ PACKAGE = ROOT / "consumer_sdk"
 
 # From the bottom up; parts in one row may use each other.
 LAYERS = (
-    {"records", "errors", "abc", "lazy"},
+    {"records", "errors", "abc", "range_reads", "lazy"},
     {"trackers"},
     {"adapters", "stores", "dead_letters"},
     {"runtime"},
