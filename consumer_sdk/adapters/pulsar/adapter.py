@@ -270,10 +270,10 @@ class PulsarAdapter(Adapter):
         return dict.fromkeys(assignments)
 
     async def time(self) -> float:
-        admin = self._session.admin
-        if admin is None:
+        opened_at = self._session.opened_at
+        if opened_at is None:
             raise ConfigurationError("pulsar: a time of the broker's clock needs admin_url=…")
-        return await admin.time()
+        return opened_at
 
     async def partitions(self, stream: str) -> Sequence[Partition]:
         session = self._session

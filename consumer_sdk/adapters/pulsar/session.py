@@ -43,6 +43,7 @@ class Session(ReadAheadSession):
 
     Attributes:
         subscribers: by partition.
+        opened_at: the broker's clock when it was opened; None without its admin API.
     """
 
     def __init__(self, options: PulsarOptions, owner: AssignmentOwner) -> None:
@@ -57,6 +58,7 @@ class Session(ReadAheadSession):
         self.subscribers: dict[Partition, Subscriber] = {}
         self._asking = asyncio.Lock()
         self._last_trouble: Exception | None = None
+        self.opened_at: float | None = None
 
     # -- opening ------------------------------------------------------------------------
 
@@ -69,6 +71,8 @@ class Session(ReadAheadSession):
         """
         try:
             async with asyncio.timeout(self._options.busy_timeout):
+                if self.admin is not None:
+                    self.opened_at = await self.admin.time()
                 for partition in await self.discovery.look():
                     await self._add(partition, is_discovered=False)
                 await self._subscribe_all()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import _pulsar
 import pytest
 
 from consumer_sdk.adapters.pulsar import session, watching
-from consumer_sdk.errors import AdapterError
+from consumer_sdk.adapters.pulsar.admin import Admin
+from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on
@@ -46,6 +48,47 @@ async def test_topic_that_is_refused_leaves_no_consumer_of_another(
     client.waiting[A](Result.Ok, late)
     await asyncio.sleep(0)
     assert late.is_closed
+
+
+class Clock(Admin):
+    """An admin API whose clock moves on with each look."""
+
+    now = 1000.0
+
+    async def time(self) -> float:
+        """A second later than before."""
+        self.now += 1
+        return self.now
+
+    async def has_topic(self, topic: str) -> bool:
+        """Any."""
+        del topic
+        return True
+
+    async def subscriptions(self, topic: str) -> Sequence[str]:
+        """None yet."""
+        del topic
+        return []
+
+
+async def test_time_is_the_clock_of_the_opening(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What "latest" is pinned as: a claim that comes late passes nothing over."""
+    monkeypatch.setattr(session, "Admin", Clock)
+    adapter = adapter_on(Client(), monkeypatch, "a", admin_url="http://h:8080")
+    owner = Owner()
+    await adapter.open(owner)
+    await until(lambda: owner.granted)
+    assert [await adapter.time(), await adapter.time()] == [1001.0, 1001.0]
+    await adapter.aclose()
+
+
+async def test_time_without_the_admin_api_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client does not tell."""
+    adapter = adapter_on(Client(), monkeypatch, "a")
+    await adapter.open(Owner())
+    with pytest.raises(ConfigurationError, match="admin_url="):
+        await adapter.time()
+    await adapter.aclose()
 
 
 async def test_refusals_of_later_end_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
