@@ -31,6 +31,7 @@ RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 CLIENTS = {
     "aiobotocore": {"adapters", "stores", "dead_letters"},
     "aiokafka": {"adapters", "dead_letters"},
+    "fastavro": {"spark_bridge"},
     "kazoo": {"stores"},
     "pulsar": {"adapters", "dead_letters"},
     "pyarrow": {"spark_bridge"},
