@@ -1,17 +1,30 @@
-"""Errors of the feed.
+"""Errors of the bridge.
 
 ::
 
     ConsumerSdkError
-    └── FeedError
-        ├── TransientFeedError    the write failed in a way that may pass: try again
-        ├── FeedFormatError       the directory's files are damaged or not a feed
-        └── FeedRecordError       this record cannot be stored, however often it is tried
+    ├── FeedError
+    │   ├── TransientFeedError    the write failed in a way that may pass: try again
+    │   ├── FeedFormatError       the directory's files are damaged or not a feed
+    │   └── FeedRecordError       this record cannot be stored, however often it is tried
+    └── SparkBridgeError
+        ├── DataLossError         records that the query has yet to read are gone from the broker
+        ├── OffsetFormatError     an offset of Spark's checkpoint was not written by this source
+        └── StrictAckError        with strictAcks: the group's position could not be moved
 """
 
 from consumer_sdk.errors import ConsumerSdkError
 
-__all__ = ["FeedError", "FeedFormatError", "FeedRecordError", "TransientFeedError"]
+__all__ = [
+    "DataLossError",
+    "FeedError",
+    "FeedFormatError",
+    "FeedRecordError",
+    "OffsetFormatError",
+    "SparkBridgeError",
+    "StrictAckError",
+    "TransientFeedError",
+]
 
 
 class FeedError(ConsumerSdkError):
@@ -31,3 +44,19 @@ class FeedFormatError(FeedError):
 
 class FeedRecordError(FeedError):
     """A record does not fit the feed's columns (no bytes, a timestamp out of range)."""
+
+
+class SparkBridgeError(ConsumerSdkError):
+    """A Spark query that pulls from a broker cannot go on as it was asked to."""
+
+
+class DataLossError(SparkBridgeError):
+    """Records that the query has yet to read are gone; ``failOnDataLoss=false`` goes on."""
+
+
+class OffsetFormatError(SparkBridgeError):
+    """An offset in Spark's checkpoint was not written by this source, or for another broker."""
+
+
+class StrictAckError(SparkBridgeError):
+    """The group's position could not be moved, and ``strictAcks`` makes that the query's end."""
