@@ -8,7 +8,7 @@ batch: after a crash the same range is planned again, and no other place has to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,9 @@ from consumer_sdk.spark_bridge.errors import OffsetFormatError
 __all__ = ["INITIAL", "Offsets"]
 
 VERSION = 1
+
+SHOWN = 200
+"""Characters of a foreign offset that an error quotes."""
 
 INITIAL: dict[str, Any] = {"version": VERSION, "positions": {}}
 """What ``initialOffset`` returns, always: nothing is known of any partition yet."""
@@ -127,8 +130,10 @@ def _read(streams: Any, decode: Callable[[str], Position]) -> dict[Partition, Po
 
 def _not_ours(body: Any, why: str) -> OffsetFormatError:
     shown = repr(body)
+    if len(shown) > SHOWN:
+        shown = f"{shown[:SHOWN]}…"
     return OffsetFormatError(
-        f"the offset {shown[:200]}{'…' * (len(shown) > 200)} in Spark's checkpoint {why}: "
+        f"the offset {shown} in Spark's checkpoint {why}: "
         f"the checkpoint belongs to another source, broker or version; give the query a "
         f"checkpoint directory of its own"
     )

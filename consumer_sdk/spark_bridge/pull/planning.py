@@ -7,29 +7,22 @@ Each task costs about 20 ms, so small ranges share one; large ones are cut where
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.spark_bridge.errors import DataLossError
 
-__all__ = ["TASK_RECORDS", "Loss", "Sizing", "Sound", "pack", "parts_wanted", "plan", "sound"]
+__all__ = ["TASK_RECORDS", "Sizing", "Sound", "pack", "parts_wanted", "plan", "sound"]
 
 TASK_RECORDS = 50_000
-"""Records that are worth a task of their own, about 20 ms of work."""
+"""Records that are worth a task of their own: reading them takes about as long as starting it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Records of ``partition`` that the query has yet to read are gone, or may be.
-
-    Attributes:
-        reason: a text for people.
-    """
-
-    partition: Partition
-    reason: str
+SHOWN = 10
+"""Losses that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +50,85 @@ class Sound:
     """What can be read.
 
     Attributes:
-        ranges: none is empty; sorted; each begins at or above the earliest record.
-        losses: what cannot be read any more.
+        ranges: sorted; none is empty.
+        warnings: what is lost, or may be, for the log.
     """
 
     ranges: list[PartitionRange]
-    losses: list[Loss]
-
-    def check(self, *, fail: bool) -> list[str]:
-        """What is to be logged as a warning.
-
-        Raises:
-            DataLossError: something is lost, and ``fail``.
-        """
-        raise NotImplementedError
+    warnings: list[str]
 
 
 def sound(
     ranges: Collection[PartitionRange],
     earliest: Mapping[Partition, Position | None],
     gone: Collection[Partition] = (),
+    *,
+    fail: bool,
 ) -> Sound:
     """Judges the ranges of a batch.
+
+    Where positions are integers, a start below the earliest record is a loss. Elsewhere it need
+    not be one (a Pulsar ledger that was read to its end is deleted): that is a warning, and the
+    range is left as it is for the reader to judge, unless losses are accepted.
+
+    A log that ends below the start was made again or cut short. Which of the two, nobody can
+    tell, so nothing of it is read twice: the next batch goes on from its end.
 
     Args:
         ranges: `Offsets.ranges_to`'s.
         earliest: each partition's first position now; None or missing: it is gone.
         gone: `Offsets.gone_in`'s.
+        fail: ``failOnDataLoss``.
+
+    Raises:
+        DataLossError: records that are still to be read are gone, and ``fail``.
     """
-    raise NotImplementedError
+    kept: list[PartitionRange] = []
+    losses = [f"{partition} is gone" for partition in sorted(gone)]
+    doubts: list[str] = []
+    for each in sorted(ranges):
+        if each.start != each.stop:
+            verdict = _judge(each, earliest.get(each.partition), fail=fail)
+            kept += verdict.kept
+            losses += verdict.losses
+            doubts += verdict.doubts
+    if losses and fail:
+        raise _lost(losses)
+    return Sound(kept, losses + doubts)
+
+
+class _Verdict(NamedTuple):
+    kept: Sequence[PartitionRange] = ()
+    losses: Sequence[str] = ()
+    doubts: Sequence[str] = ()
+
+
+def _judge(each: PartitionRange, first: Position | None, *, fail: bool) -> _Verdict:
+    if first is None:
+        return _Verdict(losses=[f"{each.partition} is gone"])
+    if each.start > each.stop:
+        why = f"{each.partition} ends at {each.stop}, below {each.start}, as if it was made again"
+        return _Verdict(losses=[why])
+    if first <= each.start:
+        return _Verdict([each])
+    why = f"{each.partition} begins at {first}, above {each.start}"
+    if isinstance(first, int):
+        return _Verdict(_from(each, first), losses=[why])
+    return _Verdict([each] if fail else _from(each, first), doubts=[why])
+
+
+def _from(each: PartitionRange, first: Position) -> list[PartitionRange]:
+    """What the broker still has of a range."""
+    return [each._replace(start=first)] if first < each.stop else []
+
+
+def _lost(losses: Sequence[str]) -> DataLossError:
+    more = f"; and {len(losses) - SHOWN} more" if len(losses) > SHOWN else ""
+    return DataLossError(
+        f"records that this query has yet to read are gone from the broker: "
+        f"{'; '.join(losses[:SHOWN])}{more}. Keep records for longer, or set "
+        f"failOnDataLoss=false to go on with what is left"
+    )
 
 
 def parts_wanted(
@@ -93,20 +136,55 @@ def parts_wanted(
 ) -> list[int]:
     """Into how many parts each range is to be cut; 1 for most.
 
-    The I/O half asks ``reader.cut(rest, records / parts)`` for each inner bound.
+    Cut one with ``reader.cut(rest, records // parts)`` for each inner bound. A range whose
+    records nobody can count stays whole.
     """
-    raise NotImplementedError
+    counts = [max(1, records.get(each.partition, 1)) for each in ranges]
+    most = sizing.max_records
+    parts = [-(-count // most) if most else 1 for count in counts]
+    missing = (sizing.min_tasks or 0) - sum(parts)
+    # The largest parts are cut further, one by one: never more parts than records.
+    heap = [(-count / parts[place], place) for place, count in enumerate(counts)]
+    heapq.heapify(heap)
+    while missing > 0 and heap:
+        _, place = heapq.heappop(heap)
+        if parts[place] < counts[place]:
+            parts[place] += 1
+            missing -= 1
+            heapq.heappush(heap, (-counts[place] / parts[place], place))
+    return parts
 
 
 def pack(
     parts: Sequence[tuple[PartitionRange, int | None]], sizing: Sizing
 ) -> list[list[PartitionRange]]:
-    """Tasks, the largest first, about equally large: longest processing time first (Graham 1969).
+    """Tasks of about equal size: the largest part first, to the smallest task (Graham 1969).
+
+    Equal arguments give equal tasks, in whichever order the parts come; a task's are sorted.
 
     Args:
         parts: ranges and about how many records each has; None where nobody can tell.
     """
-    raise NotImplementedError
+    counted = [(TASK_RECORDS if count is None else count, each) for each, count in parts]
+    counted.sort(key=lambda part: (-part[0], part[1]))
+    tasks: list[list[PartitionRange]] = [[] for _ in range(_tasks(counted, sizing))]
+    heap = [(0, place) for place in range(len(tasks))]
+    for count, each in counted:
+        size, place = heap[0]
+        if size and sizing.max_records is not None and size + count > sizing.max_records:
+            size, place = 0, len(tasks)  # the smallest has no room, so none has
+            tasks.append([])
+            heapq.heappush(heap, (0, place))
+        heapq.heapreplace(heap, (size + count, place))
+        tasks[place].append(each)
+    return [sorted(task) for task in tasks if task]
+
+
+def _tasks(counted: Sequence[tuple[int, PartitionRange]], sizing: Sizing) -> int:
+    """How many tasks there are to be, before ``max_records`` asks for more."""
+    worth = -(-sum(count for count, _ in counted) // TASK_RECORDS)
+    most = len(counted) if sizing.tasks is None else min(len(counted), sizing.tasks)
+    return max(1, min(worth, most), min(sizing.min_tasks or 1, len(counted)))
 
 
 def plan(

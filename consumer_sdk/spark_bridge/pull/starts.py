@@ -7,8 +7,8 @@ appears later always does (`NEW`), since all of its records are new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
@@ -57,6 +57,33 @@ class Starts:
             raise ConfigurationError(self._mismatch(named.keys() ^ set(partitions)))
         return {partition: named[partition] for partition in sorted(partitions)}
 
+    def choices(self, wanted: Wanted) -> list[Start]:
+        """What is asked of the reader: the first that has an answer counts."""
+        if isinstance(wanted, PositionText):
+            return []
+        if isinstance(wanted, AtTime):
+            return [wanted] if self.late is None else [wanted, self.late]
+        if wanted is StartPoint.BROKER:
+            return [StartPoint.BROKER, StartPoint.EARLIEST]
+        return [wanted]
+
+    def too_late(self, partition: Partition, wanted: AtTime) -> str:
+        """What is wrong with a time that lies after the last record."""
+        return (
+            f"{self.option}: {partition} has no record at or after {wanted.time * 1000:.0f} ms; "
+            f"give an earlier time, or startingOffsetsByTimestampStrategy=latest"
+        )
+
+    def _mismatch(self, partitions: Collection[Partition]) -> str:
+        named = dict(self.each)
+        extra = ", ".join(str(each) for each in sorted(partitions) if each in named)
+        missing = ", ".join(str(each) for each in sorted(partitions) if each not in named)
+        parts = [f"{extra} is not there" if extra else "", f"{missing} is left out" * bool(missing)]
+        return (
+            f"{self.option} has to name exactly the partitions that are read: "
+            f"{'; '.join(part for part in parts if part)} (-2 stands for earliest, -1 for latest)"
+        )
+
 
 NEW = Starts(StartPoint.EARLIEST)
 """For partitions that appear after the query began."""
@@ -68,7 +95,11 @@ def questions(starts: Starts, partitions: Collection[Partition]) -> dict[Start, 
     Raises:
         ConfigurationError: as `Starts.wanted`.
     """
-    raise NotImplementedError
+    asked: dict[Start, list[Partition]] = {}
+    for partition, wanted in starts.wanted(partitions).items():
+        for each in starts.choices(wanted):
+            asked.setdefault(each, []).append(partition)
+    return asked
 
 
 def resolve(
@@ -81,6 +112,31 @@ def resolve(
 
     Raises:
         ConfigurationError: as `Starts.wanted`; a position's text cannot be read; or no record is
-            as new as the wanted time, and the option does not say what then.
+            as new as the wanted time, and nothing says what then.
     """
-    raise NotImplementedError
+    found = {}
+    for partition, wanted in starts.wanted(partitions).items():
+        if isinstance(wanted, PositionText):
+            position = _decoded(starts, partition, wanted, decode)
+        else:
+            position = _first([answers[each][partition] for each in starts.choices(wanted)])
+        if position is not None:
+            found[partition] = position
+        elif isinstance(wanted, AtTime) and starts.late is None:
+            raise ConfigurationError(starts.too_late(partition, wanted))
+    return found
+
+
+def _first(positions: Iterable[Position | None]) -> Position | None:
+    return next((position for position in positions if position is not None), None)
+
+
+def _decoded(
+    starts: Starts, partition: Partition, wanted: PositionText, decode: Callable[[str], Position]
+) -> Position:
+    try:
+        return decode(wanted.text)
+    except CheckpointFormatError as error:
+        raise ConfigurationError(
+            f"{starts.option}: {wanted.text!r} is no position of {partition}: {error}"
+        ) from error
