@@ -9,6 +9,7 @@
     │   └── FeedRecordError       this record cannot be stored, however often it is tried
     └── SparkBridgeError
         ├── DataLossError         records that the query has yet to read are gone from the broker
+        ├── DeadLetterError       rows were not written to their dead-letter destination
         ├── OffsetFormatError     an offset of Spark's checkpoint was not written by this source
         └── StrictAckError        with strictAcks: the group's position could not be moved
 """
@@ -17,6 +18,7 @@ from consumer_sdk.errors import ConsumerSdkError
 
 __all__ = [
     "DataLossError",
+    "DeadLetterError",
     "FeedError",
     "FeedFormatError",
     "FeedRecordError",
@@ -52,6 +54,13 @@ class SparkBridgeError(ConsumerSdkError):
 
 class DataLossError(SparkBridgeError):
     """Records that the query has yet to read are gone; ``failOnDataLoss=false`` goes on."""
+
+
+class DeadLetterError(SparkBridgeError):
+    """Rows could not be written to their dead-letter destination; their task fails.
+
+    None of them is lost: Spark tries the task, or the batch, again.
+    """
 
 
 class OffsetFormatError(SparkBridgeError):
