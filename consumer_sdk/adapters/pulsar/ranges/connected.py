@@ -1,0 +1,135 @@
+"""An open connection: the client, its threads, and what is asked through it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from consumer_sdk.adapters.pulsar.calls import close_client
+from consumer_sdk.adapters.pulsar.discovery import Discovery
+from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
+from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
+from consumer_sdk.adapters.pulsar.ranges.ledgers import is_lost
+from consumer_sdk.adapters.pulsar.ranges.locating import Locator
+from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
+from consumer_sdk.adapters.pulsar.ranges.reading import NativeReader, RangeReading
+from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
+from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.range_reads import Columns, PartitionRange
+from consumer_sdk.records import Partition, StartPoint
+
+__all__ = ["Connected"]
+
+log = logging.getLogger(__name__)
+
+THREADS = 32
+"""Ranges that are read at a time; each blocks a thread while it waits for the client."""
+
+CLOSE = 5.0
+"""Seconds for the client to close; it goes on with it."""
+
+
+class Connected:
+    """From open to close.
+
+    Attributes:
+        cursors, locator, sizes: what `PulsarRanges` asks.
+    """
+
+    def __init__(self, options: RangeOptions) -> None:
+        pulsar = options.pulsar
+        self._options = options
+        self._patience = pulsar.connection.operation_timeout
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar ranges")
+        self._admin = (
+            None if pulsar.admin_url is None else RangeAdmin(pulsar.admin_url, pulsar.admin_token)
+        )
+        self._client = pulsar.connection.make_client()
+        self._discovery = Discovery(self._client, self._admin, pulsar)
+        self.cursors = Cursors(self._client, pulsar)
+        self.locator = Locator(options, self._admin, self._reader_of)
+        self.sizes = Sizes(self._admin)
+
+    def _reader_of(self, topic: str) -> NativeReader:
+        return NativeReader(self._client, topic, self._threads, patience=self._patience)
+
+    async def open(self) -> None:
+        """Looks the topics up, and makes the subscription.
+
+        Raises:
+            AdapterError: the broker cannot be reached, or refused.
+        """
+        partitions = await self._look()
+        await self.cursors.keep(partitions, are_new=False)
+
+    async def partitions(self) -> Sequence[Partition]:
+        """All there are now, sorted; each has the subscription.
+
+        Raises:
+            AdapterError: the broker cannot be reached, or refused.
+        """
+        found = await self._look()
+        await self.cursors.keep(found, are_new=True)
+        return found
+
+    async def _look(self) -> Sequence[Partition]:
+        service = self._options.pulsar.connection.service_url
+        try:
+            async with asyncio.timeout(self._patience):
+                found = await self._discovery.look()
+        except TimeoutError as error:
+            raise TransientAdapterError(
+                f"{service}: no answer: check the address, TLS and credentials"
+            ) from error
+        return sorted(set(found), key=lambda each: (each.stream, int(each.id)))
+
+    async def read(
+        self, wanted: PartitionRange, *, with_headers: bool, max_bytes: int
+    ) -> AsyncGenerator[Columns, None]:
+        """A range's records.
+
+        Raises:
+            PositionOutOfRangeError: some of them are known to be deleted.
+            AdapterError: the broker does not answer, or refuses.
+        """
+        partition, start, stop = wanted
+        reader = self._reader_of(topic_of(partition))
+        reading = RangeReading(reader, start, stop, stall=self._options.stall_timeout)
+        parts = reading.parts(
+            self._options.for_reader(), with_headers=with_headers, max_bytes=max_bytes
+        )
+        try:
+            async for columns in parts:
+                if columns.positions[0] == reading.first:
+                    await self._check(wanted, reading.first)
+                yield columns
+            if not reading.has_records:
+                await self._check(wanted, reading.first)
+        finally:
+            await parts.aclose()
+
+    async def _check(self, wanted: PartitionRange, first: object) -> None:
+        """Looks for a loss if the first record does not lie in the ledger of the start."""
+        partition, start, stop = wanted
+        if not start < stop or (isinstance(first, tuple) and first[0] == start[0]):
+            return
+        begin = await self.locator.find(partition, StartPoint.EARLIEST)
+        if begin is None or is_lost(start, stop, begin):
+            raise PositionOutOfRangeError(
+                f"{partition}: records from {start} to {stop} were deleted; the first that the "
+                f"broker keeps is at {begin}: start there, or keep them by a subscription or a retention"
+            )
+
+    async def aclose(self) -> None:
+        """Bounded."""
+        self._threads.shutdown(wait=False)
+        try:
+            async with asyncio.timeout(CLOSE):
+                await close_client(self._client)
+        except (AdapterError, TimeoutError) as error:
+            log.info("closing the client: %r", error)
+        if self._admin is not None:
+            self._admin.close()

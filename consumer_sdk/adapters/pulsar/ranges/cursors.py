@@ -1,0 +1,143 @@
+"""The subscription that keeps what was not read yet, and how it is moved.
+
+It is held for the moment of a commit: consume, ack, close. A consumer that stays would keep everyone else
+off, and see a backlog that it does not read. Its queue is 0, so that the broker sends it nothing.
+
+An ack names an entry as a whole, which needs no id that a broker made: those of single messages do not
+survive being stored, and ack all of their batch (see ``ids``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.faults import BusyError
+from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.pulsar.ranges.options import NOBODY
+from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.errors import (
+    ConfigurationError,
+    ConsumerSdkError,
+    PartitionLostError,
+    TransientAdapterError,
+)
+from consumer_sdk.records import Outcome, OutcomeKind, Partition, Position
+
+__all__ = ["Cursors"]
+
+log = logging.getLogger(__name__)
+
+CONCURRENT = 16
+"""Partitions that are worked on at a time."""
+
+
+class Cursors:
+    """One subscription's, on all partitions."""
+
+    def __init__(self, client: Any, options: PulsarOptions) -> None:
+        self._client = client
+        self._options = options
+        self._name = options.subscription
+        self._patience = options.connection.operation_timeout
+        self._kept: set[Partition] = set()
+        self._done: dict[Partition, Place] = {}
+        self._turns = asyncio.Semaphore(CONCURRENT)
+        self._locks: dict[Partition, asyncio.Lock] = {}
+
+    # -- keeping ------------------------------------------------------------------------
+
+    async def keep(self, partitions: Sequence[Partition], *, are_new: bool) -> None:
+        """Sees to it that the subscription is there; nothing without one.
+
+        Args:
+            are_new: those not seen before appeared after the opening: all of them is to be kept.
+
+        Raises:
+            AdapterError: the broker does not answer, or refuses.
+        """
+        if self._name == NOBODY:
+            return
+        is_latest = self._options.initial_position == "latest" and not are_new
+        missing = [each for each in partitions if each not in self._kept]
+        await asyncio.gather(*(self._keep(each, is_latest=is_latest) for each in missing))
+
+    async def _keep(self, partition: Partition, *, is_latest: bool) -> None:
+        try:
+            async with self._turns:
+                consumer = await self._subscribe(partition, is_latest=is_latest)
+                await self._close(partition, consumer)
+        except BusyError:
+            log.info("%s: somebody uses %r: it is there", partition, self._name)
+        self._kept.add(partition)
+
+    async def _subscribe(self, partition: Partition, *, is_latest: bool = False) -> Any:
+        topic = topic_of(partition)
+        position = _pulsar.InitialPosition
+        made = _pulsar.ConsumerConfiguration()
+        made.consumer_type(_pulsar.ConsumerType.Exclusive)
+        made.subscription_initial_position(position.Latest if is_latest else position.Earliest)
+        made.receiver_queue_size(0)
+        return await self._ask(
+            lambda done: self._client.subscribe_async(topic, self._name, made, done),
+            f"subscribing to {topic} as {self._name!r}",
+            late=lambda consumer: consumer.close_async(lambda _: None),
+        )
+
+    async def _close(self, partition: Partition, consumer: Any) -> None:
+        """Sends what was acked; the broker's answer comes behind it on the same connection."""
+        await self._ask(consumer.close_async, f"closing the consumer of {topic_of(partition)}")
+
+    async def _ask(self, start: Any, doing: str, **late: Any) -> Any:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await call(start, doing, **late)
+        except TimeoutError as error:
+            raise TransientAdapterError(f"{doing}: no answer") from error
+
+    # -- moving -------------------------------------------------------------------------
+
+    async def commit(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, Outcome]:
+        """Acks what lies below each position; never raises."""
+        found = await asyncio.gather(*(self._commit(*each) for each in positions.items()))
+        return dict(zip(positions, found, strict=True))
+
+    async def _commit(self, partition: Partition, position: Place) -> Outcome:
+        if self._name == NOBODY:
+            missing = ConfigurationError("commit needs subscription=…: it has no position to move")
+            return Outcome(OutcomeKind.FENCED, error=missing)
+        lock = self._locks.setdefault(partition, asyncio.Lock())
+        try:
+            async with lock, self._turns:  # this process must not find itself in its way
+                return await self._move(partition, position)
+        except BusyError as error:
+            return Outcome(OutcomeKind.FENCED, error=error)
+        except TransientAdapterError as error:
+            return Outcome.retry(error)
+        except ConsumerSdkError as error:
+            return _refused(partition, error)
+
+    async def _move(self, partition: Partition, position: Place) -> Outcome:
+        target = position[:2]
+        if target > self._done.get(partition, (0, 0, 0))[:2]:
+            consumer = await self._subscribe(partition)
+            try:
+                # Of the begin of a ledger, entry -1: all ledgers below it.
+                last = _pulsar.MessageId(-1, target[0], target[1] - 1, -1)
+                consumer.acknowledge_cumulative_async(last, None)
+            finally:
+                await self._close(partition, consumer)
+            self._done[partition] = position
+        return Outcome(OutcomeKind.SENT)
+
+
+def _refused(partition: Partition, error: ConsumerSdkError) -> Outcome:
+    lost = PartitionLostError(f"{partition}: {error}")
+    lost.__cause__ = error
+    return Outcome(OutcomeKind.FENCED, error=lost)

@@ -1,0 +1,91 @@
+"""Messages of the client as columns, up to a stop. Runs in a thread that blocks.
+
+A position after the last message is ``next_place``: the first of the entry behind it. A stop may
+also lie in the middle of a producer's batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.entries import batch_size
+from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
+from consumer_sdk.range_reads import Columns, Header
+from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+
+__all__ = ["Part", "ends_at"]
+
+# Unbound: looking a method up on each message costs half as much as calling it.
+_id_of = _pulsar.Message.message_id
+_key_of = _pulsar.Message.partition_key
+_data_of = _pulsar.Message.data
+_publish_time_of = _pulsar.Message.publish_timestamp
+_ledger_of = _pulsar.MessageId.ledger_id
+_entry_of = _pulsar.MessageId.entry_id
+_index_of = _pulsar.MessageId.batch_index
+
+
+class Part:
+    """Consecutive messages.
+
+    Attributes:
+        size: bytes of their values.
+    """
+
+    def __init__(self, *, with_headers: bool) -> None:
+        self._places: list[Place] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._times: list[int | None] = []
+        self._headers: list[Sequence[Header]] | None = [] if with_headers else None
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def add(self, raw: Any, place: Place) -> None:
+        """The next message."""
+        value: bytes | None = _data_of(raw)
+        if value:
+            self.size += len(value)
+        elif raw.has_null_value():
+            value = None
+        self._values.append(value)
+        self._places.append(place)
+        self._times.append(_publish_time_of(raw))
+        self._keys.append(_key(raw))
+        if self._headers is not None:
+            self._headers.append(headers_of(raw))
+
+    def columns(self) -> Columns:
+        """All that was added; the lists are given away."""
+        headers = self._headers if self._headers and any(self._headers) else None
+        return Columns(self._places, self._keys, self._values, self._times, headers)
+
+
+def _key(raw: Any) -> bytes | None:
+    try:
+        key = _key_of(raw)
+    except UnicodeDecodeError:
+        return key_of(raw)
+    return key.encode() if key else None
+
+
+def place(native: Any) -> Place:
+    """As `consumer_sdk.adapters.pulsar.ids.place_of`, in half of the time."""
+    index = _index_of(native)
+    return _ledger_of(native), _entry_of(native), LAST_BATCH_INDEX if index < 0 else index
+
+
+def ends_at(native: Any, here: Place, stop: Place) -> bool:
+    """Nothing can lie between a message, which is below the stop, and the stop."""
+    ledger, entry, index = here
+    if ledger != stop[0] or entry < stop[1] - 1:
+        return False
+    if entry == stop[1]:
+        return index + 1 >= stop[2]
+    return not stop[2] and (index == LAST_BATCH_INDEX or index + 1 == batch_size(native))

@@ -1,0 +1,202 @@
+"""Range reads of Pulsar: what Spark and tools see."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+from consumer_sdk.adapters.pulsar.options import InitialPosition
+from consumer_sdk.adapters.pulsar.ranges.connected import Connected
+from consumer_sdk.adapters.pulsar.ranges.options import (
+    RangeOptions,
+    adapter_options,
+    parse_range_url,
+)
+from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
+from consumer_sdk.records import Outcome, Partition, Position, Start
+from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
+
+__all__ = ["PulsarRanges"]
+
+log = logging.getLogger(__name__)
+
+
+class PulsarRanges(RangeReader):
+    """Reads ranges of Pulsar topics.
+
+    A position is ``(ledger, entry, index in the batch)``, as the adapter's; the one after a message
+    is ``(ledger, entry + 1, 0)`` behind the last of an entry. Timestamps are publish times.
+
+    A topic deletes what all its subscriptions have acked: without one of its own, a reader may come
+    too late. With ``subscription=``, `open` and `partitions` see to it that each partition has it, and
+    `commit` moves it. Give it to the one that plans; what only reads ranges needs none.
+
+    ==========================================  =====================  ===========================
+    question                                    with ``admin_url``     without
+    ==========================================  =====================  ===========================
+    `positions`: earliest, latest               one request            a reader, about 0.13 s
+    `positions`: where the subscription stands  yes                    `ConfigurationError`
+    `positions` of an emptied topic             its end                ``(0, 0, 0)`` at first
+    `records`, `cut`, `record_size`             from the ledgers       `ConfigurationError`
+    topics that do not exist                    `open` raises          the broker may make them
+    ==========================================  =====================  ===========================
+
+    Args:
+        topics: their names; of another namespace as ``tenant/namespace/name``.
+        service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
+        subscription: whose position `commit` moves; None for nobody's.
+        pattern: instead of topics, a regular expression that a topic's whole name has to match.
+            Needs ``admin_url``.
+        initial_position: where a subscription begins that is made: ``"earliest"`` or ``"latest"``.
+            In partitions that are new later, at the earliest.
+        admin_url: ``http://host:8080``; see the table.
+        admin_token: a JWT for it.
+        receiver_queue: messages that the broker sends ahead of each read. The client keeps them in
+            memory whatever their size.
+        stall_timeout: seconds without a message, although there are more, after which a read raises.
+        crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
+        connection: any other option of the adapter's connection, such as ``token``,
+            ``tls_trust_certs``, ``operation_timeout`` or ``log_level``.
+
+    Raises:
+        ConfigurationError: an option is unknown or cannot work.
+
+    Concurrency: belongs to the event loop and the process that opened it.
+    """
+
+    broker: ClassVar[str] = "pulsar"
+    __slots__ = ("_connected", "_is_closed", "_options", "_pid", "group")
+
+    def __init__(
+        self,
+        *topics: str,
+        service_url: str,
+        subscription: str | None = None,
+        pattern: str | None = None,
+        initial_position: InitialPosition = "earliest",
+        admin_url: str | None = None,
+        admin_token: str | None = None,
+        receiver_queue: int = 1000,
+        stall_timeout: float = 30.0,
+        crypto_key_reader: Any = None,
+        **connection: Any,
+    ) -> None:
+        pulsar = adapter_options(
+            topics,
+            subscription,
+            {"service_url": service_url, **connection},
+            pattern=pattern,
+            initial_position=initial_position,
+            admin_url=admin_url,
+            admin_token=admin_token,
+            receiver_queue=receiver_queue,
+            crypto_key_reader=crypto_key_reader,
+        )
+        self._options = RangeOptions(pulsar=pulsar, stall_timeout=stall_timeout)
+        self._connected: Connected | None = None
+        self._is_closed = False
+        self._pid: int | None = None
+        self.group = subscription
+
+    @classmethod
+    def from_url(cls, url: str) -> PulsarRanges:
+        """The reader for ``pulsar://host:port/topic[,topic]?subscription=s&admin_url=…``.
+
+        Raises:
+            ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
+        """
+        topics, options = parse_range_url(url)
+        return cls(*topics, **options)
+
+    @property
+    def _open(self) -> Connected:
+        if self._connected is None or self._is_closed:
+            state = "closed; make a new one" if self._is_closed else "not open"
+            raise ConsumerClosedError(f"this reader of Pulsar's ranges is {state}")
+        if self._pid != os.getpid():  # the client's threads are in the parent
+            raise ConsumerClosedError("this reader was opened before a fork: make one in the child")
+        return self._connected
+
+    async def open(self) -> None:
+        """Looks the topics up, and makes the subscription where there is none.
+
+        Raises:
+            ConfigurationError: an option cannot work, or a topic does not exist.
+            AdapterError: the broker cannot be reached, or refused.
+        """
+        if self._connected is not None or self._is_closed:
+            raise ConsumerClosedError("a reader of ranges can be opened once; make a new one")
+        self._connected, self._pid = Connected(self._options), os.getpid()
+        try:
+            await self._connected.open()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def partitions(self) -> Sequence[Partition]:
+        """All partitions; each look asks the broker.
+
+        Raises:
+            AdapterError: the broker does not answer, or refuses.
+        """
+        return await self._open.partitions()
+
+    async def positions(
+        self, partitions: Collection[Partition], at: Start
+    ) -> Mapping[Partition, Position | None]:
+        connected = self._open
+        connected.locator.check(at)
+        found = await asyncio.gather(*(connected.locator.find(each, at) for each in partitions))
+        return dict(zip(partitions, found, strict=True))
+
+    async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
+        sizes = self._open.sizes
+        found = await asyncio.gather(*map(sizes.records, ranges))
+        return {each.partition: count for each, count in zip(ranges, found, strict=True)}
+
+    async def cut(self, wanted: PartitionRange, records: int) -> Position:
+        return await self._open.sizes.cut(wanted, records)
+
+    async def record_size(self, partitions: Collection[Partition]) -> Mapping[Partition, float]:
+        sizes = self._open.sizes
+        found = await asyncio.gather(*map(sizes.record_size, partitions))
+        pairs = zip(partitions, found, strict=True)
+        return {partition: size for partition, size in pairs if size is not None}
+
+    async def read_range(
+        self, wanted: PartitionRange, *, with_headers: bool = False, max_bytes: int = 8 * 2**20
+    ) -> AsyncGenerator[Columns, None]:
+        reading = self._open.read(wanted, with_headers=with_headers, max_bytes=max_bytes)
+        try:
+            async for columns in reading:
+                yield columns
+        finally:
+            await reading.aclose()
+
+    async def commit(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, Outcome]:
+        """Moves the subscription to the last entry that lies whole below each position.
+
+        A position in the middle of a producer's batch leaves all of that batch to be read again: acks
+        of parts of a batch do not outlive the topic's unload.
+
+        SENT: the broker has been told. It keeps cursors in memory for a while: a broker that is killed may
+        come back with an older one. The subscription is held for the moment of the commit
+        only; FENCED: somebody else holds it, or this reader has none.
+        """
+        return await self._open.cursors.commit(positions)
+
+    def encode_position(self, position: Position) -> str:
+        return encode_message_id(position)
+
+    def decode_position(self, text: str) -> Position:
+        return decode_message_id(text)
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        connected, self._connected = self._connected, None
+        if connected is not None and self._pid == os.getpid():
+            await connected.aclose()

@@ -1,0 +1,1 @@
+"""Tests of the Pulsar adapter, on a real Pulsar."""

@@ -1,0 +1,95 @@
+"""Topics of a real Pulsar for range reads, and what is read from them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pulsar
+
+from consumer_sdk.adapters.pulsar.ids import place_of
+from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
+from consumer_sdk.range_reads import Columns, PartitionRange
+from consumer_sdk.records import Partition, Position, StartPoint
+from consumer_sdk.testing.servers import PulsarEndpoint
+
+__all__ = ["Stage", "producing", "read", "values"]
+
+
+class Stage:
+    """One topic of a test's own, that keeps everything.
+
+    Args:
+        server: where it lies.
+    """
+
+    def __init__(self, server: PulsarEndpoint) -> None:
+        self.server = server
+        self.topic = f"persistent://public/default/ranges-{uuid.uuid4().hex[:8]}"
+
+    async def create(self, partitions: int = 0, *, kept: bool = True) -> None:
+        """Makes the topic; a subscription keeps what is produced."""
+        await self.server.create_topic(self.topic, partitions=partitions)
+        if kept:
+            await self.server.create_subscription(self.topic, "kept")
+
+    @property
+    def partition(self) -> Partition:
+        """Of a topic that is not partitioned."""
+        return Partition(self.topic, "-1")
+
+    def ranges(self, *, admin: bool = True, **options: Any) -> PulsarRanges:
+        """Not opened."""
+        url = {"admin_url": self.server.admin_url} if admin else {}
+        return PulsarRanges(self.topic, service_url=self.server.service_url, **url | options)
+
+    @asynccontextmanager
+    async def open(self, *, admin: bool = True, **options: Any) -> AsyncIterator[PulsarRanges]:
+        """Open for a while."""
+        ranges = self.ranges(admin=admin, **options)
+        await ranges.open()
+        try:
+            yield ranges
+        finally:
+            await ranges.aclose()
+
+    async def produce(self, values: Sequence[bytes], *, batch: bool = False) -> list[Position]:
+        """The positions of what was produced."""
+        ids = await self.server.produce(self.topic, values, batch=batch)
+        return [place_of(each) for each in ids]
+
+    async def whole(
+        self, ranges: PulsarRanges, partition: Partition | None = None
+    ) -> PartitionRange:
+        """All there is."""
+        partition = partition or self.partition
+        start = (await ranges.positions([partition], StartPoint.EARLIEST))[partition]
+        stop = (await ranges.positions([partition], StartPoint.LATEST))[partition]
+        return PartitionRange(partition, start, stop)
+
+    def range(self, start: Position, stop: Position) -> PartitionRange:
+        """Of the topic that is not partitioned."""
+        return PartitionRange(self.partition, start, stop)
+
+
+async def read(ranges: PulsarRanges, wanted: PartitionRange, **options: Any) -> list[Columns]:
+    """All parts of a range."""
+    return [part async for part in ranges.read_range(wanted, **options)]
+
+
+def values(parts: Sequence[Columns]) -> list[bytes | None]:
+    """All values in order."""
+    return [value for part in parts for value in part.values]
+
+
+@contextmanager
+def producing(server: PulsarEndpoint, topic: str, **options: Any) -> Iterator[Any]:
+    """A producer of Pulsar's own client."""
+    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    client = pulsar.Client(server.service_url, logger=logger)
+    try:
+        yield client.create_producer(topic, **options)
+    finally:
+        client.close()
