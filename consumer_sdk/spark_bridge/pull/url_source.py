@@ -1,0 +1,84 @@
+"""A broker's URL as what is read, with secrets that are only named in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from consumer_sdk.adapters.option_texts import split_url
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.pull.option_values import secret
+
+if TYPE_CHECKING:
+    from consumer_sdk.range_reads import RangeReader
+
+__all__ = ["UrlSource"]
+
+BROKERS = {"kafka": "kafka", "pulsar": "pulsar", "pulsar+ssl": "pulsar"}
+FORM = "give kafka://host:port/topic?group=name or pulsar://host:port/topic"
+SECRETS = ("sasl_plain_username", "sasl_plain_password", "token", "admin_token")
+"""Options of a URL that may name a secret instead: ``token=env:TOKEN``."""
+
+
+@dataclass(frozen=True, slots=True)
+class UrlSource:
+    """A ``kafka://`` or ``pulsar://`` URL, as `open_ranges` takes it.
+
+    Attributes:
+        url: with its secrets as they were given.
+        shown: the URL without its options, for logs.
+        broker: ``"kafka"`` or ``"pulsar"``.
+        group: whose position is moved, or None.
+    """
+
+    url: str = field(repr=False)
+    shown: str
+    broker: str
+    group: str | None
+
+    @classmethod
+    def parse(cls, url: str, group: str | None) -> UrlSource:
+        """Reads a URL; ``group`` is what the option says, and goes into it.
+
+        Raises:
+            ConfigurationError: it is malformed, or of another scheme; or names another group.
+        """
+        shown = url.partition("?")[0].rpartition("@")[2]
+        if shown.startswith("kinesis:"):
+            raise ConfigurationError(
+                f"url={shown!r}: Spark cannot pull from Kinesis, whose records have no numbers: "
+                f"run a consumer that feeds a directory (SparkFeed), and read feed://"
+            )
+        parts, texts = split_url(url, BROKERS, FORM)
+        named = texts.get("group")
+        if group is not None and named not in (None, group):
+            raise ConfigurationError(
+                f"group={group!r}, but the URL has group={named!r}: one of them"
+            )
+        if group is not None:
+            texts["group"] = group
+        whole = parts._replace(query=urlencode(texts)).geturl()
+        return cls(whole, shown, BROKERS[parts.scheme], texts.get("group"))
+
+    def open_reader(self) -> RangeReader:
+        """A reader that is not open yet; secrets are looked up now.
+
+        Raises:
+            ConfigurationError: a secret cannot be found, or an option is wrong.
+            MissingExtraError: the broker's client is not installed.
+        """
+        from consumer_sdk.adapters.ranges import open_ranges
+
+        return open_ranges(self.resolved())
+
+    def resolved(self) -> str:
+        """The URL with the secrets themselves.
+
+        Raises:
+            ConfigurationError: a secret cannot be found.
+        """
+        parts = urlsplit(self.url)
+        texts = dict(parse_qsl(parts.query, keep_blank_values=True))
+        found = {name: secret(name, text) for name, text in texts.items() if name in SECRETS}
+        return parts._replace(query=urlencode(texts | found)).geturl()
