@@ -1,0 +1,178 @@
+"""A group's position, moved by one who is no member: as users of ``assign`` commit."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.client import ConnectionGroup, CoordinationType
+from aiokafka.errors import for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
+
+from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitByName
+from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
+from consumer_sdk.adapters.kafka.ranges.lookups import LATEST, look_up
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
+from consumer_sdk.records import Outcome, OutcomeKind
+
+__all__ = ["GroupPosition"]
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+NONE = -1
+"""What the broker says where nothing was committed."""
+
+REFUSED = frozenset({22, 25, 29, 30, 82, 113})
+"""The group has members, who alone may commit (illegal generation, unknown member, fenced
+instance, stale epoch); or the principal has no right to the topic or the group."""
+GONE = frozenset({3, 100})
+"""There is no such topic or partition."""
+
+
+class GroupPosition:
+    """Reads and moves what the group has committed; without a group there is nothing."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._group = connection.options.group
+        self._coordinator: int | None = None
+
+    async def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Where the group stands; None where it has committed nothing.
+
+        Raises:
+            AdapterError: its coordinator did not answer, or refused.
+        """
+        if self._group is None:
+            return dict.fromkeys(tps)
+        request = OffsetFetchRequest(self._group, list(_by_topic(tps).items()))
+
+        async def ask() -> dict[TopicPartition, int | None]:
+            response = await self._send(request)
+            self._check(getattr(response, "error_code", 0))
+            return self._read(response)
+
+        found = await self._connection.persist(
+            f"reading what group {self._group!r} has committed of {names_of(tps)}", ask
+        )
+        return {tp: found.get(tp) for tp in tps}
+
+    async def commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+        """Moves it forward, to nothing that lies beyond the partition's end. Never raises."""
+        try:
+            return await self._commit(wanted)
+        except AdapterError as error:
+            return dict.fromkeys(wanted, Outcome.retry(error))
+
+    async def _commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+        committed = await self.committed(wanted.keys())
+        ahead = {tp: at for tp, at in wanted.items() if at > _or_none(committed[tp])}
+        outcomes = dict.fromkeys(wanted, Outcome.durable())
+        outcomes |= await self._beyond(ahead)
+        ahead = {tp: at for tp, at in ahead.items() if outcomes[tp].error is None}
+        return outcomes | (await self._send_commit(ahead) if ahead else {})
+
+    async def _beyond(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+        """Positions that the partition does not have: it was deleted, or made again.
+
+        By name a commit of a deleted topic's position lands on the one made in its place, which
+        its consumers would then find out of range.
+        """
+        ends = await look_up(self._connection, wanted, LATEST)
+        return {
+            tp: Outcome(OutcomeKind.GONE, error=_beyond_error(tp, at, ends[tp]))
+            for tp, at in wanted.items()
+            if at > _or_none(ends[tp])
+        }
+
+    async def _send_commit(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, Outcome]:
+        topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        for tp, at in wanted.items():
+            topics[tp.topic].append((tp.partition, at, ""))
+        group = self._group or ""
+        request = OffsetCommitByName(group, NO_GENERATION, NO_MEMBER, None, topics)
+
+        async def ask() -> dict[TopicPartition, int]:
+            response = await self._send(request)
+            codes = {TopicPartition(t, p): code for t, ps in response.topics for p, code in ps}
+            self._check_coordinator(codes.values())
+            return codes
+
+        where = f"committing {names_of(wanted)} of group {group!r}"
+        codes = await self._connection.persist(where, ask)
+        return {tp: _outcome(codes.get(tp, NONE), where) for tp in wanted}
+
+    async def _send(self, request: Any) -> Any:
+        """Asks the coordinator, which is looked up when it is not known."""
+        if self._coordinator is None:
+            self._connection.calls += 1
+            self._coordinator = await self._connection.client.coordinator_lookup(
+                CoordinationType.GROUP, self._group
+            )
+        try:
+            return await self._connection.send(
+                self._coordinator, request, ConnectionGroup.COORDINATION
+            )
+        except BaseException:
+            self._coordinator = None
+            raise
+
+    def _read(self, response: Any) -> dict[TopicPartition, int | None]:
+        found: dict[TopicPartition, int | None] = {}
+        for topic, partitions in response.topics:
+            for partition, offset, _metadata, code in partitions:
+                tp = TopicPartition(topic, partition)
+                self._check_coordinator([code])
+                if code not in GONE:
+                    check_code(code, tp)
+                found[tp] = None if offset == NONE else offset
+        return found
+
+    def _check(self, code: int) -> None:
+        self._check_coordinator([code])
+        if code:
+            raise for_code(code)(f"group {self._group!r}")
+
+    def _check_coordinator(self, codes: Iterable[int]) -> None:
+        """Another coordinator, or one that is loading: ask again."""
+        for code in codes:
+            if code in MOVED:
+                self._coordinator = None
+                raise for_code(code)(f"group {self._group!r}")
+
+
+MOVED = frozenset({14, 15, 16})
+"""The coordinator is loading, is not available, or is another."""
+
+
+def _by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for tp in tps:
+        topics[tp.topic].append(tp.partition)
+    return topics
+
+
+def _or_none(offset: int | None) -> int:
+    return NONE if offset is None else offset
+
+
+def _beyond_error(tp: TopicPartition, at: int, end: int | None) -> PositionOutOfRangeError:
+    what = "it is gone" if end is None else f"it ends at {end}"
+    return PositionOutOfRangeError(
+        f"position {at} of {tp.topic}[{tp.partition}] is not committed: {what}; was the topic "
+        f"deleted and made again?"
+    )
+
+
+def _outcome(code: int, where: str) -> Outcome:
+    if code == 0:
+        return Outcome.durable()
+    error = translate(for_code(code)(), where)
+    if code in REFUSED:
+        return Outcome(OutcomeKind.FENCED, error=error)
+    return Outcome(OutcomeKind.GONE if code in GONE else OutcomeKind.RETRY, error=error)

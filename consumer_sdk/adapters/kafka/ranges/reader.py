@@ -1,0 +1,220 @@
+"""The range reader of Kafka: what Spark and tools see."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
+
+from consumer_sdk.adapters.kafka.client import check_client
+from consumer_sdk.adapters.kafka.options import check_client_options, read_servers
+from consumer_sdk.adapters.kafka.ranges.connection import Connection
+from consumer_sdk.adapters.kafka.ranges.group import GroupPosition
+from consumer_sdk.adapters.kafka.ranges.lookups import EARLIEST, LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.options import OURS, RangeOptions
+from consumer_sdk.adapters.kafka.ranges.plain_reading import read_plainly
+from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
+from consumer_sdk.adapters.kafka.ranges.selection import Selection
+from consumer_sdk.adapters.kafka.ranges.self_test import can_read_directly
+from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
+from consumer_sdk.adapters.kafka.ranges.urls import parse_url
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
+from consumer_sdk.records import (
+    AtPosition,
+    AtTime,
+    Outcome,
+    Partition,
+    Position,
+    Start,
+    StartPoint,
+)
+from consumer_sdk.records.position_texts import decode_offset
+
+__all__ = ["KafkaRanges"]
+
+
+class KafkaRanges(RangeReader):
+    """Reads ranges of Kafka topics, as no member of any group.
+
+    Topics are never created. Positions are offsets.
+
+    Args:
+        topics: one name, or several.
+        pattern: a regular expression instead: all topics whose whole names it matches, new ones
+            too, but not Kafka's internal ones.
+        partitions: topic → numbers instead: these partitions only.
+        bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
+        group: whose position `commit` moves, and ``BROKER`` stands for.
+        isolation_level: ``"read_committed"``, or ``"read_uncommitted"``: also records of
+            transactions that are open or aborted.
+        connect_timeout: seconds that `open` waits for the servers.
+        read_timeout: seconds without any answer after which a question, or a part of a range,
+            is given up.
+        seen_within: seconds after which `partitions` shows new ones.
+        require_topics: `open` fails when a topic that is named does not exist. A task that only
+            reads ranges need not ask for that: other topics' ranges can be read.
+        client_id: the name that the broker's logs and quotas know this client by.
+        client_options: any other option of ``AIOKafkaClient``, such as ``security_protocol``,
+            ``ssl_context`` (which cannot be pickled) or ``sasl_mechanism``.
+
+    Attributes:
+        broker_calls: requests sent so far, for benchmarks.
+
+    Raises:
+        ConfigurationError: an option is unknown or cannot work.
+    """
+
+    broker: ClassVar[str] = "kafka"
+
+    def __init__(
+        self,
+        topics: str | Sequence[str] = (),
+        *,
+        bootstrap_servers: str | Sequence[str],
+        pattern: str | None = None,
+        partitions: Mapping[str, Collection[int]] | None = None,
+        group: str | None = None,
+        isolation_level: str = "read_committed",
+        connect_timeout: float = 10.0,
+        read_timeout: float = 30.0,
+        seen_within: float = 3.0,
+        require_topics: bool = True,
+        client_id: str = "consumer-sdk",
+        **client_options: Any,
+    ) -> None:
+        check_client()
+        check_client_options(client_options, AIOKafkaClient.__init__, OURS, type(self).__init__)
+        self._options = RangeOptions(
+            topics=[topics] if isinstance(topics, str) else list(topics),
+            pattern=pattern,
+            partitions=partitions,
+            servers=read_servers(bootstrap_servers),
+            group=group,
+            isolation_level=isolation_level,
+            connect_timeout=connect_timeout,
+            read_timeout=read_timeout,
+            seen_within=seen_within,
+            require_topics=require_topics,
+            client_id=client_id,
+            client_options=client_options,
+        )
+        self.group = group
+        self._opened: Connection | None = None
+        self._is_closed = False
+        self._reads_directly = can_read_directly()
+
+    @classmethod
+    def from_url(cls, url: str) -> KafkaRanges:
+        """The reader for ``kafka://host:port[,host:port]/topic[,topic]?group=g&option=value``.
+
+        Raises:
+            ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
+        """
+        topics, options = parse_url(url)
+        return cls(topics, **options)
+
+    @property
+    def _connection(self) -> Connection:
+        if self._is_closed:
+            raise ConsumerClosedError("the Kafka range reader is closed; make a new one")
+        if self._opened is None:
+            raise ConsumerClosedError("the Kafka range reader is not open")
+        return self._opened
+
+    @property
+    def broker_calls(self) -> int:
+        """Requests sent so far."""
+        return 0 if self._opened is None else self._opened.calls
+
+    async def open(self) -> None:
+        if self._opened is not None or self._is_closed:
+            raise ConsumerClosedError("a Kafka range reader can be opened once; make a new one")
+        self._opened = Connection(self._options)
+        self._group = GroupPosition(self._opened)
+        try:
+            await self._opened.open()
+            await Selection(self._opened).check()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def partitions(self) -> Sequence[Partition]:
+        return await Selection(self._connection).partitions()
+
+    async def positions(
+        self, partitions: Collection[Partition], at: Start
+    ) -> Mapping[Partition, Position | None]:
+        found = await self._positions([_tp(partition) for partition in partitions], at)
+        return {partition: found.get(_tp(partition)) for partition in partitions}
+
+    async def _positions(
+        self, tps: Collection[TopicPartition], at: Start
+    ) -> Mapping[TopicPartition, int | None]:
+        if not tps:
+            return {}
+        if isinstance(at, AtPosition):
+            return dict.fromkeys(tps, int(at.position))
+        if at is StartPoint.BROKER:
+            return await self._group.committed(tps)
+        if at is StartPoint.ENDED:
+            return {}
+        return await look_up(self._connection, tps, _time(at))
+
+    async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
+        """As many as there are offsets: what gaps hold is not known."""
+        return {each.partition: max(each.stop - each.start, 0) for each in ranges}
+
+    async def cut(self, wanted: PartitionRange, records: int) -> Position:
+        return min(wanted.start + max(records, 1), wanted.stop)
+
+    async def record_size(self, partitions: Collection[Partition]) -> Mapping[Partition, float]:
+        """From the newest batches: one fetch of at most 64 KiB for each partition."""
+        sizes = await stored_sizes(self._connection, map(_tp, partitions))
+        return {p: sizes[_tp(p)] for p in partitions if _tp(p) in sizes}
+
+    def read_range(
+        self, wanted: PartitionRange, *, with_headers: bool = False, max_bytes: int = 8 * 2**20
+    ) -> AsyncIterator[Columns]:
+        tp, start, stop = _tp(wanted.partition), int(wanted.start), int(wanted.stop)
+        if max_bytes < 1:
+            raise ConfigurationError(f"max_bytes={max_bytes}: give at least 1")
+        if not self._reads_directly:
+            return read_plainly(
+                self._connection, tp, start, stop, with_headers=with_headers, max_bytes=max_bytes
+            )
+        read = RangeRead(self._connection, tp, start, stop)
+        return read.parts(with_headers=with_headers, max_bytes=max_bytes)
+
+    async def commit(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, Outcome]:
+        if self.group is None:
+            error = ConfigurationError("commit needs a group: KafkaRanges(…, group='name')")
+            return dict.fromkeys(positions, Outcome.retry(error))
+        wanted = {_tp(partition): int(at) for partition, at in positions.items()}
+        outcomes = await self._group.commit(wanted)
+        return {partition: outcomes[_tp(partition)] for partition in positions}
+
+    def encode_position(self, position: Position) -> str:
+        return str(int(position))
+
+    def decode_position(self, text: str) -> Position:
+        return decode_offset(text)
+
+    async def aclose(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            if self._opened is not None:
+                await self._opened.aclose()
+
+
+def _tp(partition: Partition) -> TopicPartition:
+    return TopicPartition(partition.stream, int(partition.id))
+
+
+def _time(at: Start) -> int:
+    """As Kafka's request has it; rounded up, but for what a float cannot hold of a whole ms."""
+    if isinstance(at, AtTime):
+        return max(-(-round(at.time * 1_000_000) // 1000), 0)
+    return EARLIEST if at is StartPoint.EARLIEST else LATEST

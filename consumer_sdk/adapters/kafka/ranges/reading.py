@@ -1,0 +1,200 @@
+"""Reads one range with fetch requests of our own: no consumer, no group, the next one on its way.
+
+The broker answers the next fetch while the last one's records are decoded and used. Where it
+brings nothing, nothing may be there: with ``min_bytes=0`` a broker answers at once from what it
+has, so that an empty answer that came quickly, and whose bound lies at or after the stop, says
+that the rest of the range is a gap. One that took long may have waited for a slower tier, and one
+that leaves the partition out was throttled: neither says anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError, for_code
+from aiokafka.protocol.fetch import FetchRequest
+
+from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
+from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
+from consumer_sdk.adapters.kafka.ranges.lookups import bounds
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.range_reads import Columns
+
+__all__ = ["RangeRead"]
+
+MAX_WAIT = 1.0
+"""Seconds that the broker may wait for another tier, or a replica."""
+QUICK = 0.5
+"""Seconds within which an answer came from what the broker has at hand."""
+FETCH_BYTES = 4 * 2**20
+"""Of one answer: larger ones are no faster, and take memory."""
+MOST_BYTES = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One partition's part of a fetch response.
+
+    Attributes:
+        bound: what lies before it may be read.
+        data: record batches, as they are on the wire.
+        aborted: (producer, first offset) of aborted transactions.
+        seconds: between asking and having it.
+    """
+
+    bound: int
+    data: bytes
+    aborted: Any
+    seconds: float
+
+
+class RangeRead:
+    """One reading of one range.
+
+    Args:
+        stop: the position after the last.
+    """
+
+    def __init__(self, connection: Connection, tp: TopicPartition, start: int, stop: int) -> None:
+        self._connection = connection
+        self._tp = tp
+        self._position = start
+        self._stop = stop
+        self._where = f"fetching {tp.topic}[{tp.partition}]"
+        self._fetch_bytes = FETCH_BYTES
+        self._ahead: asyncio.Task[Answer] | None = None
+
+    async def parts(self, *, with_headers: bool, max_bytes: int) -> AsyncIterator[Columns]:
+        """See `RangeReader.read_range`."""
+        self._fetch_bytes = min(max(max_bytes, 1), FETCH_BYTES)
+        options = self._connection.options
+        columnizer = Columnizer(
+            self._position,
+            self._stop,
+            is_committed=options.level == 1,
+            with_headers=with_headers,
+            max_bytes=max_bytes,
+        )
+        try:
+            while self._position < self._stop:
+                batches, aborted = await self._next()
+                try:
+                    for columns in columnizer.columns(batches, aborted):
+                        yield columns
+                except CorruptRecordException as error:
+                    raise AdapterError(f"{self._where}: {error}") from error
+        finally:
+            await self._forget()
+
+    async def _next(self) -> tuple[list[Any], Any]:
+        """The next batches, and the aborted transactions among them; none at the end."""
+        answer = await self._take_ahead() or await self._ask_until()
+        batches = open_batches(answer.data)
+        if not batches:
+            answer, batches = await self._after_nothing(answer)
+        if batches:
+            self._position = max(batches[-1].next_offset, self._position)
+            if self._position < self._stop:
+                self._ahead = asyncio.ensure_future(self._ask())
+        return batches, answer.aborted
+
+    async def _after_nothing(self, answer: Answer) -> tuple[Answer, list[Any]]:
+        """Asks on until there are batches, or it is known that there are none."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._connection.options.read_timeout
+        batches: list[Any] = []
+        while not batches:
+            if answer.data:  # a broker before Kafka 0.10.1 cuts a record that is larger
+                self._fetch_bytes = min(2 * self._fetch_bytes, MOST_BYTES)
+            elif answer.bound >= self._stop and answer.seconds < QUICK:
+                self._position = self._stop
+                break
+            elif now() >= deadline:
+                raise TransientAdapterError(
+                    f"{self._where}: waited in vain for what lies between {self._position} and "
+                    f"{self._stop}; what may be read ends at {answer.bound}"
+                )
+            else:
+                await asyncio.sleep(BACKOFF)
+            answer = await self._ask_until()
+            batches = open_batches(answer.data)
+        return answer, batches
+
+    async def _take_ahead(self) -> Answer | None:
+        """The answer that is on its way; None where there is none, or it failed.
+
+        A failure may be as old as the last part: whoever reads may have paused for longer than
+        a request may take. It is asked again.
+        """
+        task, self._ahead = self._ahead, None
+        if task is None:
+            return None
+        try:
+            await asyncio.wait({task})
+        finally:
+            task.cancel()
+        return None if task.cancelled() or task.exception() else task.result()
+
+    async def _forget(self) -> None:
+        """Nobody waits for the answer that is on its way; the connection drops it when it comes."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await self._take_ahead()
+
+    async def _ask_until(self) -> Answer:
+        try:
+            return await self._connection.persist(self._where, self._ask)
+        except PositionOutOfRangeError as error:
+            raise await self._explain(error) from error
+
+    async def _explain(self, error: PositionOutOfRangeError) -> PositionOutOfRangeError:
+        """The error, with what the broker stores, if it tells."""
+        if not isinstance(error.__cause__, OffsetOutOfRangeError):
+            return error
+        try:
+            first, end = await bounds(self._connection, self._tp)
+        except AdapterError:
+            return error
+        return PositionOutOfRangeError(
+            f"{self._where}: position {self._position} of a range to {self._stop} is not stored; "
+            f"the broker has {first} to {end}"
+        )
+
+    async def _ask(self) -> Answer:
+        tp, now = self._tp, asyncio.get_running_loop().time
+        size = self._fetch_bytes
+        request = FetchRequest(
+            round(MAX_WAIT * 1000),
+            0,  # min_bytes
+            size,
+            self._connection.options.level,
+            [(tp.topic, [(tp.partition, self._position, size)])],
+        )
+        started = now()
+        response = await self._connection.send(self._connection.leader(tp), request)
+        found = _partition_of(response)
+        if found is None:
+            raise TransientAdapterError(f"{self._where}: the broker throttles this client")
+        check_code(found["error_code"], tp)
+        bound = found.get("last_stable_offset", -1)
+        return Answer(
+            bound if bound >= 0 and self._connection.options.level else found["highwater_offset"],
+            found["message_set"] or b"",
+            found.get("aborted_transactions"),
+            now() - started,
+        )
+
+
+def _partition_of(response: Any) -> dict[str, Any] | None:
+    """The one partition that was asked for, by the names of the response's own schema."""
+    found = response.to_object()
+    if found.get("error_code"):
+        raise for_code(found["error_code"])("the fetch as a whole")
+    for topic in found["topics"] or ():
+        for partition in topic["partitions"]:
+            return dict(partition)
+    return None

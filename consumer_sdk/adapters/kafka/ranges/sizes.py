@@ -1,0 +1,100 @@
+"""How large stored records are: measured on the newest batches, which say what comes next."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+from aiokafka.protocol.fetch import FetchRequest
+
+from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
+from consumer_sdk.adapters.kafka.ranges.lookups import EARLIEST, LATEST, look_up
+
+__all__ = ["stored_sizes"]
+
+PROBE_BYTES = 2**16
+PROBED_TOGETHER = 128
+"""Partitions in one request: the answer has at most 8 MiB."""
+RECENT = 1000
+"""Records before the end at which a probe starts."""
+HEAD = struct.Struct(">qii")
+"""Base offset, length of what follows the length, leader epoch."""
+MAGIC, COUNT = 16, 57
+"""Where the format and the number of records lie (KIP-98)."""
+LENGTH_AT = 12
+HEAD_BYTES = 61
+
+
+async def stored_sizes(
+    connection: Connection, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, float]:
+    """Bytes of a record as it is stored, compressed or not; partitions without any are left out.
+
+    Raises:
+        AdapterError: as `Connection.persist`.
+    """
+    wanted = list(tps)
+    firsts = await look_up(connection, wanted, EARLIEST)
+    ends = await look_up(connection, wanted, LATEST)
+    starts: dict[TopicPartition, int] = {}
+    for tp in wanted:
+        first, end = firsts[tp], ends[tp]
+        if first is not None and end is not None and first < end:
+            starts[tp] = max(first, end - RECENT)
+    sizes: dict[TopicPartition, float] = {}
+
+    async def ask() -> None:
+        for node, some in _by_leader(connection, starts.keys() - sizes.keys()):
+            response = await connection.send(node, _request(connection, some, starts))
+            sizes.update(_sizes(response))
+
+    await connection.persist(f"probing {names_of(wanted)}", ask)
+    return {tp: size for tp, size in sizes.items() if size > 0}
+
+
+def _by_leader(
+    connection: Connection, tps: Iterable[TopicPartition]
+) -> list[tuple[int, Sequence[TopicPartition]]]:
+    leaders: dict[int, list[TopicPartition]] = defaultdict(list)
+    for tp in tps:
+        leaders[connection.leader(tp)].append(tp)
+    return [
+        (node, theirs[at : at + PROBED_TOGETHER])
+        for node, theirs in leaders.items()
+        for at in range(0, len(theirs), PROBED_TOGETHER)
+    ]
+
+
+def _request(
+    connection: Connection, tps: Iterable[TopicPartition], starts: dict[TopicPartition, int]
+) -> FetchRequest:
+    topics: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for tp in tps:
+        topics[tp.topic].append((tp.partition, starts[tp], PROBE_BYTES))
+    most = PROBE_BYTES * PROBED_TOGETHER
+    return FetchRequest(0, 0, most, connection.options.level, list(topics.items()))
+
+
+def _sizes(response: Any) -> dict[TopicPartition, float]:
+    sizes = {}
+    for topic, partitions in response.topics:
+        for number, code, *_bounds, data in partitions:
+            tp = TopicPartition(topic, number)
+            check_code(code, tp)
+            sizes[tp] = _mean_size(data or b"")
+    return sizes
+
+
+def _mean_size(data: bytes) -> float:
+    """Over all batches whose head is there; the formats before Kafka 0.11 have records instead."""
+    at = size = records = 0
+    while at + HEAD_BYTES <= len(data):
+        _base, length, _epoch = HEAD.unpack_from(data, at)
+        is_batch = data[at + MAGIC] > 1
+        records += int.from_bytes(data[at + COUNT : at + HEAD_BYTES]) if is_batch else 1
+        size += length + LENGTH_AT
+        at += length + LENGTH_AT
+    return size / records if records else 0.0
