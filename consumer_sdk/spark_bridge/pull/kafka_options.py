@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from consumer_sdk.errors import ConfigurationError
@@ -79,6 +79,13 @@ class KafkaSource:
             client=tuple(sorted(_client(options).items())),
             security=tuple((name, options[name]) for name in sorted(SECURITY) if name in options),
         )
+
+    def for_tasks(self) -> KafkaSource:
+        """The same without the group, which tasks have no business with.
+
+        Nor do they need topics that are not theirs: one may be gone, and others are still read.
+        """
+        return replace(self, group=None, client=(*self.client, ("require_topics", False)))
 
     def open_reader(self) -> RangeReader:
         """A reader that is not open yet; secrets are looked up now.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from consumer_sdk.errors import ConfigurationError
@@ -138,6 +138,14 @@ class PullOptions:
                 f"nothing would be read; give earliest, a position or a time"
             )
         return begin, self.ending or Starts(StartPoint.LATEST, option="endingOffsets")
+
+    def for_tasks(self) -> PullOptions:
+        """For readers that read ranges and nothing else: they touch no group.
+
+        A Pulsar reader that has one sees to its subscription on every partition when it opens,
+        and a Kafka reader to its topics: neither is for each task to do.
+        """
+        return replace(self, source=self.source.for_tasks(), strict_acks=False)
 
     def open_reader(self) -> RangeReader:
         """A reader for them, not open yet; looks up secrets that are named by ``env:``, ``file:``.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from consumer_sdk.adapters.option_texts import split_url
 from consumer_sdk.errors import ConfigurationError
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["UrlSource"]
 
 BROKERS = {"kafka": "kafka", "pulsar": "pulsar", "pulsar+ssl": "pulsar"}
+GROUPS = {"kafka": "group", "pulsar": "subscription"}
+"""The option of a URL that names whose position is moved."""
 FORM = "give kafka://host:port/topic?group=name or pulsar://host:port/topic"
 SECRETS = ("sasl_plain_username", "sasl_plain_password", "token", "admin_token")
 """Options of a URL that may name a secret instead: ``token=env:TOKEN``."""
@@ -51,15 +54,24 @@ class UrlSource:
                 f"run a consumer that feeds a directory (SparkFeed), and read feed://"
             )
         parts, texts = split_url(url, BROKERS, FORM)
-        named = texts.get("group")
-        if group is not None and named not in (None, group):
+        broker = BROKERS[parts.scheme]
+        name = GROUPS[broker]
+        if group is not None and texts.setdefault(name, group) != group:
             raise ConfigurationError(
-                f"group={group!r}, but the URL has group={named!r}: one of them"
+                f"group={group!r}, but the URL has {name}={texts[name]!r}: give one of them"
             )
-        if group is not None:
-            texts["group"] = group
-        whole = parts._replace(query=urlencode(texts)).geturl()
-        return cls(whole, shown, BROKERS[parts.scheme], texts.get("group"))
+        return cls(_with(parts, texts), shown, broker, texts.get(name))
+
+    def for_tasks(self) -> UrlSource:
+        """The same without the group, which tasks have no business with.
+
+        Nor do they need topics that are not theirs: one may be gone, and others are still read.
+        """
+        parts, texts = _parts(self.url)
+        texts.pop(GROUPS[self.broker], None)
+        if self.broker == "kafka":
+            texts["require_topics"] = "false"
+        return replace(self, url=_with(parts, texts), group=None)
 
     def open_reader(self) -> RangeReader:
         """A reader that is not open yet; secrets are looked up now.
@@ -78,7 +90,15 @@ class UrlSource:
         Raises:
             ConfigurationError: a secret cannot be found.
         """
-        parts = urlsplit(self.url)
-        texts = dict(parse_qsl(parts.query, keep_blank_values=True))
+        parts, texts = _parts(self.url)
         found = {name: secret(name, text) for name, text in texts.items() if name in SECRETS}
-        return parts._replace(query=urlencode(texts | found)).geturl()
+        return _with(parts, texts | found)
+
+
+def _parts(url: str) -> tuple[SplitResult, dict[str, str]]:
+    parts = urlsplit(url)
+    return parts, dict(parse_qsl(parts.query, keep_blank_values=True))
+
+
+def _with(parts: SplitResult, texts: Mapping[str, str]) -> str:
+    return parts._replace(query=urlencode(texts)).geturl()
