@@ -32,6 +32,7 @@ CLIENTS = {
     "aiobotocore": {"adapters", "stores", "dead_letters"},
     "aiokafka": {"adapters", "dead_letters"},
     "fastavro": {"spark_bridge"},
+    "fsspec": {"spark_bridge"},
     "kazoo": {"stores"},
     "pulsar": {"adapters", "dead_letters"},
     "pyarrow": {"spark_bridge"},

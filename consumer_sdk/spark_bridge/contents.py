@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers
@@ -24,6 +26,13 @@ def texts_of(rows: Sequence[Rows]) -> dict[str, list[str]]:
     return {key: places for key, places in texts.items() if places}
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    age: float
+    number: int
+    texts: Mapping[str, Sequence[str]]
+
+
 def _numbers(places: Sequence[Place]) -> Sequence[int]:
     if are_numbers(places):
         return cast("Sequence[int]", places)
@@ -37,21 +46,47 @@ def _texts(places: Sequence[Place]) -> list[str]:
 class Contents:
     """The positions of every manifest read so far.
 
-    Memory is O(gaps) for integer positions, and O(records) for others: which positions lie
-    between two of them, nobody but the broker can tell.
+    Integer positions are kept for ever, in O(gaps) of memory. Others cost memory each, since
+    which positions lie between two of them, nobody but the broker can tell; those are forgotten
+    by age.
     """
 
-    __slots__ = ("_ranges", "_texts")
+    __slots__ = ("_ages", "_ranges", "_texts")
 
-    def __init__(self) -> None:
+    def __init__(self, ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> None:
         self._ranges: dict[str, IntervalSet] = {}
         self._texts: dict[str, set[str]] = {}
+        self._ages: deque[_Remembered] = deque()
+        self._add_ranges(ranges or {})
 
-    def add(self, manifest: Manifest) -> None:
-        """Everything in ``manifest`` is in the feed."""
+    def add(self, manifest: Manifest, age: float) -> None:
+        """Everything in ``manifest`` is in the feed; ``age`` never falls."""
         self._add_ranges(manifest.ranges)
         for key, texts in manifest.texts.items():
             self._texts.setdefault(key, set()).update(texts)
+        if manifest.texts:
+            self._ages.append(_Remembered(age, manifest.number, manifest.texts))
+
+    def forget(self, before: float) -> None:
+        """Drops the text positions that were added with a lower age."""
+        while self._ages and self._ages[0].age < before:
+            for key, texts in self._ages.popleft().texts.items():
+                known = self._texts[key]
+                known.difference_update(texts)
+                if not known:
+                    del self._texts[key]
+
+    def renew(self, age: float) -> None:
+        """Gives this age to all text positions."""
+        self._ages = deque(_Remembered(age, each.number, each.texts) for each in self._ages)
+
+    def ranges(self) -> dict[str, list[tuple[int, int]]]:
+        """The integer positions, as a summary's."""
+        return {key: list(spans) for key, spans in self._ranges.items()}
+
+    def remembered(self, below: int) -> list[tuple[int, int]]:
+        """Closed intervals of the manifests below a number whose texts are not forgotten."""
+        return intervals_of([each.number for each in self._ages if each.number < below])
 
     def _add_ranges(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         for key, spans in ranges.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -16,13 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, final
+from typing import Any, Self, final
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Message, Position
 from consumer_sdk.spark_bridge.columns import import_pyarrow
 from consumer_sdk.spark_bridge.errors import TransientFeedError
-from consumer_sdk.spark_bridge.feed_writer import FeedWriter, place_text
+from consumer_sdk.spark_bridge.feed_fsspec import files_on
+from consumer_sdk.spark_bridge.feed_rows import place_text
+from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
+from consumer_sdk.spark_bridge.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.pending import Entry, Pending
 
 __all__ = ["FeedStats", "SparkFeed"]
@@ -36,6 +40,9 @@ _QUIET = 0.002
 _WORTH_A_SEGMENT = 64
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
+# How often it looks what Spark has committed; and how often at most while records wait for that.
+_TENDING = 5.0
+_LONGEST_LOOK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,21 @@ class FeedStats:
         dropped: records that were in the directory already, and so were not written again.
         pending: records that wait for their group to be durable.
         segments: segments in the directory, of all writers, as far as this one has looked.
+        backlog_rows: records in segments that Spark's readers have not all committed, likewise.
+        backlog_bytes: bytes of those segments.
+        committed: the first segment that some reader may still need, as last seen; None without
+            a reader.
+        is_full: records wait for Spark, because the backlog is at its limit.
     """
 
     written: int
     dropped: int
     pending: int
     segments: int
+    backlog_rows: int
+    backlog_bytes: int
+    committed: int | None
+    is_full: bool
 
 
 @final
@@ -72,12 +88,25 @@ class SparkFeed:
 
     Records are grouped: a group becomes a segment when it holds ``max_rows`` or ``max_bytes``,
     when its oldest record has waited ``max_wait``, or when it holds some dozens of records and
-    no further one comes. Segments are not deleted: they are the records' durable home, and a
-    new query reads them from the first one on.
+    no further one comes.
+
+    Segments stay, unless Spark's queries have reader names (``?retention=committed&reader=…``).
+    Then an open feed deletes what every such query has committed and that it has itself seen
+    for ``keep_for``. A query that starts later starts at the first segment that is left; one
+    without a reader name holds nothing back, and gets an error when it has been overtaken. A
+    reader that is gone for good holds everything back until ``readers/NAME.json`` is deleted.
+
+    With a limit for the backlog, a full feed lets records wait until Spark has committed some:
+    the consumer pauses by its own limits of what is in flight, and no attempt is counted. The
+    limit is looked at before each segment, so that every writer may exceed it by one. Without
+    any reader the whole feed counts.
+
+    Integer positions are recognised for ever. Others cost memory each, and are recognised for
+    ``remember`` seconds at least; an outage between two runs does not count.
 
     The directory must be on one file system with hard links and ``flock`` that every writer
-    and, for Spark, every executor can reach. Positions that are not integers cost memory for
-    each record in the directory.
+    and, for Spark, every executor can reach; or give ``filesystem`` one of fsspec's that can
+    create a file only if there is none.
 
     Args:
         path: the directory; made if it does not exist.
@@ -87,6 +116,11 @@ class SparkFeed:
         encode_position: gives positions other than integers a text form, the same one in every
             run: an adapter's ``encode_position``. Called on the feed's thread. By default text
             stays as it is and the parts of a tuple are joined with ``:``.
+        max_backlog_rows: records that may wait for Spark; None for any number.
+        max_backlog_bytes: likewise, bytes of segments.
+        keep_for: seconds that a segment is kept at least, though Spark has committed it.
+        remember: seconds for which positions that are not integers are recognised.
+        filesystem: where ``path`` is; None for a local path.
 
     Raises:
         ConfigurationError: an option cannot work.
@@ -103,11 +137,22 @@ class SparkFeed:
         max_bytes: int = 32 * 2**20,
         max_wait: float = 0.2,
         encode_position: Callable[[Position], str] = place_text,
+        max_backlog_rows: int | None = None,
+        max_backlog_bytes: int | None = None,
+        keep_for: float = 300.0,
+        remember: float = 3600.0,
+        filesystem: Any = None,
     ) -> None:
-        _check(max_rows=max_rows, max_bytes=max_bytes, max_wait=max_wait)
+        _check_counts(max_rows=max_rows, max_bytes=max_bytes)
+        _check_counts(max_backlog_rows=max_backlog_rows, max_backlog_bytes=max_backlog_bytes)
+        _check_seconds(max_wait=max_wait, keep_for=keep_for, remember=remember)
         import_pyarrow()
-        self._writer = FeedWriter(_directory(path), encode_position)
+        files = _files(path, filesystem)
+        self._writer = FeedWriter(files, encode_position, Keeping(keep_for, remember))
         self._max_wait = max_wait
+        self._most = (max_backlog_rows or math.inf, max_backlog_bytes or math.inf)
+        self._is_full = False
+        self._tend_at = 0.0
         self._pending = Pending(max_rows, max_bytes)
         self._changed = asyncio.Event()
         self._closing = False
@@ -130,6 +175,7 @@ class SparkFeed:
             self._thread.submit(self._writer.close)
             self._thread.shutdown(wait=False)
             raise
+        self._tend_at = self._loop.time()
         self._pump = self._loop.create_task(self._run(), name="consumer-sdk-feed")
         return self
 
@@ -142,7 +188,7 @@ class SparkFeed:
         await self.aclose()
 
     async def put(self, message: Message) -> None:
-        """Returns when the record is durable in a segment.
+        """Returns when the record is durable in a segment; with a full backlog, that takes long.
 
         Raises:
             TransientFeedError: the file system refused the write (disk full, for one), and the
@@ -150,7 +196,8 @@ class SparkFeed:
                 consumer pauses and no attempt is counted.
             FeedRecordError: this record cannot be stored.
             FeedFormatError: another writer's manifest is damaged.
-            ConsumerClosedError: the feed is not open, or belongs to another event loop.
+            ConsumerClosedError: the feed is not open, belongs to another event loop, or was
+                closed while its backlog was full: the record is not stored.
 
         Cancellation: the record may or may not get stored; put it again (the consumer delivers
         it again, since nothing acked it), and it is there once.
@@ -169,10 +216,22 @@ class SparkFeed:
     def stats(self) -> FeedStats:
         """A snapshot of the counters."""
         writer = self._writer
-        return FeedStats(writer.written, writer.dropped, self._pending.rows, writer.segments)
+        rows, size = writer.backlog()
+        return FeedStats(
+            written=writer.written,
+            dropped=writer.dropped,
+            pending=self._pending.rows,
+            segments=writer.segments,
+            backlog_rows=rows,
+            backlog_bytes=size,
+            committed=writer.committed,
+            is_full=self._is_full,
+        )
 
     async def aclose(self) -> None:
         """Makes what is pending durable, then releases the directory. Idempotent.
+
+        With a full backlog, what is pending is refused instead: its consumer delivers it again.
 
         Cancellation: what was handed to the thread is still finished there.
         """
@@ -197,6 +256,9 @@ class SparkFeed:
         try:
             while self._pending or not self._closing:
                 await self._wait_for_company()
+                await self._tend()
+                if not await self._has_room():
+                    return
                 if group := self._pending.take():
                     await self._commit(group)
         finally:
@@ -211,15 +273,50 @@ class SparkFeed:
         pending = self._pending
         while not (self._closing or pending.is_full):
             left = self._left()
-            if left is not None and left <= 0:
+            if (left is not None and left <= 0) or self._is_time_to_tend:
                 return
             rows = pending.rows
             if rows < _WORTH_A_SEGMENT:
-                await self._change(left)
+                idle = self._tend_at - self._loop.time()
+                await self._change(idle if left is None else min(left, idle))
                 continue
             await asyncio.sleep(_QUIET)
             if rows == pending.rows:
                 return
+
+    @property
+    def _is_time_to_tend(self) -> bool:
+        return self._loop.time() >= self._tend_at
+
+    async def _tend(self) -> None:
+        """Now and then, also while nothing comes: looks what Spark has committed."""
+        if self._is_time_to_tend and not self._closing:
+            await self._in_thread(self._writer.tend)
+            self._tend_at = self._loop.time() + _TENDING
+
+    async def _has_room(self) -> bool:
+        """Waits until the backlog is below its limits; False if the feed is closed before."""
+        pause = _FIRST_PAUSE
+        try:
+            while self._pending and self._exceeds():
+                if self._closing:
+                    return False
+                if self._is_full:
+                    self._changed.clear()
+                    await self._change(pause)
+                    pause = min(pause * 2, _LONGEST_LOOK)
+                # The first look is for what Spark has committed since the last one.
+                self._is_full = True
+                await self._in_thread(self._writer.tend)
+        finally:
+            self._is_full = False
+        return True
+
+    def _exceeds(self) -> bool:
+        return any(n >= most for n, most in zip(self._writer.backlog(), self._most, strict=True))
+
+    async def _in_thread(self, work: Callable[[], None]) -> None:
+        await self._loop.run_in_executor(self._thread, work)
 
     def _left(self) -> float | None:
         """Seconds until the oldest record has waited long enough; None without one."""
@@ -275,18 +372,24 @@ class SparkFeed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
 
 
-def _directory(path: str | os.PathLike[str]) -> Path:
+def _files(path: str | os.PathLike[str], filesystem: Any) -> Files:
     try:
         if text := os.fspath(path):
-            return Path(text).absolute()
+            local = filesystem is None
+            return PosixFiles(Path(text).absolute()) if local else files_on(filesystem, text)
     except TypeError:
         pass  # no path at all, or one of bytes
     raise ConfigurationError(f"SparkFeed(path): {path!r} is not the path of a directory")
 
 
-def _check(*, max_rows: int, max_bytes: int, max_wait: float) -> None:
-    for name, value in (("max_rows", max_rows), ("max_bytes", max_bytes)):
-        if type(value) is not int or value < 1:
+def _check_counts(**counts: int | None) -> None:
+    for name, value in counts.items():
+        is_off = value is None and name.startswith("max_backlog")
+        if not is_off and (type(value) is not int or value < 1):
             raise ConfigurationError(f"SparkFeed({name}={value!r}): use an integer of at least 1")
-    if type(max_wait) not in {int, float} or not 0 <= max_wait < float("inf"):
-        raise ConfigurationError(f"SparkFeed(max_wait={max_wait!r}): use seconds, 0 or more")
+
+
+def _check_seconds(**seconds: float) -> None:
+    for name, value in seconds.items():
+        if type(value) not in {int, float} or not 0 <= value < math.inf:
+            raise ConfigurationError(f"SparkFeed({name}={value!r}): use seconds, 0 or more")

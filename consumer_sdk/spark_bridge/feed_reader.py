@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -23,7 +22,9 @@ from pyspark.sql.streaming.datasource import (
 
 from consumer_sdk.spark_bridge.backlog import Backlog
 from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.files import Files
 from consumer_sdk.spark_bridge.manifest_log import ManifestLog
 from consumer_sdk.spark_bridge.segments import SegmentFile, pack, read_segments
 
@@ -57,13 +58,22 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, url: FeedUrl, tasks: int) -> None:
         self._url = url
         self._tasks = tasks
-        self._log = ManifestLog(Path(url.directory))
+        self._files = url.files()
+        self._log = ManifestLog(self._files)
+        self._mark = None if url.reader is None else ReaderMark(self._files, url.reader)
         self._backlog: Backlog | None = None
+        self._first: int | None = None
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """The first manifest, always: a start that moves would skip records after a crash."""
-        return _offset(0)
+        """The first manifest that is kept, always the same: else a crash would skip records.
+
+        A query with a reader name holds it from now on, so that it is the same also when Spark
+        asks again after a restart.
+        """
+        if self._first is None:
+            self._first = self._mark.hold_all() if self._mark else self._log.floor()
+        return _offset(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The URL's limit for one micro-batch."""
@@ -80,13 +90,17 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark 4.0 and 4.1 call it without arguments.
         """
-        begin = 0 if start is None else _number(start)
+        begin = self._log.floor() if start is None else _number(start)
+        if self._mark and not self._url.is_async:
+            # Spark has logged what ends here as committed. It calls `commit` only when it has
+            # planned the next micro-batch, which a full feed would wait for in vain.
+            self._mark.move(begin)
         end = self._news(begin) if self._target is None else self._frozen(begin)
         return _offset(self._known(begin).admit(begin, end, limit or ReadAllAvailable()))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Reads no further than what is there now."""
-        first = self._backlog.end if self._backlog else 0
+        first = self._backlog.end if self._backlog else self._log.floor()
         self._target = first + sum(1 for _ in self._log.news(first))
 
     def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
@@ -95,12 +109,23 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The segments between two offsets, in few tasks."""
-        manifests = [self._log.read(number) for number in range(_number(start), _number(end))]
+        first, last = _number(start), _number(end)
+        self._log.check_kept(first)
+        manifests = [self._log.read(number) for number in range(first, last)]
         return _tasks([SegmentFile.of(manifest) for manifest in manifests], self._tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        return _read(self._url, partition)
+        return _read(self._files, partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Spark has logged everything below ``end`` as committed: it may be deleted.
+
+        Raises:
+            FeedError: another query uses the same reader name.
+        """
+        if self._mark:
+            self._mark.move(_number(end))
 
     def _known(self, begin: int) -> Backlog:
         """The backlog from ``begin`` on, without looking for news."""
@@ -112,7 +137,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _check_start(self, begin: int) -> None:
         self._log.check_complete()
-        if begin:
+        self._log.check_kept(begin)
+        if begin > self._log.floor():
             self._log.read(begin - 1)
 
     def _look(self, begin: int) -> int:
@@ -123,6 +149,12 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return backlog.end
 
     def _news(self, begin: int) -> int:
+        end = self._wait(begin)
+        # What is not there may have been deleted, rather than not be written yet.
+        self._log.check_kept(begin)
+        return end
+
+    def _wait(self, begin: int) -> int:
         for _ in range(_IDLE_STEPS):
             if (end := self._look(begin)) > begin:
                 return end
@@ -139,28 +171,31 @@ class FeedBatchReader(DataSourceReader):
     """The batch reader: every segment that is there when Spark plans the query."""
 
     def __init__(self, url: FeedUrl, tasks: int) -> None:
-        self._url = url
+        self._files = url.files()
         self._tasks = tasks
 
     def partitions(self) -> Sequence[InputPartition]:
         """All segments, in few tasks."""
-        log = ManifestLog(Path(self._url.directory))
+        log = ManifestLog(self._files)
         log.check_complete()
-        return _tasks([SegmentFile.of(manifest) for manifest in log.news(0)], self._tasks)
+        first = log.floor()
+        files = [SegmentFile.of(manifest) for manifest in log.news(first)]
+        log.check_kept(first)
+        return _tasks(files, self._tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
-        return _read(self._url, partition)
+        return _read(self._files, partition)
 
 
 def _tasks(files: Sequence[SegmentFile], most: int) -> list[InputPartition]:
     return [Segments(part) for part in pack(files, most)]
 
 
-def _read(url: FeedUrl, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(files: Files, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     # Spark calls read once, with None, when there was nothing to plan.
-    files = partition.files if isinstance(partition, Segments) else ()
-    return read_segments(url.directory, files)
+    segments = partition.files if isinstance(partition, Segments) else ()
+    return read_segments(files, segments)
 
 
 def _offset(number: int) -> dict[str, int]:

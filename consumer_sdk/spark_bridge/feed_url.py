@@ -1,13 +1,22 @@
-"""Feed URLs: ``feed:///absolute/directory?option=value``."""
+"""Feed URLs: ``feed:///absolute/directory?option=value``.
+
+``feed+s3://bucket/directory?option=value`` is a directory of the fsspec file system ``s3``, and so
+on for each name that fsspec knows; credentials are what that file system finds by itself (its
+environment variables, or fsspec's own configuration files): a URL is no place for secrets.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from pathlib import Path
+from typing import Any, TypeAlias
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.feed_fsspec import fsspec_files
+from consumer_sdk.spark_bridge.feed_readers import check_name
+from consumer_sdk.spark_bridge.files import Files, PosixFiles
 
 __all__ = ["FeedUrl"]
 
@@ -23,12 +32,19 @@ class FeedUrl:
         max_rows: rows that one trigger may take (a larger segment is taken alone), or None.
         max_bytes: likewise, bytes of segment files.
         tasks: the most Spark tasks for one trigger; None for Spark's default parallelism.
+        reader: the query's name in the feed, under which it says what it has committed and so
+            need not be kept for it; None for a query that holds nothing back, nor lets go.
+        is_async: Spark's progress is tracked asynchronously, so that only its commits count.
+        protocol: the fsspec file system; None for the local one.
     """
 
     directory: str
     max_rows: int | None = None
     max_bytes: int | None = None
     tasks: int | None = None
+    reader: str | None = None
+    is_async: bool = False
+    protocol: str | None = None
 
     @classmethod
     def parse(cls, url: str) -> FeedUrl:
@@ -40,43 +56,111 @@ class FeedUrl:
         if not isinstance(url, str):
             raise ConfigurationError(f"{url!r} is not a URL; for example: {_EXAMPLE}")
         parts = urlsplit(url)
-        if parts.scheme != "feed":
+        scheme, _, protocol = parts.scheme.partition("+")
+        if scheme != "feed":
             raise ConfigurationError(
                 f"{url!r}: Spark reads from feed:// URLs, such as {_EXAMPLE}; "
                 f"{parts.scheme or 'no scheme'!r} is not one"
             )
-        if parts.netloc or not parts.path.startswith("/") or parts.path == "/" or parts.fragment:
+        where = _bucket_path(parts) if protocol else _local_path(parts)
+        if where is None or parts.fragment:
             raise ConfigurationError(
-                f"{url!r}: needs an absolute directory after three slashes, such as {_EXAMPLE}"
+                f"{url!r}: needs an absolute directory after three slashes, such as {_EXAMPLE}, "
+                "or a bucket and a directory, such as feed+s3://bucket/orders"
             )
-        return cls(unquote(parts.path), **_options(url, parts.query))
+        options = _options(url, parts.query)
+        return cls(unquote(where), **options, protocol=protocol or None)
+
+    def files(self) -> Files:
+        """The files below the directory.
+
+        Raises:
+            ConfigurationError: there is no such fsspec file system, or it cannot be made.
+            MissingExtraError: fsspec is not installed.
+        """
+        if self.protocol is None:
+            return PosixFiles(Path(self.directory))
+        return fsspec_files(self.directory, self.protocol)
 
 
-_OPTIONS: Mapping[str, str] = {
-    "maxRowsPerTrigger": "max_rows",
-    "maxBytesPerTrigger": "max_bytes",
-    "tasks": "tasks",
-}
+def _local_path(parts: SplitResult) -> str | None:
+    is_absolute = parts.path.startswith("/") and parts.path != "/"
+    return parts.path if is_absolute and not parts.netloc else None
+
+
+def _bucket_path(parts: SplitResult) -> str | None:
+    path = parts.netloc + parts.path
+    return path if path.strip("/") else None
+
+
+_Parsed: TypeAlias = tuple[str, Any]
 
 
 def _options(url: str, query: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        field = _OPTIONS.get(name)
-        if field is None or field in found:
-            why = "is unknown" if field is None else "is given twice"
+        parse = _OPTIONS.get(name)
+        if parse is None:
             raise ConfigurationError(
-                f"{url!r}: option {name!r} {why}; options are {', '.join(_OPTIONS)}"
+                f"{url!r}: option {name!r} is unknown; options are {', '.join(_OPTIONS)}"
             )
-        found[field] = _count(url, name, value)
+        field, parsed = parse(url, name, value)
+        if field in found:
+            raise ConfigurationError(f"{url!r}: option {name!r} is given twice")
+        found[field] = parsed
+    return _checked(url, found)
+
+
+def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
+    """The options that go together, without those that only said which others are meant."""
     if "max_rows" in found and "max_bytes" in found:
         raise ConfigurationError(
             f"{url!r}: Spark takes one limit: maxRowsPerTrigger or maxBytesPerTrigger, not both"
         )
+    lets_go = found.pop("retention", "keep") == "committed"
+    if lets_go != ("reader" in found):
+        raise ConfigurationError(
+            f"{url!r}: retention=committed and reader=NAME go together: the name, one for each "
+            "query, is under what the feed keeps how far the query is"
+        )
+    if "is_async" in found and not lets_go:
+        raise ConfigurationError(f"{url!r}: asyncProgress means nothing without retention")
     return found
 
 
-def _count(url: str, name: str, value: str) -> int:
-    if not (value.isascii() and value.isdecimal()) or int(value) < 1:
-        raise ConfigurationError(f"{url!r}: {name}={value!r} must be an integer of at least 1")
-    return int(value)
+def _count(field: str) -> Callable[[str, str, str], _Parsed]:
+    def parse(url: str, name: str, value: str) -> _Parsed:
+        if not (value.isascii() and value.isdecimal()) or int(value) < 1:
+            raise ConfigurationError(f"{url!r}: {name}={value!r} must be an integer of at least 1")
+        return field, int(value)
+
+    return parse
+
+
+def _choice(field: str, **choices: Any) -> Callable[[str, str, str], _Parsed]:
+    def parse(url: str, name: str, value: str) -> _Parsed:
+        if value not in choices:
+            raise ConfigurationError(
+                f"{url!r}: {name}={value!r} must be one of {', '.join(choices)}"
+            )
+        return field, choices[value]
+
+    return parse
+
+
+def _reader(url: str, name: str, value: str) -> _Parsed:
+    try:
+        check_name(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{url!r}: {error}") from None
+    return name, value
+
+
+_OPTIONS: Mapping[str, Callable[[str, str, str], _Parsed]] = {
+    "maxRowsPerTrigger": _count("max_rows"),
+    "maxBytesPerTrigger": _count("max_bytes"),
+    "tasks": _count("tasks"),
+    "retention": _choice("retention", keep="keep", committed="committed"),
+    "reader": _reader,
+    "asyncProgress": _choice("is_async", true=True, false=False),
+}

@@ -3,107 +3,136 @@
 A commit: drop the records that the feed has → write a segment under a name of this writer's own
 and make it durable → claim the next manifest number for it. A writer that loses the claim reads
 the winner's manifest, drops what that one contains, and tries again; so each record is in the
-feed once, whoever wrote it, also after a crash between any two of these steps.
+feed once, whoever wrote it, also after a crash between any two of these steps, and after a writer
+was stopped between any two of them for however long (see `manifest_log` for what was deleted
+meanwhile). There is no leader: the log's numbers are what fences.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
+import secrets
+import time
 import zlib
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
-from consumer_sdk.records import Assignment, Message, Partition, Position
-from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers, encode, warm_up
-from consumer_sdk.spark_bridge.contents import Contents, ranges_of, texts_of
-from consumer_sdk.spark_bridge.errors import FeedRecordError
-from consumer_sdk.spark_bridge.files import sync_directory, translated, write_durably
-from consumer_sdk.spark_bridge.manifest import Manifest
-from consumer_sdk.spark_bridge.manifest_log import MANIFESTS, SEGMENTS, ManifestLog
+from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.records import Message, Position
+from consumer_sdk.spark_bridge.columns import Rows, encode, warm_up
+from consumer_sdk.spark_bridge.contents import ranges_of, texts_of
+from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
+from consumer_sdk.spark_bridge.feed_index import FeedIndex
+from consumer_sdk.spark_bridge.feed_readers import lowest_mark
+from consumer_sdk.spark_bridge.feed_rows import count_rows, place_text, rows_of
+from consumer_sdk.spark_bridge.feed_summary import Summary
+from consumer_sdk.spark_bridge.files import Files, translated
+from consumer_sdk.spark_bridge.manifest import Manifest, Writer
+from consumer_sdk.spark_bridge.manifest_log import (
+    FOLDERS,
+    MANIFESTS,
+    SEGMENTS,
+    SUMMARIES,
+    WRITERS,
+    ManifestLog,
+)
 from consumer_sdk.spark_bridge.writer_lock import DeadWriters, WriterLock
 
-__all__ = ["FeedWriter", "place_text"]
+__all__ = ["FeedWriter", "Keeping"]
 
-_WRITERS = "writers"
-_INT64 = range(-(2**63), 2**63)
+log = logging.getLogger(__name__)
+
+# Deleting goes on at the next opportunity: records must not wait for thousands of deletions.
+_MOST_DELETED = 500
 
 
-def place_text(position: Position) -> str:
-    """A position's text form where no other is asked for.
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long a writer keeps what Spark has committed.
 
-    Raises:
-        ConfigurationError: it is neither an integer, nor text, nor a tuple of integers.
+    Attributes:
+        segments: seconds that a committed segment is kept.
+        texts: seconds for which positions that are not integers are recognised.
     """
-    if isinstance(position, int | str):
-        return str(position)
-    if isinstance(position, tuple) and all(isinstance(part, int) for part in position):
-        return ":".join(map(str, position))
-    raise ConfigurationError(
-        f"position {position!r} has no text form of its own: "
-        "pass SparkFeed(..., encode_position=adapter.encode_position)"
-    )
+
+    segments: float = 300.0
+    texts: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A durable segment that no manifest names yet."""
 
-    path: Path
+    name: str
     rows: Sequence[Rows]
     size: int
     crc32: int
 
-    def manifest(self, number: int) -> Manifest:
+    def manifest(self, number: int, at: int, writer: Writer) -> Manifest:
         """What commits it as ``number``."""
         return Manifest(
             number=number,
-            segment=self.path.name,
-            rows=_count(self.rows),
+            segment=self.name,
+            rows=count_rows(self.rows),
             size=self.size,
             crc32=self.crc32,
             ranges=ranges_of(self.rows),
             texts=texts_of(self.rows),
+            at=at,
+            writer=writer,
         )
 
 
 class FeedWriter:
-    """One writer of a feed directory. Concurrency: one call at a time."""
+    """One writer of a feed directory. Concurrency: one call at a time.
 
-    def __init__(self, directory: Path, encode_position: Callable[[Position], str]) -> None:
-        self.directory = directory
+    Args:
+        files: of the directory.
+        encode_position: a text form for positions that are not integers.
+        keeping: how long it keeps what Spark has committed.
+        clock: seconds, never falling.
+        wall: seconds since 1970; it is shown, and may be wrong.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        encode_position: Callable[[Position], str] = place_text,
+        keeping: Keeping | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.directory = files.directory
         self.dropped = 0
         self.written = 0
-        self.segments = 0
+        self.committed: int | None = None
+        self._files = files
         self._encode_position = encode_position
-        self._contents = Contents()
-        self._log = ManifestLog(directory)
-        self._next = 0
+        self._keeping = keeping or Keeping()
+        self._wall = wall
+        self._log = ManifestLog(files)
+        self._index = FeedIndex(self._log, self._keeping.texts, clock)
         self._serial = itertools.count()
         self._lock: WriterLock | None = None
+        self._name = ""
+        self._epoch = self._swept = 0
+
+    @property
+    def segments(self) -> int:
+        """Segments in the directory, as far as this writer has looked."""
+        return len(self._index.kept)
 
     def open(self) -> None:
         """Makes the folders, reads every manifest, and clears up after dead writers."""
         warm_up()
         with translated(self.directory):
-            for name in (SEGMENTS, MANIFESTS, _WRITERS):
-                (self.directory / name).mkdir(parents=True, exist_ok=True)
-            sync_directory(self.directory)
-            self._lock = WriterLock(self.directory / _WRITERS)
-            self._load()
-
-    def _load(self) -> None:
-        litter = (self.directory / SEGMENTS, self.directory / MANIFESTS)
-        dead = DeadWriters(self.directory / _WRITERS, litter)
-        try:
-            self._log.check_complete()
-            for manifest in self._follow():
-                dead.keep(manifest.segment)
-            dead.bury()
-        finally:
-            dead.release()
+            self._files.prepare(FOLDERS)
+            summary = self._register()
+            self._log.sweep(summary)
+            self._epoch, self._swept = self._index.next, summary.number
+            self._look_at_readers()
 
     def commit(self, entries: Sequence[Sequence[Message]]) -> list[FeedRecordError | None]:
         """Makes every message of ``entries`` durable, once.
@@ -126,102 +155,125 @@ class FeedWriter:
             return faults
         return [None] * len(entries)
 
+    def backlog(self) -> tuple[int, int]:
+        """Rows and bytes of segments that Spark has not committed, as far as this one knows."""
+        return self._index.backlog(self.committed)
+
+    def tend(self) -> None:
+        """Looks how far Spark is, and deletes what it has committed; failures are logged.
+
+        Only what every registered reader has committed goes, and it was seen for long enough.
+        """
+        try:
+            self._index.follow()
+            self._index.forget()
+            self._look_at_readers()
+            if self.committed is not None:
+                self._cut(self.committed)
+        except (OSError, FeedError) as error:
+            log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
+
     def close(self) -> None:
         """Gives the writer's name up. Idempotent, and allowed after a failed `open`."""
+        self._name = ""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
+    def _register(self) -> Summary:
+        local = self._files.local
+        if local is None:
+            self._name = secrets.token_hex(8)
+            return self._index.load()
+        self._lock = WriterLock(local / WRITERS)
+        self._name = self._lock.name
+        litter = [local / folder for folder in (SEGMENTS, MANIFESTS, SUMMARIES)]
+        dead = DeadWriters(local / WRITERS, litter)
+        try:
+            summary = self._index.load()
+            for kept in self._index.kept:
+                dead.keep(kept.segment)
+            dead.bury()
+        finally:
+            dead.release()
+        return summary
+
+    def _look_at_readers(self) -> None:
+        self.committed = lowest_mark(self._files)
+
+    def _cut(self, committed: int) -> None:
+        index = self._index
+        floor = index.expired(committed, self._keeping.segments, _MOST_DELETED)
+        if floor == index.floor:
+            return
+        contents = index.contents
+        summary = Summary(
+            number=floor, ranges=contents.ranges(), remembered=contents.remembered(floor)
+        )
+        is_ours = self._log.cut(summary, self._own_name(".tmp"))
+        index.drop_below(floor)
+        if is_ours:
+            self._log.sweep(summary, self._swept)
+            self._swept = floor
+
     def _commit(self, messages: Iterable[Message]) -> None:
-        rows = self._by_partition(messages)
+        rows = rows_of(messages, self._encode_position)
         with translated(self.directory):
             stored = self._store(rows)
-        self.dropped += _count(rows) - stored
+        self.dropped += count_rows(rows) - stored
 
     def _store(self, rows: Sequence[Rows]) -> int:
         """Commits what is new of ``rows``; returns how many that were."""
-        fresh = self._contents.unseen(rows)
+        fresh = self._index.contents.unseen(rows)
         segment = None
         while fresh:
             segment = segment or self._write(fresh)
-            if self._claim(segment):
-                self.written += _count(fresh)
-                return _count(fresh)
-            left = self._contents.unseen(fresh)
-            if _count(left) < _count(fresh):
-                segment.path.unlink(missing_ok=True)
+            if is_ours := self._claim(segment):
+                self.written += count_rows(fresh)
+                return count_rows(fresh)
+            left = self._index.contents.unseen(fresh)
+            # A claim below the floor names this segment too, and whoever deletes what is below
+            # the floor deletes it: it is not used again.
+            if is_ours is None or count_rows(left) < count_rows(fresh):
+                self._files.delete(f"{SEGMENTS}/{segment.name}")
                 segment = None
             fresh = left
         # A sync may have failed after these were found: they count only once it has succeeded.
-        self._log.sync(self._next)
+        self._log.sync(self._index.next)
         return 0
 
     def _write(self, rows: Sequence[Rows]) -> Segment:
         data = encode(rows)
-        path = self.directory / SEGMENTS / self._own_name(".arrow")
-        write_durably(path, data)
-        try:
-            sync_directory(path.parent)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
-        return Segment(path, rows, len(data), zlib.crc32(data))
+        name = self._own_name(".arrow")
+        self._files.add(f"{SEGMENTS}/{name}", data)
+        return Segment(name, rows, len(data), zlib.crc32(data))
 
-    def _claim(self, segment: Segment) -> bool:
-        number = self._next
+    def _claim(self, segment: Segment) -> bool | None:
+        """Whether the segment got the next number; None if that number was below the floor."""
+        number = self._index.next
+        writer = Writer(self._name, self._epoch, next(self._serial))
+        at = max(int(self._wall() * 1000), self._index.at)
         try:
-            self._log.claim(segment.manifest(number), self._own_name(".tmp"))
+            self._log.claim(segment.manifest(number, at, writer), self._own_name(".tmp"))
         except OSError:
             # A claim that raised may have succeeded; then the manifest needs its segment.
-            if not self._log.path(number).exists():
-                segment.path.unlink(missing_ok=True)
+            if self._log.find(number) is None:
+                self._files.delete(f"{SEGMENTS}/{segment.name}")
             raise
-        # Over a network a link can succeed and yet be reported as lost: the manifest itself says
-        # whose it is.
-        return segment.path.name in [manifest.segment for manifest in self._follow()]
-
-    def _follow(self) -> Iterable[Manifest]:
-        """Takes in the manifests that have appeared."""
-        for manifest in self._log.news(self._next):
-            self._contents.add(manifest)
-            self._next = manifest.number + 1
-            self.segments += 1
-            yield manifest
+        # Over a network a claim can succeed and yet be reported as lost: the manifest itself
+        # says whose it is.
+        news = self._index.follow()
+        return None if news is None else segment.name in [found.segment for found in news]
 
     def _own_name(self, suffix: str) -> str:
-        if self._lock is None:
+        if not self._name:
             raise ConsumerClosedError(f"the writer of {self.directory} is closed")
-        return f"{self._lock.name}-{next(self._serial)}{suffix}"
-
-    def _by_partition(self, messages: Iterable[Message]) -> list[Rows]:
-        granted: defaultdict[Assignment, list[Message]] = defaultdict(list)
-        for message in messages:
-            granted[message.assignment].append(message)
-        # A partition that was lost and granted again may be here under both assignments.
-        parts: defaultdict[Partition, list[Message]] = defaultdict(list)
-        for assignment, part in granted.items():
-            parts[assignment.partition] += part
-        return [Rows(key, part, self._places(part)) for key, part in parts.items()]
-
-    def _places(self, messages: Sequence[Message]) -> list[Place]:
-        positions = [message.position for message in messages]
-        if are_numbers(positions) and min(positions) in _INT64 and max(positions) in _INT64:
-            return positions
-        return [self._place(position) for position in positions]
-
-    def _place(self, position: Position) -> Place:
-        if type(position) is int and position in _INT64:
-            return position
-        return self._encode_position(position)
+        return f"{self._name}-{next(self._serial)}{suffix}"
 
     def _fault(self, entry: Sequence[Message]) -> FeedRecordError | None:
         for message in entry:
             try:
-                encode(self._by_partition([message]))
+                encode(rows_of([message], self._encode_position))
             except FeedRecordError as fault:
                 return FeedRecordError(f"{message!r}: {fault}")
         return None
-
-
-def _count(rows: Sequence[Rows]) -> int:
-    return sum(len(run.messages) for run in rows)

@@ -1,17 +1,27 @@
-"""Durable file operations; each returns when the change would survive a power cut."""
+"""What a feed needs of a file system, and how POSIX ones give it.
+
+Whoever reads a file sees all of it or nothing. What `Files` made is there after a power cut once
+`Files.sync` has returned for its folder.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.columns import import_pyarrow
 from consumer_sdk.spark_bridge.errors import TransientFeedError
 
-__all__ = ["sync_directory", "translated", "write_durably"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Files", "PosixFiles", "sync_directory", "translated", "write_durably"]
 
 # No retry mends these: no permission, no directory, no hard links.
 _HOPELESS = {
@@ -23,6 +33,148 @@ _HOPELESS = {
     errno.EEXIST,
     errno.ENOTSUP,
 }
+
+
+class Files(ABC):
+    """The files below one feed directory; names are relative to it, ``folder/name``.
+
+    Every method but `sync` of a local one may raise OSError. Concurrency: any; an instance is
+    pickled to Spark's executors.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def directory(self) -> str:
+        """The feed directory as messages name it."""
+
+    @property
+    def local(self) -> Path | None:
+        """The directory where the kernel's locks work on it, else None."""
+        return None
+
+    @abstractmethod
+    def prepare(self, folders: Iterable[str]) -> None:
+        """Makes the folders.
+
+        Raises:
+            ConfigurationError: files cannot be made here as a feed needs it.
+        """
+
+    @abstractmethod
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder, in any order; none if there is no such folder."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A whole file.
+
+        Raises:
+            FileNotFoundError: there is none.
+        """
+
+    @abstractmethod
+    def buffer(self, name: str) -> pa.Buffer:
+        """A whole file for Arrow, mapped into memory where that can be done."""
+
+    @abstractmethod
+    def add(self, name: str, data: bytes | memoryview) -> None:
+        """Makes a file under a name that nobody else uses; on failure nothing is left of it."""
+
+    @abstractmethod
+    def claim(self, name: str, data: bytes, scratch: str) -> None:
+        """Makes the file ``name``, if there is none. Whatever else is raised, it may be there.
+
+        Args:
+            name: what others want too.
+            data: its contents.
+            scratch: a name in the same folder that nobody else uses.
+
+        Raises:
+            FileExistsError: somebody else was faster.
+        """
+
+    @abstractmethod
+    def replace(self, name: str, data: bytes, scratch: str) -> None:
+        """Makes the file, or puts this one in its place."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Deletes the file if it is there."""
+
+    @abstractmethod
+    def sync(self, folder: str) -> None:
+        """Makes durable which files the folder has."""
+
+
+class PosixFiles(Files):
+    """A directory of a file system with hard links."""
+
+    __slots__ = ("_root",)
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def directory(self) -> str:
+        return str(self._root)
+
+    @property
+    def local(self) -> Path:
+        return self._root
+
+    def prepare(self, folders: Iterable[str]) -> None:
+        for name in folders:
+            (self._root / name).mkdir(parents=True, exist_ok=True)
+        sync_directory(self._root)
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return os.listdir(self._root / folder)  # noqa: PTH208 - names are what is asked for
+        except FileNotFoundError:
+            return []
+
+    def read(self, name: str) -> bytes:
+        return (self._root / name).read_bytes()
+
+    def buffer(self, name: str) -> pa.Buffer:
+        with import_pyarrow().memory_map(str(self._root / name)) as source:
+            return source.read_buffer()
+
+    def add(self, name: str, data: bytes | memoryview) -> None:
+        path = self._root / name
+        write_durably(path, data)
+        try:
+            sync_directory(path.parent)
+        except OSError:
+            path.unlink(missing_ok=True)
+            raise
+
+    def claim(self, name: str, data: bytes, scratch: str) -> None:
+        # O_EXCL alone would let a reader see half a file; rename would replace the winner's.
+        draft = self._root / scratch
+        write_durably(draft, data)
+        try:
+            os.link(draft, self._root / name)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def replace(self, name: str, data: bytes, scratch: str) -> None:
+        draft = self._root / scratch
+        write_durably(draft, data)
+        try:
+            draft.replace(self._root / name)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_directory(draft.parent)
+
+    def delete(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
+    def sync(self, folder: str) -> None:
+        sync_directory(self._root / folder)
 
 
 def write_durably(path: Path, data: bytes | memoryview) -> None:
@@ -54,14 +206,16 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turns an OSError of a write below ``path`` into the SDK's own."""
+def translated(directory: str) -> Iterator[None]:
+    """Turns an OSError of a write below ``directory`` into the SDK's own."""
     try:
         yield
     except OSError as error:
         if error.errno in _HOPELESS:
             raise ConfigurationError(
-                f"cannot write to the feed directory {path}: {error}. It must be a directory with "
-                "write permission, on a file system with hard links"
+                f"cannot write to the feed directory {directory}: {error}. It must be a directory "
+                "with write permission, on a file system with hard links"
             ) from error
-        raise TransientFeedError(f"writing to the feed directory {path} failed: {error}") from error
+        raise TransientFeedError(
+            f"writing to the feed directory {directory} failed: {error}"
+        ) from error

@@ -1,18 +1,29 @@
-"""What one manifest says: a segment, and the positions that it contains."""
+"""What one manifest says: a segment, the positions that it contains, and who wrote it."""
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.feed_json import damaged, decode, encode
 
-__all__ = ["VERSION", "Manifest"]
+__all__ = ["Manifest", "Writer"]
 
-VERSION = 1
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who wrote a manifest.
+
+    Attributes:
+        name: of its own for each time that a feed is opened.
+        epoch: the feed's next number when it was opened; of two writers, the one with the higher
+            epoch was opened later, whatever their clocks say.
+        serial: of this manifest among the writer's own attempts.
+    """
+
+    name: str = ""
+    epoch: int = 0
+    serial: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +39,8 @@ class Manifest:
         ranges: partition's text form → closed intervals of its integer positions. Several,
             since handlers finish out of order.
         texts: partition's text form → its other positions.
+        at: milliseconds since 1970 by the writer's clock, never less than the manifest's before.
+        writer: who wrote it.
     """
 
     number: int
@@ -37,20 +50,24 @@ class Manifest:
     crc32: int
     ranges: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     texts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    at: int = 0
+    writer: Writer = field(default_factory=Writer)
 
     def encode(self) -> bytes:
         """Canonical JSON with its own checksum."""
-        body = {
-            "version": VERSION,
-            "number": self.number,
-            "segment": self.segment,
-            "rows": self.rows,
-            "bytes": self.size,
-            "crc32": self.crc32,
-            "ranges": self.ranges,
-            "texts": self.texts,
-        }
-        return _canonical({**body, "checksum": _checksum(body)}) + b"\n"
+        return encode(
+            {
+                "number": self.number,
+                "segment": self.segment,
+                "rows": self.rows,
+                "bytes": self.size,
+                "crc32": self.crc32,
+                "ranges": self.ranges,
+                "texts": self.texts,
+                "at": self.at,
+                "writer": [self.writer.name, self.writer.epoch, self.writer.serial],
+            }
+        )
 
     @classmethod
     def decode(cls, data: bytes, number: int, where: str) -> Manifest:
@@ -59,45 +76,17 @@ class Manifest:
         Raises:
             FeedFormatError: ``data`` is not manifest ``number``, or was changed.
         """
-        try:
-            body = json.loads(data)
-            checksum = body.pop("checksum")
-            version = body["version"]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _damaged(where, "it is not a manifest") from error
-        if version != VERSION:
-            raise FeedFormatError(
-                f"{where} has format version {version!r}; this version of the SDK reads {VERSION}"
-            )
-        if checksum != _checksum(body):
-            raise _damaged(where, "its checksum does not match")
-        if body["number"] != number:
-            raise _damaged(where, f"it says that it is number {body['number']}")
-        return cls._from(body)
-
-    @classmethod
-    def _from(cls, body: dict[str, Any]) -> Manifest:
+        body = decode(data, where)
+        if body.get("number") != number:
+            raise damaged(where, f"it says that it is number {body.get('number')}")
         return cls(
-            number=body["number"],
+            number=number,
             segment=body["segment"],
             rows=body["rows"],
             size=body["bytes"],
             crc32=body["crc32"],
             ranges={key: [(a, b) for a, b in spans] for key, spans in body["ranges"].items()},
             texts=body["texts"],
+            at=body["at"],
+            writer=Writer(*body["writer"]),
         )
-
-
-def _canonical(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _checksum(body: Mapping[str, Any]) -> int:
-    return zlib.crc32(_canonical(body))
-
-
-def _damaged(where: str, why: str) -> FeedFormatError:
-    return FeedFormatError(
-        f"{where} is damaged: {why}. Restore it from a copy; without it the records that it "
-        "names cannot be told from new ones"
-    )

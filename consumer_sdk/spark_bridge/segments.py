@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.spark_bridge.columns import arrow_schema, import_pyarrow
 from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.files import Files
 from consumer_sdk.spark_bridge.manifest import Manifest
 from consumer_sdk.spark_bridge.manifest_log import SEGMENTS
 
@@ -49,33 +49,39 @@ def pack(files: Sequence[SegmentFile], most: int) -> list[list[SegmentFile]]:
     return [part for part in parts if part]
 
 
-def read_segments(directory: str, files: Sequence[SegmentFile]) -> Iterator[pa.RecordBatch]:
-    """The record batches of ``files``, mapped into memory rather than copied.
+def read_segments(files: Files, segments: Sequence[SegmentFile]) -> Iterator[pa.RecordBatch]:
+    """The record batches of ``segments``, mapped into memory rather than copied, where it can be.
 
     Raises:
         FeedFormatError: a file is missing or is not what its manifest says.
     """
     pa = import_pyarrow()
     schema = arrow_schema()
-    for file in files:
-        yield from _read(pa, schema, Path(directory, SEGMENTS, file.name), file)
+    for segment in segments:
+        path = f"{files.directory}/{SEGMENTS}/{segment.name}"
+        try:
+            data = files.buffer(f"{SEGMENTS}/{segment.name}")
+            _verify(path, segment, data)
+            yield from _batches(pa, schema, path, data)
+        except FileNotFoundError as error:
+            raise FeedFormatError(
+                f"segment {path} is not there: it was deleted early, by hand, or because every "
+                "reader that was known had committed it (a query without ?retention=committed "
+                "holds nothing back); restore it, or start with a new checkpoint"
+            ) from error
+        except (OSError, pa.ArrowException) as error:
+            raise FeedFormatError(f"segment {path} cannot be read: {error}") from error
 
 
-def _read(pa: Any, schema: pa.Schema, path: Path, file: SegmentFile) -> Iterator[pa.RecordBatch]:
-    try:
-        with pa.memory_map(str(path)) as source:
-            _verify(path, file, source.read_buffer())
-            source.seek(0)
-            reader = pa.ipc.open_file(source)
-            if not reader.schema.equals(schema):
-                raise FeedFormatError(f"segment {path} has other columns: {reader.schema}")
-            for number in range(reader.num_record_batches):
-                yield reader.get_batch(number)
-    except (OSError, pa.ArrowException) as error:
-        raise FeedFormatError(f"segment {path} cannot be read: {error}") from error
+def _batches(pa: Any, schema: pa.Schema, path: str, data: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    reader = pa.ipc.open_file(data)
+    if not reader.schema.equals(schema):
+        raise FeedFormatError(f"segment {path} has other columns: {reader.schema}")
+    for number in range(reader.num_record_batches):
+        yield reader.get_batch(number)
 
 
-def _verify(path: Path, file: SegmentFile, data: pa.Buffer) -> None:
+def _verify(path: str, file: SegmentFile, data: pa.Buffer) -> None:
     if data.size != file.size:
         raise FeedFormatError(
             f"segment {path} has {data.size} bytes, its manifest says {file.size}: "

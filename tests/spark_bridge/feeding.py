@@ -15,6 +15,7 @@ from typing import Any
 
 from consumer_sdk.records import Assignment, Message, Partition
 from consumer_sdk.spark_bridge import SparkFeed
+from consumer_sdk.spark_bridge.files import PosixFiles
 from consumer_sdk.spark_bridge.manifest import Manifest
 from consumer_sdk.spark_bridge.manifest_log import SEGMENTS, ManifestLog
 from consumer_sdk.spark_bridge.segments import SegmentFile, read_segments
@@ -35,13 +36,14 @@ def messages(
 
 def manifests(directory: Path) -> list[Manifest]:
     """Every committed manifest."""
-    return list(ManifestLog(directory).news(0))
+    log = ManifestLog(PosixFiles(directory))
+    return list(log.news(log.floor()))
 
 
 def rows(directory: Path) -> list[dict[str, Any]]:
     """Every row that a reader of the directory sees."""
-    files = [SegmentFile.of(manifest) for manifest in manifests(directory)]
-    batches = read_segments(str(directory), files)
+    segments = [SegmentFile.of(manifest) for manifest in manifests(directory)]
+    batches = read_segments(PosixFiles(directory), segments)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -52,8 +54,9 @@ def offsets(directory: Path) -> list[int]:
 
 def litter(directory: Path) -> set[str]:
     """Files that no manifest accounts for."""
-    committed = {manifest.segment for manifest in manifests(directory)}
-    committed |= {f"{number:010d}.json" for number in range(len(committed))}
+    found = manifests(directory)
+    committed = {manifest.segment for manifest in found}
+    committed |= {f"{manifest.number:010d}.json" for manifest in found}
     return {path.name for path in directory.rglob("*") if path.is_file()} - committed
 
 

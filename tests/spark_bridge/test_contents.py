@@ -51,4 +51,4 @@ def test_each_record_is_unseen_once(groups: list[list[Record]]) -> None:
             number=number, segment="s", rows=0, size=0, crc32=0,
             ranges=ranges_of(fresh), texts=texts_of(fresh),
         )  # fmt: skip
-        contents.add(Manifest.decode(manifest.encode(), number, "here"))
+        contents.add(Manifest.decode(manifest.encode(), number, "here"), number)

@@ -22,7 +22,8 @@ from consumer_sdk.spark_bridge import feed_reader
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamReader, Segments
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
-from consumer_sdk.spark_bridge.feed_writer import FeedWriter, place_text
+from consumer_sdk.spark_bridge.feed_writer import FeedWriter
+from consumer_sdk.spark_bridge.files import PosixFiles
 from tests.spark_bridge.feeding import manifests, messages
 
 Feed = Callable[[int, int], None]
@@ -33,7 +34,7 @@ def feed(tmp_path: Path) -> Feed:
     """Feeds the records first..last as one segment."""
 
     def commit(first: int, last: int) -> None:
-        writer = FeedWriter(tmp_path, place_text)
+        writer = FeedWriter(PosixFiles(tmp_path))
         writer.open()
         writer.commit([messages(first, last)])
         writer.close()

@@ -13,7 +13,9 @@ import pytest
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Message
 from consumer_sdk.spark_bridge.errors import FeedFormatError, TransientFeedError
-from consumer_sdk.spark_bridge.feed_writer import FeedWriter, place_text
+from consumer_sdk.spark_bridge.feed_rows import place_text
+from consumer_sdk.spark_bridge.feed_writer import FeedWriter
+from consumer_sdk.spark_bridge.files import PosixFiles
 from tests.spark_bridge.feeding import litter, manifests, messages, offsets, rows, segment_names
 
 Make = Callable[[], FeedWriter]
@@ -25,7 +27,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     writers: list[FeedWriter] = []
 
     def opened() -> FeedWriter:
-        writer = FeedWriter(tmp_path, place_text)
+        writer = FeedWriter(PosixFiles(tmp_path))
         writers.append(writer)
         writer.open()
         return writer

@@ -54,6 +54,6 @@ def test_a_manifest_in_anothers_place_is_refused() -> None:
 
 def test_a_newer_format_is_named() -> None:
     """A later version's manifest says so, rather than that it is damaged."""
-    body = {**json.loads(MANIFEST.encode()), "version": 2}
-    with pytest.raises(FeedFormatError, match="version 2"):
+    body = {**json.loads(MANIFEST.encode()), "version": 3}
+    with pytest.raises(FeedFormatError, match="version 3"):
         Manifest.decode(json.dumps(body).encode(), 7, "here")

@@ -1,0 +1,149 @@
+"""What one writer knows of a feed: its contents, and what segments wait for Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from consumer_sdk.spark_bridge.contents import Contents
+from consumer_sdk.spark_bridge.feed_summary import Summary
+from consumer_sdk.spark_bridge.manifest import Manifest
+from consumer_sdk.spark_bridge.manifest_log import ManifestLog
+
+__all__ = ["FeedIndex", "Kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A segment that is not deleted.
+
+    Attributes:
+        number: its manifest's.
+        segment: its file name.
+        seen: when this writer first saw it committed, by its own clock.
+        rows: records in all segments that this writer has seen, up to and with this one.
+        size: their bytes, likewise.
+    """
+
+    number: int
+    segment: str
+    seen: float
+    rows: int
+    size: int
+
+
+class FeedIndex:
+    """Follows a log. Only what the log's rule about the floor lets count gets into it.
+
+    Ages are measured by this writer's own clock, from when it saw something: other writers'
+    clocks may be wrong by any amount.
+
+    Args:
+        log: what to follow.
+        remember: seconds for which text positions are known at least.
+        clock: seconds, never falling.
+    """
+
+    def __init__(self, log: ManifestLog, remember: float, clock: Callable[[], float]) -> None:
+        self._log = log
+        self._remember = remember
+        self._clock = clock
+        self.contents = Contents()
+        self.kept: list[Kept] = []
+        self.floor = self.next = 0
+        self.at = 0
+        """The time that the last manifest says."""
+        self._rows = self._size = 0
+        self._dropped = 0, 0
+
+    def load(self) -> Summary:
+        """Reads everything anew; returns the summary of what was deleted."""
+        while True:
+            summary = self._log.summary()
+            self._start(summary)
+            self._log.check_complete()
+            for manifest in self._log.news(summary.number):
+                self._take(manifest, manifest.at / 1000)
+                self.contents.forget(manifest.at / 1000 - self._remember)
+            if self._log.floor() == summary.number:
+                self.contents.renew(self._clock())
+                return summary
+
+    def follow(self) -> Sequence[Manifest] | None:
+        """Takes in the manifests that have appeared.
+
+        Returns:
+            them; None if they, or a claim made since, may be below the floor: everything was
+            read anew.
+        """
+        news = list(self._log.news(self.next))
+        floor = self._log.floor()
+        if floor > self.next:
+            self.load()
+            return None
+        self.drop_below(floor)
+        for manifest in news:
+            self._take(manifest, self._clock())
+        return news
+
+    def forget(self) -> None:
+        """Drops text positions that are old enough."""
+        self.contents.forget(self._clock() - self._remember)
+
+    def backlog(self, committed: int | None) -> tuple[int, int]:
+        """Rows and bytes that are kept and that no reader has committed yet.
+
+        Args:
+            committed: the first number that some reader may read again; None without a reader.
+        """
+        waiting = self.kept[max(0, (committed or 0) - self.floor) :]
+        if not waiting:
+            return 0, 0
+        before = self._before(waiting[0].number)
+        return waiting[-1].rows - before[0], waiting[-1].size - before[1]
+
+    def expired(self, committed: int, keep_for: float, most: int) -> int:
+        """The first number that has to be kept, at most ``most`` above the floor."""
+        limit = self._clock() - keep_for
+        for kept in self.kept[:most]:
+            if kept.number >= committed or kept.seen > limit:
+                return kept.number
+        return self.floor + min(most, len(self.kept))
+
+    def drop_below(self, number: int) -> None:
+        """The segments below ``number`` are deleted."""
+        count = max(0, number - self.floor)
+        if count:
+            last = self.kept[count - 1]
+            self._dropped = last.rows, last.size
+            del self.kept[:count]
+            self.floor = number
+
+    def _start(self, summary: Summary) -> None:
+        self.contents = Contents(summary.ranges)
+        self.kept = []
+        self.floor = self.next = summary.number
+        self._rows = self._size = 0
+        self._dropped = 0, 0
+        for first, last in summary.remembered:
+            for number in range(first, last + 1):
+                if manifest := self._log.find(number):
+                    self.contents.add(manifest, manifest.at / 1000)
+                    self.at = max(self.at, manifest.at)
+
+    def _take(self, manifest: Manifest, age: float) -> None:
+        self.contents.add(manifest, age)
+        self.next = manifest.number + 1
+        self.at = max(self.at, manifest.at)
+        self._rows += manifest.rows
+        self._size += manifest.size
+        self.kept.append(
+            Kept(manifest.number, manifest.segment, self._clock(), self._rows, self._size)
+        )
+
+    def _before(self, number: int) -> tuple[int, int]:
+        """Rows and bytes of all that was seen before ``number``, one of those kept."""
+        at = number - self.floor
+        if at:
+            return self.kept[at - 1].rows, self.kept[at - 1].size
+        return self._dropped
