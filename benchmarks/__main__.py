@@ -23,6 +23,10 @@ BENCHMARKS = {
         "a replay server and kinesalite: async-kinesis, bare loops and ours",
     ),
     "pulsar": ("pulsar", "a real Pulsar: the client's asyncio front, its batches, and ours"),
+    "spark": (
+        "spark.suite",
+        "a real Kafka in Spark: Spark's own source, bare Python sources and ours",
+    ),
     "stores": ("stores", "a real ZooKeeper and a SQLite file: flushes, and loads at the start"),
     "message": ("message_cost", "what making a Message and acking it costs"),
     "trackers": ("trackers.suite", "the trackers beside the structures that others use"),

@@ -14,6 +14,7 @@ from benchmarks.kinesis import tables as kinesis
 from benchmarks.markdown import figure
 from benchmarks.message_cost import LIMIT_US
 from benchmarks.process import ROOT
+from benchmarks.spark import tables as spark
 from benchmarks.trackers.tables import tables
 
 __all__ = ["table", "write"]
@@ -29,6 +30,7 @@ def table(name: str, result: Mapping[str, Any]) -> str:
         "kinesis": kinesis.tables,
         "message": _message,
         "pulsar": pulsar_tables.tables,
+        "spark": spark.tables,
         "stores": stores.tables,
         "trackers": tables,
     }
@@ -48,13 +50,18 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
         if not (found and closed):
             raise LookupError(f"{_PAGE.name} has no place for {name!r}: {begin} … {end}")
         page = f"{before}{begin}\n{_machine()}\n\n{table(name, result)}\n{end}{after}"
-        _draw(result.get("curves", {}))
+        _draw(name, result)
     _PAGE.write_text(page, encoding="utf-8")
 
 
-def _draw(curves: Mapping[str, Any]) -> None:
-    if curves:
-        from benchmarks.trackers.plots import draw  # matplotlib is not needed to measure
+def _draw(name: str, result: Mapping[str, Any]) -> None:
+    # matplotlib is not needed to measure
+    if name == "spark":
+        from benchmarks.spark import plots
+
+        plots.draw(result, _PAGE.parent)
+    if curves := result.get("curves"):
+        from benchmarks.trackers.plots import draw
 
         draw(curves, _PAGE.parent)
 

@@ -1,0 +1,194 @@
+"""Everything that ``python -m benchmarks spark`` measures, one driver after another."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import Any
+
+from benchmarks import kafka_topic
+from benchmarks.harness import Say
+from benchmarks.process import ContestantError, last_line
+from benchmarks.spark.broker_calls import counted_kafka
+from benchmarks.spark.contest import BATCHES, STREAMS, failed, stream_group
+from benchmarks.spark.figures import figures
+from benchmarks.spark.group_lag import group_lag
+from benchmarks.spark.job import SparkJob, command
+from benchmarks.spark.trickling import trickling
+from consumer_sdk.testing.servers import ExternalKafka, KafkaEndpoint, KafkaServer, external_address
+
+__all__ = ["Scale", "measure"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How much is measured.
+
+    Attributes:
+        rows: of the topic.
+        trigger_rows: of one micro-batch of the streams.
+        rounds: how often each contestant runs.
+        trickle_seconds: of one query's measured latency.
+        idle_seconds: in which calls are counted.
+        idle_rows: of the topic that is read before.
+    """
+
+    rows: int
+    trigger_rows: int
+    rounds: int
+    trickle_seconds: float
+    idle_seconds: float
+    idle_rows: int
+
+
+FULL = Scale(
+    rows=2_000_000,
+    trigger_rows=400_000,
+    rounds=3,
+    trickle_seconds=8.0,
+    idle_seconds=10.0,
+    idle_rows=10_000,
+)
+QUICK = Scale(
+    rows=200_000,
+    trigger_rows=50_000,
+    rounds=1,
+    trickle_seconds=2.0,
+    idle_seconds=3.0,
+    idle_rows=1_000,
+)
+
+PATIENCE = 900.0
+"""Seconds after which a driver counts as stuck."""
+
+
+async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
+    """The figures of `AIMS`, and what they are made of."""
+    scale = QUICK if quick else FULL
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic's sends are retried
+    load = os.getloadavg()[0]
+    drivers = Drivers(say)
+    async with _server() as server:
+        found = await _on_one_topic(drivers, server, scale)
+    found["idle"] = await _idle(drivers, scale)
+    report = figures(found | {"failures": drivers.failures})
+    report["versions"] = {name: version(name) for name in ("pyspark", "pyarrow", "aiokafka")}
+    report["load_average"] = [load, os.getloadavg()[0]]
+    return report
+
+
+@dataclass(slots=True)
+class Drivers:
+    """Runs drivers, one at a time.
+
+    Attributes:
+        say: told of each, and of what it found.
+        failures: what went wrong with those that ended without a result.
+    """
+
+    say: Say
+    failures: dict[str, str] = field(default_factory=dict)
+
+    async def run(self, module: str, job: SparkJob, *, nothing: Any) -> Any:
+        """What a driver printed; ``nothing`` when it failed."""
+        title = f"{module} {'/'.join(job.contestants)}"
+        self.say(title)
+        try:
+            found = json.loads(await last_line(command(module, job), timeout=PATIENCE))
+        except ContestantError as error:
+            self.failures[title] = str(error)
+            self.say(f"  failed:\n{error}")
+            return nothing
+        self.say(f"  {json.dumps(found)}")
+        return found
+
+
+@asynccontextmanager
+async def _server() -> AsyncIterator[KafkaEndpoint]:
+    """A Kafka that already runs, where CONSUMER_SDK_KAFKA names one, else our own."""
+    address = external_address("CONSUMER_SDK_KAFKA")
+    async with ExternalKafka(address) if address else KafkaServer() as server:
+        yield server
+
+
+async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -> dict[str, Any]:
+    """All that reads the large topic, and the trickle on one beside it."""
+    topic, slow = (f"benchmark-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    servers = server.bootstrap_servers
+    await server.create_topic(topic, partitions=kafka_topic.PARTITIONS)
+    await server.create_topic(slow, partitions=kafka_topic.PARTITIONS)
+    try:
+        drivers.say(f"writing {scale.rows:,} records of 100 bytes")
+        await kafka_topic.fill(servers, topic, scale.rows)
+        job = SparkJob(
+            servers=servers,
+            topic=topic,
+            rows=scale.rows,
+            rounds=scale.rounds,
+            trigger_rows=scale.trigger_rows,
+            group=topic,
+        )
+        found = await _throughput(drivers, job)
+        found["memory"] = await _memory(drivers, job)
+        async with trickling(servers, slow):
+            found["latency"] = await _latency(drivers, replace(job, topic=slow), scale)
+        return found
+    finally:
+        await kafka_topic.delete(servers, topic)
+        await kafka_topic.delete(servers, slow)
+
+
+async def _throughput(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
+    found = await drivers.run(
+        "throughput",
+        replace(job, contestants=BATCHES),
+        nothing={"batch": failed(), "stream": failed()},
+    )
+    lag = None
+    if found["stream"]["runs"].get("ours"):
+        groups = [stream_group(job.group, number) for number in range(job.rounds + 1)]
+        lag = await group_lag(job.servers, job.topic, kafka_topic.PARTITIONS, groups)
+    feed = replace(job, contestants=("ours", "feed"))
+    return {**found, "lag": lag, "feed": await drivers.run("feeding", feed, nothing=failed())}
+
+
+async def _memory(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
+    """Every contestant alone: what one leaves behind must not count for the next."""
+    alone = {name: replace(job, contestants=(name,)) for name in ("jvm", "ours", "naive")}
+    return {name: await drivers.run("memory", each, nothing={}) for name, each in alone.items()}
+
+
+async def _latency(drivers: Drivers, job: SparkJob, scale: Scale) -> dict[str, Any]:
+    nothing = failed() | {"stages_ms": {}}
+    found: dict[str, Any] = await drivers.run(
+        "trickle",
+        replace(job, contestants=STREAMS, seconds=scale.trickle_seconds),
+        nothing={"default": nothing, "filesystem": nothing},
+    )
+    return found
+
+
+async def _idle(drivers: Drivers, scale: Scale) -> dict[str, Any]:
+    """What each source asks a broker while there is nothing to read."""
+    async with counted_kafka() as (kafka, servers, calls):
+        await kafka.create_topic("idle", partitions=kafka_topic.PARTITIONS)
+        await kafka_topic.fill(kafka.bootstrap_servers, "idle", scale.idle_rows)
+        job = SparkJob(
+            servers=servers,
+            topic="idle",
+            rows=scale.idle_rows,
+            group="idle",
+            seconds=scale.idle_seconds,
+        )
+        counted = {}
+        for name in STREAMS:
+            span = await drivers.run("idling", replace(job, contestants=(name,)), nothing={})
+            if name in span:
+                counted[name] = dict(calls.between(span[name]["began"], span[name]["ended"]))
+    return {"seconds": scale.idle_seconds, "calls": counted}

@@ -1,0 +1,75 @@
+"""The tables of ``python -m benchmarks spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from benchmarks.markdown import figure, table
+from benchmarks.spark.figures import AIMS
+
+__all__ = ["NAMES", "tables"]
+
+NAMES = {
+    "jvm": "Spark's own Kafka source (JVM)",
+    "ours": 'ours, `format("consumer_sdk")`',
+    "naive": "naive: `getmany` and tuples",
+    "arrow_fixed": "no broker: one Arrow batch over and over",
+    "arrow_lists": "no broker: Arrow batches made of lists",
+    "feed": "ours, consumer → `SparkFeed` → `feed://`",
+}
+
+
+def tables(result: Mapping[str, Any]) -> str:
+    """The figures with their aims, then what they are made of."""
+    before, after = result["load_average"]
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    return "\n\n".join(
+        [
+            f"{versions}. Load average {before:.1f} before and {after:.1f} after.",
+            table(("figure", "reached", "aim"), _figures(result)),
+            table(("source", "batch, rows/s", "stream, rows/s"), _rates(result)),
+            table(("p50 of a micro-batch, ms", "JVM", "ours"), _latency(result)),
+            table(("peak RSS, MB", "JVM", "Python worker", "runner", "consumer"), _memory(result)),
+            table(("idle, requests/s", "by kind"), _idle(result)),
+        ]
+    )
+
+
+def _figures(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    for key, (sign, aim) in AIMS.items():
+        yield f"`{key}`", figure(result[key], 2), f"{sign} {aim:g}"
+    yield "`pull_vs_arrow_lists`", figure(result["pull_vs_arrow_lists"], 2), "-"
+
+
+def _rates(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    rates = result["rates"]
+    # The pull source runs beside the feed once more; that figure is only the feed's measure.
+    streams = rates["stream"] | {"feed": rates["feed"].get("feed")}
+    for name, text in NAMES.items():
+        if name in rates["batch"] or name in streams:
+            yield text, _given(rates["batch"], name), _given(streams, name)
+
+
+def _given(rates: Mapping[str, float | None], name: str) -> str:
+    return figure(rates[name], 0) if name in rates else "-"
+
+
+def _latency(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    managers = {"default": "default checkpoint manager", "filesystem": "FileSystem one"}
+    for name, text in managers.items():
+        p50 = result["latency_p50_ms"][name]
+        yield text, figure(p50.get("jvm"), 0), figure(p50.get("ours"), 0)
+
+
+def _memory(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    for name, peaks in result["rss_mb"].items():
+        kinds = (peaks.get(kind) for kind in ("jvm", "worker", "runner", "feeder"))
+        yield NAMES[name], *("-" if peak is None else figure(peak, 0) for peak in kinds)
+
+
+def _idle(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    seconds = result["idle_seconds"]
+    for name, calls in result["idle"].items():
+        kinds = (f"{kind} {count / seconds:.1f}" for kind, count in sorted(calls.items()))
+        yield f"{NAMES[name]}: {sum(calls.values()) / seconds:.1f}", ", ".join(kinds) or "none"
