@@ -27,6 +27,7 @@ __all__ = [
     "arrow_schema",
     "encode",
     "import_pyarrow",
+    "partition_number",
     "warm_up",
 ]
 
@@ -176,7 +177,7 @@ def _record_batch(pa: Any, schema: pa.Schema, part: Sequence[Rows]) -> pa.Record
         pa.array([m.key for m in messages], pa.binary()),
         pa.array([m.value for m in messages], pa.binary()),
         _repeated(pa, part, [run.partition.stream for run in part], pa.string()),
-        _repeated(pa, part, [_number(run.partition.id) for run in part], pa.int32()),
+        _repeated(pa, part, [partition_number(run.partition.id) for run in part], pa.int32()),
         offset,
         pa.array(times, pa.timestamp("us", tz="UTC")),
         pa.nulls(len(messages), pa.int32()),
@@ -205,7 +206,7 @@ def _place_columns(pa: Any, places: Sequence[Place]) -> tuple[pa.Array, pa.Array
     return offsets, pa.array([str(place) for place in places], pa.string())
 
 
-def _number(partition_id: str) -> int | None:
+def partition_number(partition_id: str) -> int | None:
     """Kafka's partition number, where the id is one."""
     if partition_id.isascii() and partition_id.isdecimal() and int(partition_id) < _INT32:
         return int(partition_id)

@@ -1,6 +1,12 @@
-"""``format("consumer_sdk")``: the Python Data Source that Spark loads."""
+"""``format("consumer_sdk")``: the Python Data Source that Spark loads.
+
+Spark makes instances of it, and of its readers, in processes that only plan: nothing here
+connects, and what is optional is imported when it is needed.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
@@ -9,12 +15,20 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamReader
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.frames import is_feed
+from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
+from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
 
 __all__ = ["ConsumerSdkDataSource"]
 
 
 class ConsumerSdkDataSource(DataSource):
-    """Options: ``url`` (a ``feed://`` URL), and ``tasks``, used where the URL names none."""
+    """Records of Kafka, of Pulsar, or of a directory that consumers feed.
+
+    Options: a ``url`` (``kafka://``, ``pulsar://``, ``feed://``), or those of Spark's own Kafka
+    source; see `consumer_sdk.spark_bridge.read_stream`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -22,30 +36,52 @@ class ConsumerSdkDataSource(DataSource):
         return "consumer_sdk"
 
     def schema(self) -> str:
-        """The columns; see `consumer_sdk.spark_bridge.columns`."""
-        return ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+        """The columns, by the options; see `consumer_sdk.spark_bridge.columns`."""
+        names = COLUMNS if self._is_feed else PullOptions.parse(self.options).column_names
+        return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader."""
-        url, tasks = self._plan(schema)
-        return FeedBatchReader(url, tasks)
+        if self._is_feed:
+            return FeedBatchReader(*self._feed(schema))
+        return PullBatchReader(self._pull(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """The streaming reader."""
-        url, tasks = self._plan(schema)
-        return FeedStreamReader(url, tasks)
+        if self._is_feed:
+            return FeedStreamReader(*self._feed(schema))
+        return PullStreamReader(self._pull(schema))
 
-    def _plan(self, schema: StructType) -> tuple[FeedUrl, int]:
-        _check_schema(schema)
+    @property
+    def _is_feed(self) -> bool:
+        return is_feed(self.options.get("url", ""))
+
+    def _feed(self, schema: StructType) -> tuple[FeedUrl, int]:
+        _check_schema(schema, tuple(COLUMNS))
         url = FeedUrl.parse(self.options.get("url", ""))
         return url, url.tasks or int(self.options.get("tasks", "2"))
 
+    def _pull(self, schema: StructType) -> PullOptions:
+        """The options; a schema that names some of the columns chooses them."""
+        names = schema.fieldNames()
+        if set(names) <= COLUMNS.keys() and "columns" not in self.options:
+            _check_schema(schema, names)
+            return PullOptions.parse({**self.options, "columns": ",".join(names)})
+        options = PullOptions.parse(self.options)
+        _check_schema(schema, options.column_names)
+        return options
 
-def _check_schema(schema: StructType) -> None:
+
+def _check_schema(schema: StructType, names: Sequence[str]) -> None:
     # Spark parses a DDL text only where a SparkContext runs; this runs where none does.
-    expected = f"struct<{','.join(f'{name}:{kind}' for name, kind in COLUMNS.items())}>"
-    if schema.simpleString() != expected:
+    expected = _struct(names)
+    if schema.simpleString() != expected or not all(field.nullable for field in schema):
         raise ConfigurationError(
-            "this source's columns are fixed: leave .schema() out and select afterwards "
+            "this source's columns and types are fixed: leave .schema() out and select "
+            "afterwards, or name some of them with their types, all nullable "
             f"(expected {expected}, not {schema.simpleString()})"
         )
+
+
+def _struct(names: Sequence[str]) -> str:
+    return f"struct<{','.join(f'{name}:{COLUMNS[name]}' for name in names)}>"

@@ -1,65 +1,116 @@
-"""The two functions that a Spark program calls."""
+"""The functions that a Spark program calls."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.spark_bridge.columns import import_pyarrow
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.pull.options import PullOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["read", "read_stream"]
+__all__ = ["read", "read_stream", "register"]
 
 _FORMAT = "consumer_sdk"
 
 
-def read_stream(spark: SparkSession, url: str) -> DataFrame:
-    """A streaming DataFrame of the records that consumers feed into a directory.
+def is_feed(url: str) -> bool:
+    """It names a feed's directory, here or in another file system: ``feed://``, ``feed+s3://``."""
+    return url.partition(":")[0].partition("+")[0] == "feed"
 
-    Each record is in it once. Columns: those of Spark's Kafka source, ``headers``, and
-    ``partitionId`` and ``position`` as text. A new query starts at the feed's first record; a
-    restarted one goes on where its checkpoint says. Segments are not deleted: the feed keeps
-    them, and queries read nothing but whole segments.
 
-    Args:
-        spark: the session; executors need this package and the directory.
-        url: ``feed:///absolute/directory``, with the options ``maxRowsPerTrigger`` or
-            ``maxBytesPerTrigger`` (what one micro-batch takes; a larger segment is taken
-            alone) and ``tasks`` (the most tasks of one micro-batch; Spark's default
-            parallelism otherwise).
+def register(spark: SparkSession) -> None:
+    """Makes ``format("consumer_sdk")`` known to a session.
+
+    Where the package is installed as a whole, Spark finds it by itself, by the module
+    ``pyspark_consumer_sdk``.
 
     Raises:
-        ConfigurationError: the URL or an option is wrong, or there is no such directory.
         MissingExtraError: pyspark or pyarrow is not installed.
     """
-    tasks = _prepare(spark, url)
-    return spark.readStream.format(_FORMAT).option("url", url).option("tasks", tasks).load()
-
-
-def read(spark: SparkSession, url: str) -> DataFrame:
-    """A batch DataFrame of the records that are in the directory now.
-
-    Arguments, columns and errors: as `read_stream`; limits for a trigger mean nothing here.
-    """
-    tasks = _prepare(spark, url)
-    return spark.read.format(_FORMAT).option("url", url).option("tasks", tasks).load()
-
-
-def _prepare(spark: SparkSession, url: str) -> int:
-    """Checks what can be known now, and makes the format known; returns the tasks to use."""
-    directory = Path(FeedUrl.parse(url).directory)
-    if not directory.is_dir():
-        raise ConfigurationError(
-            f"{url!r}: there is no directory {directory}: open the SparkFeed first, or make it"
-        )
     import_pyarrow()
     try:
         from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
     except ModuleNotFoundError as error:
         raise MissingExtraError("pyspark", "spark") from error
     spark.dataSource.register(ConsumerSdkDataSource)
-    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> DataFrame:
+    """A streaming DataFrame of a broker's records, or of what consumers feed into a directory.
+
+    Columns: those of Spark's own Kafka source, with the same types: ``key``, ``value``,
+    ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, and ``headers`` with
+    ``includeHeaders=True``; from Pulsar and from feeds also ``partitionId`` and ``position``, as
+    text. Each record is in it once: the query's checkpoint says where a restart goes on.
+
+    **Brokers** (``kafka://host:9092/topic?group=name``, ``pulsar://…``, or no URL and the options
+    of Spark's Kafka source). A new query begins at the latest record; ``startingOffsets`` says
+    otherwise. The group's position follows what Spark has logged as done, and has no influence on
+    what is read; the group must have no members. An outage of the broker of up to 30 seconds
+    passes unnoticed.
+
+    **Feeds** (``feed:///absolute/directory``, ``feed+s3://…``). A new query begins at the first record that is
+    kept. Segments are read whole.
+
+    Args:
+        spark: the session; executors need this package, and a feed's directory.
+        url: what to read. A feed's takes the options ``maxRowsPerTrigger`` or
+            ``maxBytesPerTrigger`` (what one micro-batch takes; a larger segment is taken
+            alone) and ``tasks``.
+        options: of a broker: ``startingOffsets``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``
+            and the others of Spark's Kafka source; ``ackMode`` (``auto``, ``commit``,
+            ``none``), ``strictAcks``, ``store``, ``columns``, ``tasks`` (the most tasks of one
+            micro-batch; Spark's default parallelism otherwise). Names with a dot are passed as
+            ``**{"kafka.bootstrap.servers": "…"}``.
+
+    Raises:
+        ConfigurationError: the URL or an option is wrong, or there is no such directory.
+        MissingExtraError: pyspark or pyarrow is not installed.
+    """
+    given = _prepare(spark, url, options)
+    return spark.readStream.format(_FORMAT).options(**given).load()
+
+
+def read(spark: SparkSession, url: str | None = None, **options: Any) -> DataFrame:
+    """A batch DataFrame of the records that are there now.
+
+    Arguments, columns and errors: as `read_stream`. A batch query of a broker reads everything
+    that it has, unless ``startingOffsets`` and ``endingOffsets`` say otherwise, and moves no
+    group. Limits for a trigger mean nothing here.
+    """
+    given = _prepare(spark, url, options)
+    return spark.read.format(_FORMAT).options(**given).load()
+
+
+def _prepare(spark: SparkSession, url: str | None, options: Mapping[str, Any]) -> dict[str, str]:
+    """Checks what can be known now, and makes the format known; returns Spark's options."""
+    given = {name: _text(value) for name, value in options.items()}
+    if url is not None:
+        given["url"] = url
+    if url is not None and is_feed(url):
+        _check_feed(url, options)
+    else:
+        PullOptions.parse(given).open_reader()
+    register(spark)
+    return {"tasks": str(max(1, spark.sparkContext.defaultParallelism))} | given
+
+
+def _check_feed(url: str, options: Mapping[str, Any]) -> None:
+    if extra := sorted(options.keys() - {"tasks"}):
+        raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
+    directory = FeedUrl.parse(url).directory
+    # Of another file system, the first look of a task tells.
+    if url.startswith("feed:") and not Path(directory).is_dir():
+        raise ConfigurationError(
+            f"{url!r}: there is no directory {directory}: open the SparkFeed first, or make it"
+        )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,154 @@
+"""Connections to brokers, kept for a while, by the one thread of this process that uses them.
+
+Spark's Python workers serve many tasks, of several queries, whose options may differ: a connection
+belongs to all of its options (`PullOptions.identity`), and never to a reader, which is pickled.
+What a task has found broken is not given to the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from consumer_sdk.errors import TransientAdapterError
+from consumer_sdk.range_reads import RangeReader
+from consumer_sdk.spark_bridge.pull.loop_thread import LoopThread
+
+__all__ = ["IDLE_SECONDS", "Connections", "Openable", "of_this_process"]
+
+IDLE_SECONDS = 30.0
+"""How long an unused connection is kept; Spark ends an idle worker after 60 s."""
+
+_log = logging.getLogger(__name__)
+
+
+class Openable(Protocol):
+    """What a connection is made from: `PullOptions`."""
+
+    def identity(self) -> Hashable:
+        """Equal for options that may share a connection, and for no others."""
+
+    def open_reader(self) -> RangeReader:
+        """A reader that is not yet open."""
+
+
+class Connections:
+    """Open readers, shared by all who ask with the same options.
+
+    Concurrency: all of it runs in one event loop, so that nothing needs a lock.
+    """
+
+    def __init__(self, *, idle: float = IDLE_SECONDS) -> None:
+        self._idle = idle
+        self._kept: dict[Hashable, _Connection] = {}
+
+    @asynccontextmanager
+    async def borrowed(self, options: Openable) -> AsyncIterator[RangeReader]:
+        """An open reader; after an error in the block, nobody gets it again.
+
+        Raises:
+            ConfigurationError: options that cannot work.
+            AdapterError: the broker cannot be reached, or refused.
+        """
+        connection = self._take(options)
+        try:
+            yield await connection.opened()
+        except BaseException:
+            self._drop(options.identity(), connection)
+            raise
+        finally:
+            await self._give_back(options.identity(), connection)
+
+    async def aclose(self) -> None:
+        """Closes what is idle, and has the rest closed by its last user."""
+        for identity, connection in list(self._kept.items()):
+            self._drop(identity, connection)
+            await self._close_unused(connection)
+
+    def _take(self, options: Openable) -> _Connection:
+        connection = self._kept.get(options.identity())
+        if connection is None:
+            connection = self._kept[options.identity()] = _Connection(options.open_reader())
+        connection.users += 1
+        connection.keep_until(None)
+        return connection
+
+    def _drop(self, identity: Hashable, connection: _Connection) -> None:
+        if self._kept.get(identity) is connection:
+            del self._kept[identity]
+
+    async def _give_back(self, identity: Hashable, connection: _Connection) -> None:
+        connection.users -= 1
+        if self._kept.get(identity) is not connection:
+            await self._close_unused(connection)
+        elif not connection.users:
+            loop = asyncio.get_running_loop()
+            connection.keep_until(loop.call_later(self._idle, self._expire, identity, connection))
+
+    def _expire(self, identity: Hashable, connection: _Connection) -> None:
+        self._drop(identity, connection)
+        connection.closing = asyncio.ensure_future(self._close_unused(connection))
+
+    async def _close_unused(self, connection: _Connection) -> None:
+        if connection.users:
+            return
+        connection.keep_until(None)
+        try:
+            await connection.reader.aclose()
+        except Exception:  # noqa: BLE001 - whatever it is, nobody needs this connection any more
+            _log.debug("closing a connection failed", exc_info=True)
+
+
+@dataclass(eq=False, slots=True)
+class _Connection:
+    reader: RangeReader
+    users: int = 0
+    closing: asyncio.Future[None] | None = None  # kept, so that it is not collected half-way
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _is_open: bool = False
+    _failure: BaseException | None = None
+    _timer: asyncio.TimerHandle | None = None
+
+    async def opened(self) -> RangeReader:
+        async with self._lock:
+            if self._failure is not None:
+                raise TransientAdapterError("the connection failed to open") from self._failure
+            if not self._is_open:
+                await self._open()
+        return self.reader
+
+    async def _open(self) -> None:
+        """A reader can be opened once: who waits for it meanwhile needs another one."""
+        try:
+            await self.reader.open()
+        except BaseException as error:
+            self._failure = error
+            raise
+        self._is_open = True
+
+    def keep_until(self, timer: asyncio.TimerHandle | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = timer
+
+
+class Process:
+    """What this process has for all its queries: one loop, and the connections in it."""
+
+    def __init__(self) -> None:
+        self.loop = LoopThread()
+        self.connections = Connections()
+
+
+_processes: dict[int, Process] = {}
+
+
+def of_this_process() -> Process:
+    """The process' own: a forked child gets another, as it has none of its parent's threads."""
+    # One atomic step instead of a lock, which a fork could copy while it is held.
+    return _processes.setdefault(os.getpid(), Process())

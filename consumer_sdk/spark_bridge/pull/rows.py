@@ -1,0 +1,180 @@
+"""Columns of records as Arrow record batches, exactly as Spark's own Kafka source types them.
+
+Lists of bytes are what a Python client can give at best; the rest costs next to nothing:
+consecutive offsets are added up by Arrow, and what is the same in all rows of a partition is a
+slice of one array that is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+from consumer_sdk.errors import AdapterError
+from consumer_sdk.range_reads import Columns, Header, RangeReader
+from consumer_sdk.records import Partition
+from consumer_sdk.spark_bridge.columns import arrow_schema, import_pyarrow, partition_number
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "ArrowRows"]
+
+BATCH_ROWS = 50_000
+"""Spark takes batches of 2 000 to 250 000 rows equally fast; this keeps a worker small."""
+
+BATCH_BYTES = 64 * 2**20
+"""Far below the 2 GiB at which an Arrow binary column's 32-bit counts run over."""
+
+
+class ArrowRows:
+    """Turns columns into record batches of chosen columns.
+
+    Args:
+        names: which of `consumer_sdk.spark_bridge.columns.COLUMNS`, in this order.
+        reader: gives positions their text form.
+    """
+
+    def __init__(self, names: Sequence[str], reader: RangeReader) -> None:
+        self._pa = import_pyarrow()
+        schema = arrow_schema()
+        self.schema: pa.Schema = self._pa.schema([schema.field(name) for name in names])
+        self._encode = reader.encode_position
+
+    def batches(self, partition: Partition, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """Record batches of at most `BATCH_ROWS` rows and, where a row is no more, `BATCH_BYTES`.
+
+        Raises:
+            AdapterError: a key, value or list of headers has 2 GiB or more.
+        """
+        if not len(columns):
+            return
+        arrays = [self._column(name, partition, columns) for name in self.schema.names]
+        if any(isinstance(array, self._pa.ChunkedArray) for array in arrays):
+            yield from self._halves(partition, columns)
+        else:
+            yield from _slices(self._pa.RecordBatch.from_arrays(arrays, schema=self.schema))
+
+    def _halves(self, partition: Partition, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """Arrow answers a column of more than 2 GiB in chunks, which no record batch takes."""
+        rows = len(columns)
+        if rows == 1:
+            raise AdapterError(
+                f"the record at {self._encode(columns.positions[0])} of {partition} has 2 GiB "
+                "or more, which Arrow cannot hold in one row: start behind it"
+            )
+        yield from self.batches(partition, _cut(columns, 0, rows // 2))
+        yield from self.batches(partition, _cut(columns, rows // 2, rows))
+
+    def _column(self, name: str, partition: Partition, columns: Columns) -> Any:
+        match name:
+            case "key" | "value":
+                values = columns.keys if name == "key" else columns.values
+                return self._pa.array(values, self._pa.binary())
+            case "offset" | "position":
+                make = self._offsets if name == "offset" else self._texts
+                return make(columns.positions)
+            case "timestamp":
+                return self._times(columns.timestamps)
+            case "headers":
+                return self._headers(columns)
+        return self._constant(name, partition, columns)
+
+    def _offsets(self, positions: Sequence[Any]) -> Any:
+        if isinstance(positions, range) and positions.step == 1:
+            return _consecutive(positions.start, len(positions))
+        if not isinstance(positions[0], int):
+            return self._pa.nulls(len(positions), self._pa.int64())
+        return self._pa.array(positions, self._pa.int64())
+
+    def _texts(self, positions: Sequence[Any]) -> Any:
+        if isinstance(positions[0], int):
+            return self._offsets(positions).cast(self._pa.string())
+        return self._pa.array(map(self._encode, positions), self._pa.string(), len(positions))
+
+    def _times(self, times: Sequence[int | None]) -> Any:
+        milliseconds = self._pa.array(times, self._pa.timestamp("ms", tz="UTC"))
+        return milliseconds.cast(self._pa.timestamp("us", tz="UTC"))
+
+    def _headers(self, columns: Columns) -> Any:
+        kind = self.schema.field("headers").type
+        if columns.headers is None:
+            return self._pa.nulls(len(columns), kind)
+        return _header_lists(self._pa, kind, columns.headers)
+
+    def _constant(self, name: str, partition: Partition, columns: Columns) -> Any:
+        value: str | int | None = {
+            "topic": partition.stream,
+            "partition": partition_number(partition.id),
+            "partitionId": partition.id,
+            "timestampType": columns.timestamp_type,
+        }[name]
+        return _repeated(value, self.schema.field(name).type, len(columns))
+
+
+def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Parts of a batch that share its memory, within the limits."""
+    for begin in range(0, batch.num_rows, BATCH_ROWS):
+        yield from _light(batch.slice(begin, BATCH_ROWS))
+
+
+def _light(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    if rows == 1 or batch.nbytes <= BATCH_BYTES:
+        yield batch
+        return
+    yield from _light(batch.slice(0, rows // 2))
+    yield from _light(batch.slice(rows // 2))
+
+
+def _cut(columns: Columns, begin: int, end: int) -> Columns:
+    headers = None if columns.headers is None else columns.headers[begin:end]
+    return Columns(
+        columns.positions[begin:end],
+        columns.keys[begin:end],
+        columns.values[begin:end],
+        columns.timestamps[begin:end],
+        headers,
+        columns.timestamp_type,
+    )
+
+
+def _header_lists(pa: Any, kind: Any, headers: Sequence[Sequence[Header]]) -> Any:
+    flat = list(chain.from_iterable(headers))
+    keys = pa.array([key for key, _ in flat], pa.string())
+    values = pa.array([value for _, value in flat], pa.binary())
+    if isinstance(values, pa.ChunkedArray):
+        return values  # too much for one batch, which the caller sees by this type
+    structs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
+    ends = pa.array([0, *accumulate(map(len, headers))], pa.int32())
+    # As in Spark's source: a record without headers has null, not an empty list.
+    empty = pa.array([not each for each in headers])
+    return pa.ListArray.from_arrays(ends, structs, type=kind, mask=empty)
+
+
+def _consecutive(first: int, count: int) -> Any:
+    from pyarrow import compute
+
+    return compute.add(_iota(_room(count)).slice(0, count), first)
+
+
+def _repeated(value: str | int | None, kind: Any, count: int) -> Any:
+    return _constants(value, kind, _room(count)).slice(0, count)
+
+
+def _room(count: int) -> int:
+    """A power of two that holds ``count``, so that few arrays are made."""
+    return max(1024, 1 << (count - 1).bit_length())
+
+
+@lru_cache(maxsize=8)
+def _iota(count: int) -> Any:
+    return import_pyarrow().array(range(count), "int64")
+
+
+@lru_cache(maxsize=32)
+def _constants(value: str | int | None, kind: Any, count: int) -> Any:
+    pa = import_pyarrow()
+    return pa.repeat(pa.scalar(value, kind), count)

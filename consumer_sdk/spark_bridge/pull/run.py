@@ -1,0 +1,125 @@
+"""One run of one streaming query, in the process that Spark starts for its source."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+
+from consumer_sdk.spark_bridge.errors import StrictAckError
+from consumer_sdk.spark_bridge.pull.ack_rule import AckRule
+from consumer_sdk.spark_bridge.pull.ack_targets import AckTargets
+from consumer_sdk.spark_bridge.pull.acks import Acks
+from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.pull.connections import of_this_process
+from consumer_sdk.spark_bridge.pull.news import PATIENCE, News, patiently
+from consumer_sdk.spark_bridge.pull.offsets import Offsets
+from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.signals import before_end
+from consumer_sdk.spark_bridge.pull.stream_planner import StreamPlanner
+
+__all__ = ["QueryRun"]
+
+_ACK_SECONDS = 0.1
+_STRICT_SECONDS = 30.0
+_LAST_ACK_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+Offset = dict[str, Any]
+
+
+class QueryRun:
+    """Answers `PullStreamReader`, which is called by one thread, through the event loop's thread.
+
+    Args:
+        options: what was asked for.
+    """
+
+    def __init__(self, options: PullOptions) -> None:
+        self._options = options
+        process = of_this_process()
+        self._loop = process.loop
+        self._connections = process.connections
+        # Never opened: it knows the positions' texts, and that the options can work.
+        self._texts = options.open_reader()
+        self._planner = StreamPlanner(options, process.connections)
+        self._news = News(self._planner.end)
+        has_target = options.group is not None or options.store is not None
+        self._rule = AckRule(options.ack_mode if has_target else "none")
+        self._targets = AckTargets(options, process.connections)
+        self._acks = Acks(self._targets.write)
+        self._acked: Offset | None = None
+        self._is_closed = False
+        before_end(self.close)
+
+    def freeze(self) -> None:
+        """Reads no further than what is there now."""
+        self._rule.available_now()
+        self._patiently(self._planner.freeze)
+
+    def end(self, start: Offset, limit: Limit) -> Offset:
+        """Where the batch from ``start`` ends; ``start`` itself if there is no news."""
+        if self._rule.asked(_text(start), time.monotonic()):
+            self._ack(start)
+        is_final = self._planner.is_final
+        answer = self._news.end(start, limit, is_final=is_final)
+        return self._loop.call(answer, timeout=PATIENCE + 5)
+
+    def tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks of one batch."""
+        self._rule.planned(_text(start), _text(end))
+        return self._patiently(lambda: self._planner.tasks(start, end))
+
+    def committed(self, end: Offset) -> None:
+        """Spark has logged everything below ``end`` as done."""
+        if self._rule.committed(_text(end)):
+            self._ack(end)
+
+    @property
+    def latest(self) -> Offset | None:
+        """Where the logs ended when they were last asked; None before."""
+        found = self._planner.latest
+        return None if found is None else found.to_json(self._texts.encode_position)
+
+    def close(self) -> None:
+        """Makes durable what is done, in two seconds at most; disconnects. Idempotent."""
+        if not self._is_closed and self._loop.is_started:
+            self._is_closed = True
+            self._loop.call(self._aclose(), timeout=2 * _LAST_ACK_SECONDS)
+            self._loop.stop()
+
+    async def _aclose(self) -> None:
+        await self._acks.settle(_LAST_ACK_SECONDS)
+        await self._acks.aclose()
+        await self._news.aclose()
+        await self._targets.aclose()
+        await self._connections.aclose()
+
+    def _ack(self, offset: Offset) -> None:
+        if offset == self._acked:
+            return
+        is_strict = self._options.strict_acks
+        patience = _STRICT_SECONDS if is_strict else _ACK_SECONDS
+        problem = self._loop.call(self._done(offset, patience), timeout=2 * _STRICT_SECONDS)
+        self._acked = offset
+        if problem is not None and is_strict:
+            raise StrictAckError(
+                f"{problem}: strictAcks is on, so the query ends here; it goes on where Spark's "
+                "checkpoint says when it is started again"
+            ) from problem
+
+    async def _done(self, offset: Offset, patience: float) -> Exception | None:
+        self._acks.done(Offsets.from_json(offset, self._texts.decode_position).positions)
+        return await self._acks.settle(patience)
+
+    def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        return self._loop.call(patiently(work), timeout=PATIENCE + 5)
+
+
+def _text(offset: Offset) -> str:
+    return json.dumps(offset)

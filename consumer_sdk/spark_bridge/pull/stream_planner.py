@@ -1,0 +1,181 @@
+"""Where the micro-batches of one query end: asks the broker, and decides by the pure parts.
+
+Everything here runs in the event loop of the source runner, one call at a time, as Spark calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from consumer_sdk.range_reads import PartitionRange, RangeReader
+from consumer_sdk.records import Partition, Position, StartPoint
+from consumer_sdk.spark_bridge.pull.admission import Limit, Whole, admit, stops
+from consumer_sdk.spark_bridge.pull.connections import Connections
+from consumer_sdk.spark_bridge.pull.offsets import Offsets
+from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.resolving import resolved
+from consumer_sdk.spark_bridge.pull.starts import NEW
+from consumer_sdk.spark_bridge.pull.tasks import plan_tasks
+
+__all__ = ["StreamPlanner"]
+
+_log = logging.getLogger(__name__)
+
+_Positions = Mapping[Partition, Position]
+
+
+class StreamPlanner:
+    """The asynchronous half of `PullStreamReader`.
+
+    Args:
+        options: what was asked for.
+        connections: where readers come from.
+        clock: monotonic seconds; the event loop's if None.
+
+    Attributes:
+        latest: where the broker's logs ended when they were last asked; None before.
+    """
+
+    def __init__(
+        self,
+        options: PullOptions,
+        connections: Connections,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self._options = options
+        self._connections = connections
+        self._clock = clock or (lambda: asyncio.get_running_loop().time())
+        self._targets: _Positions | None = None
+        self._let_go = -math.inf
+        self._was_empty = False
+        self.latest: Offsets | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """This is an AvailableNow run: what there was when it began is all that is read."""
+        return self._targets is not None
+
+    async def freeze(self) -> None:
+        """Reads no further than what is there now."""
+        async with self._connections.borrowed(self._options) as reader:
+            self._targets = await _latest(reader, await reader.partitions())
+
+    async def end(self, start: dict[str, Any], limit: Limit) -> dict[str, Any]:
+        """Where the batch from ``start`` ends; ``start`` itself when it would be empty.
+
+        Raises:
+            AdapterError: the broker did not answer, or refused.
+            ConfigurationError: the options cannot be fulfilled.
+            OffsetFormatError: ``start`` was not written by this source.
+        """
+        async with self._connections.borrowed(self._options) as reader:
+            begin = Offsets.from_json(start, reader.decode_position)
+            end = await self._end(reader, begin, limit)
+            return start if end is begin else end.to_json(reader.encode_position)
+
+    async def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """What the tasks of the batch read.
+
+        Raises:
+            DataLossError: the broker no longer has all of it, and ``failOnDataLoss`` is on.
+            AdapterError: the broker did not answer.
+        """
+        async with self._connections.borrowed(self._options) as reader:
+            begin = Offsets.from_json(start, reader.decode_position)
+            stop = Offsets.from_json(end, reader.decode_position)
+            gone = begin.gone_in(stop)
+            return await plan_tasks(reader, begin.ranges_to(stop), self._options, gone)
+
+    async def _end(self, reader: RangeReader, begin: Offsets, limit: Limit) -> Offsets:
+        partitions = await reader.partitions()
+        since = await self._since(reader, begin, partitions)
+        starts = {**begin.positions, **since}
+        latest = await _latest(reader, partitions)
+        self.latest = Offsets(latest)
+        reach = stops({p: starts[p] for p in latest if p in starts}, latest, self._targets)
+        chosen = await self._admitted(reader, starts, reach, limit)
+        end = begin if chosen is None else begin.advance(chosen, since)
+        if end is not begin:
+            self._let_go = self._clock()
+            _log_batch(begin, end, latest)
+        return end
+
+    async def _since(
+        self, reader: RangeReader, begin: Offsets, partitions: Collection[Partition]
+    ) -> dict[Partition, Position]:
+        """Where partitions begin that the query does not know yet."""
+        unknown = begin.unknown(partitions)
+        is_first = begin.is_initial and not self._was_empty
+        # Nothing can be pinned of a query without partitions: what comes later is new to it.
+        self._was_empty = self._was_empty or (begin.is_initial and not partitions)
+        if not unknown:
+            return {}
+        starts = self._options.stream_starts() if is_first else NEW
+        return await resolved(reader, self._options, starts, unknown)
+
+    async def _admitted(
+        self, reader: RangeReader, starts: _Positions, reach: _Positions, limit: Limit
+    ) -> _Positions | None:
+        """How far the batch goes; None for not at all yet."""
+        if limit.kind == "all":
+            return reach
+        ranges = [PartitionRange(p, starts[p], stop) for p, stop in reach.items()]
+        waiting = [each for each in ranges if each.start < each.stop]
+        backlog = await reader.records(waiting)
+        taken = admit(
+            backlog,
+            self._options.limits,
+            limit,
+            waited=self._clock() - self._let_go,
+            is_final=self.is_final,
+            sizes=await self._sizes(reader, waiting, limit),
+        )
+        if isinstance(taken, Whole):
+            return reach if taken is Whole.ALL else None
+        return {**reach, **await _cuts(reader, waiting, backlog, taken)}
+
+    async def _sizes(
+        self, reader: RangeReader, waiting: Sequence[PartitionRange], limit: Limit
+    ) -> Mapping[Partition, float] | None:
+        if self._options.limits.max_bytes is None and limit.kind != "max_bytes":
+            return None
+        return await reader.record_size([each.partition for each in waiting])
+
+
+async def _latest(
+    reader: RangeReader, partitions: Collection[Partition]
+) -> dict[Partition, Position]:
+    found = await reader.positions(partitions, StartPoint.LATEST)
+    return {partition: at for partition, at in found.items() if at is not None}
+
+
+async def _cuts(
+    reader: RangeReader,
+    waiting: Collection[PartitionRange],
+    backlog: Mapping[Partition, int],
+    taken: Mapping[Partition, int],
+) -> dict[Partition, Position]:
+    """Where each range stops of which so many records are taken."""
+    cuts = {}
+    for whole in waiting:
+        count = taken.get(whole.partition, 0)
+        if not count:
+            cuts[whole.partition] = whole.start
+        elif count < backlog[whole.partition]:
+            cuts[whole.partition] = await reader.cut(whole, count)
+    return cuts
+
+
+def _log_batch(begin: Offsets, end: Offsets, latest: _Positions) -> None:
+    """One line for each batch: Spark's own progress cannot show a Python source's lag."""
+    ends = end.positions
+    behind = [at - ends[p] for p, at in latest.items() if isinstance(at, int) and p in ends]
+    moved = sum(begin.positions.get(p) != at for p, at in ends.items())
+    lag = f"{sum(behind)} records, at most {max(behind)} of one partition" if behind else "unknown"
+    _log.info("a batch of %d of %d partitions; lag behind it: %s", moved, len(ends), lag)

@@ -1,0 +1,115 @@
+"""The face that Spark sees of a pulling stream: plain methods, called one after the other.
+
+Spark makes one in several processes and pickles it to the workers. So an instance holds the
+options and nothing else until it is asked for an offset, which happens in one process only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.pull.offsets import INITIAL
+from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.run import QueryRun
+from consumer_sdk.spark_bridge.pull.tasks import read_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PullStreamReader"]
+
+
+class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The streaming reader of a broker's logs."""
+
+    def __init__(self, options: PullOptions) -> None:
+        self._options = options
+        self._run: QueryRun | None = None
+
+    def __reduce__(self) -> tuple[type[PullStreamReader], tuple[PullOptions]]:
+        """Workers read by the options alone."""
+        return PullStreamReader, (self._options,)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """A constant: Spark asks twice, and again after a crash in the first batch."""
+        return INITIAL
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """The options' limit for one micro-batch."""
+        return _to_spark(self._options.limits.default_limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Reads no further than what is there now."""
+        self._running().freeze()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
+    ) -> dict[str, Any]:
+        """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news."""
+        begin = INITIAL if start is None else start
+        return self._running().end(begin, _from_spark(limit or ReadAllAvailable()))
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Where the logs ended when they were last asked, for progress reports."""
+        return self._run.latest if self._run else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of one micro-batch."""
+        return self._running().tasks(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return read_task(self._options, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has logged that everything below ``end`` is done."""
+        self._running().committed(end)
+
+    def stop(self) -> None:
+        """Makes the acks durable that still wait. Spark calls it when a method has raised."""
+        if self._run is not None:
+            self._run.close()
+
+    def _running(self) -> QueryRun:
+        if self._run is None:
+            self._run = QueryRun(self._options)
+        return self._run
+
+
+def _to_spark(limit: Limit) -> ReadLimit:
+    match limit.kind:
+        case "max_rows":
+            return ReadMaxRows(limit.number)
+        case "max_bytes":
+            return ReadMaxBytes(limit.number)
+        case "min_rows":
+            return ReadMinRows(limit.number)
+        case "max_files":
+            return ReadMaxFiles(limit.number)
+    return ReadAllAvailable()
+
+
+def _from_spark(limit: ReadLimit) -> Limit:
+    match limit:
+        case ReadMaxRows():
+            return Limit("max_rows", limit.max_rows)
+        case ReadMaxBytes():
+            return Limit("max_bytes", limit.max_bytes)
+        case ReadMinRows():
+            return Limit("min_rows", limit.min_rows)
+        case ReadMaxFiles():
+            return Limit("max_files", limit.max_files)
+    return Limit("all")

@@ -1,0 +1,139 @@
+"""The tasks of one batch: planned where Spark plans, and read on its workers.
+
+A task is its ranges and nothing else: reading it again, on any worker, yields the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing, closing
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
+from consumer_sdk.records import Partition, StartPoint
+from consumer_sdk.spark_bridge.pull.connections import of_this_process
+from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.planning import Sizing, pack, parts_wanted, sound
+from consumer_sdk.spark_bridge.pull.rows import ArrowRows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["STALLED_SECONDS", "Ranges", "plan_tasks", "read_task"]
+
+STALLED_SECONDS = 120.0
+"""A task whose broker sends nothing for this long fails, and Spark tries it again."""
+
+_log = logging.getLogger(__name__)
+
+
+class Ranges(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, ranges: Sequence[PartitionRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+
+async def plan_tasks(
+    reader: RangeReader,
+    ranges: Collection[PartitionRange],
+    options: PullOptions,
+    gone: Collection[Partition] = (),
+) -> list[InputPartition]:
+    """Divides what a batch reads into tasks.
+
+    Args:
+        reader: is asked what the broker still has, and where large ranges are cut.
+        ranges: `Offsets.ranges_to`'s.
+        options: how the tasks are sized, and whether a loss fails the query.
+        gone: partitions that vanished since the last batch.
+
+    Raises:
+        DataLossError: the broker no longer has all of it.
+        AdapterError: the broker did not answer.
+    """
+    earliest = await reader.positions([each.partition for each in ranges], StartPoint.EARLIEST)
+    found = sound(ranges, earliest, gone, fail=options.fail_on_data_loss)
+    for warning in found.warnings:
+        _log.warning("%s", warning)
+    records = await count_records(reader, found.ranges, options.sizing)
+    parts = await _parts(reader, found.ranges, records, options.sizing)
+    return [Ranges(task) for task in pack(parts, options.sizing)]
+
+
+async def count_records(
+    reader: RangeReader, ranges: Collection[PartitionRange], sizing: Sizing
+) -> Mapping[Partition, int]:
+    """About how many records each range has; nothing where nobody can tell and nobody must."""
+    try:
+        return await reader.records(ranges)
+    except ConfigurationError:
+        if sizing.needs_records:
+            raise
+        return {}
+
+
+async def _parts(
+    reader: RangeReader,
+    ranges: Sequence[PartitionRange],
+    records: Mapping[Partition, int],
+    sizing: Sizing,
+) -> list[tuple[PartitionRange, int | None]]:
+    wanted = parts_wanted(ranges, records, sizing)
+    parts: list[tuple[PartitionRange, int | None]] = []
+    for each, count in zip(ranges, wanted, strict=True):
+        known = records.get(each.partition)
+        cut = await _cut(reader, each, known or 1, count)
+        size = None if known is None else max(1, known // len(cut))
+        parts += [(part, size) for part in cut]
+    return parts
+
+
+async def _cut(
+    reader: RangeReader, whole: PartitionRange, records: int, count: int
+) -> list[PartitionRange]:
+    parts = []
+    rest = whole
+    for _ in range(count - 1):
+        stop = await reader.cut(rest, max(1, records // count))
+        if stop == rest.stop:
+            break
+        parts.append(rest._replace(stop=stop))
+        rest = rest._replace(start=stop)
+    return [*parts, rest]
+
+
+def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; the broker's next part is read while Spark takes the last one.
+
+    Raises:
+        TransientAdapterError: the broker has not answered for too long; the task can be retried.
+        AdapterError: a record cannot be read, or is no longer there.
+    """
+    # Spark calls read once, with None, when there was nothing to plan.
+    ranges = task.ranges if isinstance(task, Ranges) else ()
+    if not ranges:
+        return
+    loop = of_this_process().loop
+    with closing(loop.iterate(partial(_read, options, ranges), timeout=STALLED_SECONDS)) as parts:
+        rows = None
+        for reader, partition, columns in parts:
+            rows = rows or ArrowRows(options.column_names, reader)
+            yield from rows.batches(partition, columns)
+
+
+async def _read(
+    options: PullOptions, ranges: Sequence[PartitionRange]
+) -> AsyncIterator[tuple[RangeReader, Partition, Columns]]:
+    async with of_this_process().connections.borrowed(options) as reader:
+        for each in ranges:
+            parts = reader.read_range(each, with_headers=options.with_headers)
+            async with aclosing(parts) as source:  # type: ignore[type-var]  # they are generators
+                async for columns in source:
+                    yield reader, each.partition, columns
