@@ -49,7 +49,7 @@ class Connected:
         )
         self._client = pulsar.connection.make_client()
         self._discovery = Discovery(self._client, self._admin, pulsar)
-        self.cursors = Cursors(self._client, pulsar)
+        self.cursors = Cursors(self._client, self._admin, pulsar)
         self.locator = Locator(options, self._admin, self._reader_of)
         self.sizes = Sizes(self._admin)
 

@@ -3,6 +3,9 @@
 It is held for the moment of a commit: consume, ack, close. A consumer that stays would keep everyone else
 off, and see a backlog that it does not read. Its queue is 0, so that the broker sends it nothing.
 
+An ack that is made while the connection is away is dropped without a word. So the consumer is asked
+whether it has one, and the REST API, if it is known, where the cursor stands afterwards.
+
 An ack names an entry as a whole, which needs no id that a broker made: those of single messages do not
 survive being stored, and ack all of their batch (see ``ids``).
 """
@@ -20,6 +23,7 @@ from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.ids import Place
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import (
@@ -38,11 +42,20 @@ CONCURRENT = 16
 """Partitions that are worked on at a time."""
 
 
-class Cursors:
-    """One subscription's, on all partitions."""
+NOWHERE: Place = (-1, -1, -1)
+"""Below every position."""
 
-    def __init__(self, client: Any, options: PulsarOptions) -> None:
+
+class Cursors:
+    """One subscription's, on all partitions.
+
+    Args:
+        admin: None: nobody tells whether a commit has arrived.
+    """
+
+    def __init__(self, client: Any, admin: RangeAdmin | None, options: PulsarOptions) -> None:
         self._client = client
+        self._admin = admin
         self._options = options
         self._name = options.subscription
         self._patience = options.connection.operation_timeout
@@ -124,17 +137,32 @@ class Cursors:
             return _refused(partition, error)
 
     async def _move(self, partition: Partition, position: Place) -> Outcome:
-        target = position[:2]
-        if target > self._done.get(partition, (0, 0, 0))[:2]:
-            consumer = await self._subscribe(partition)
-            try:
-                # Of the begin of a ledger, entry -1: all ledgers below it.
-                last = _pulsar.MessageId(-1, target[0], target[1] - 1, -1)
-                consumer.acknowledge_cumulative_async(last, None)
-            finally:
-                await self._close(partition, consumer)
-            self._done[partition] = position
+        target: Place = (position[0], position[1], 0)
+        if target > self._done.get(partition, NOWHERE):
+            await self._ack_below(partition, target)
+            await self._check(partition, target)
+            self._done[partition] = target
         return Outcome(OutcomeKind.SENT)
+
+    async def _ack_below(self, partition: Partition, target: Place) -> None:
+        consumer = await self._subscribe(partition)
+        try:
+            # Of the begin of a ledger, entry -1: all ledgers below it.
+            last = _pulsar.MessageId(-1, target[0], target[1] - 1, -1)
+            consumer.acknowledge_cumulative_async(last, None)
+            is_connected = consumer.is_connected()
+        finally:
+            await self._close(partition, consumer)
+        if not is_connected:
+            raise TransientAdapterError(f"{partition}: the connection was lost during a commit")
+
+    async def _check(self, partition: Partition, target: Place) -> None:
+        """Over a ledger that was deleted the broker moves a cursor on by itself."""
+        if self._admin is None:
+            return
+        stands = await self._admin.cursor(topic_of(partition), self._name)
+        if stands is None or stands < target:
+            raise TransientAdapterError(f"{partition}: {self._name!r} stands at {stands} after all")
 
 
 def _refused(partition: Partition, error: ConsumerSdkError) -> Outcome:

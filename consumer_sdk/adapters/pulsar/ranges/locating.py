@@ -11,7 +11,7 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.ids import Place, next_place
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin, position_after
+from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.decoding import place
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledgers
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
@@ -90,23 +90,13 @@ class Locator:
         if self._admin is not None:
             return await self._admin.after_last(topic_of(partition))
         last = await self._read_at(partition, _pulsar.MessageId.latest)
-        found = BEGIN if last is None else next_place(last)
-        return (
-            self._latest.setdefault(partition, found)
-            if last is None
-            else self._seen(partition, found)
-        )
-
-    def _seen(self, partition: Partition, found: Place) -> Place:
-        self._latest[partition] = found
-        return found
+        if last is not None:
+            self._latest[partition] = next_place(last)
+        return self._latest.get(partition, BEGIN)
 
     async def _cursor(self, partition: Partition) -> Place | None:
-        """A cursor stands on the last entry that is done; the next one is to be read."""
         assert self._admin is not None  # noqa: S101 - checked before
-        internals = await self._admin.internals(topic_of(partition)) or {}
-        found = internals.get("cursors", {}).get(self._options.pulsar.subscription)
-        return None if found is None else position_after(found["markDeletePosition"])
+        return await self._admin.cursor(topic_of(partition), self._options.pulsar.subscription)
 
     async def _read_at(
         self, partition: Partition, start: Any, *, time: float | None = None

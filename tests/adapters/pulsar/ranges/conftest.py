@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,3 +19,12 @@ async def stage(pulsar_server: PulsarServer) -> Stage:
     made = Stage(pulsar_server)
     await made.create()
     return made
+
+
+@pytest.fixture
+def own_port() -> int:
+    """A port at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

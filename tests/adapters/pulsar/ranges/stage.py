@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -14,8 +15,9 @@ from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.range_reads import Columns, PartitionRange
 from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.testing.servers import PulsarEndpoint
+from consumer_sdk.testing.servers.pulsar_admin import call, path_of
 
-__all__ = ["Stage", "producing", "read", "values"]
+__all__ = ["Stage", "consuming", "interleaved", "producing", "read", "values"]
 
 
 class Stage:
@@ -34,6 +36,24 @@ class Stage:
         await self.server.create_topic(self.topic, partitions=partitions)
         if kept:
             await self.server.create_subscription(self.topic, "kept")
+
+    async def trim(self, ledger: int) -> None:
+        """Has the broker delete what nobody keeps; returns when a ledger is gone."""
+        path = path_of(self.topic)
+        async with asyncio.timeout(30):
+            while True:
+                await asyncio.to_thread(call, self.server.admin_url, "POST", f"{path}/trim")
+                found = await asyncio.to_thread(
+                    call, self.server.admin_url, "GET", f"{path}/internalStats"
+                )
+                if all(each["ledgerId"] > ledger for each in found["ledgers"]):
+                    return
+                await asyncio.sleep(0.1)
+
+    async def grow(self, partitions: int) -> None:
+        """Gives the topic more partitions."""
+        path = f"{path_of(self.topic)}/partitions"
+        await asyncio.to_thread(call, self.server.admin_url, "POST", path, partitions)
 
     @property
     def partition(self) -> Partition:
@@ -93,3 +113,37 @@ def producing(server: PulsarEndpoint, topic: str, **options: Any) -> Iterator[An
         yield client.create_producer(topic, **options)
     finally:
         client.close()
+
+
+@contextmanager
+def consuming(stage: Stage, subscription: str) -> Iterator[Any]:
+    """A consumer of Pulsar's own client."""
+    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    client = pulsar.Client(stage.server.service_url, logger=logger)
+    try:
+        yield client.subscribe(stage.topic, subscription)
+    finally:
+        client.close()
+
+
+def interleaved(stage: Stage, *, producers: int, each: int, chunks: int) -> list[bytes]:
+    """Sends messages of several producers whose chunks overlap; returns the values."""
+    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    clients = [pulsar.Client(stage.server.service_url, logger=logger) for _ in range(producers)]
+    sent = []
+    try:
+        makers = [
+            client.create_producer(stage.topic, chunking_enabled=True, batching_enabled=False)
+            for client in clients
+        ]
+        for number in range(each):
+            for index, maker in enumerate(makers):
+                value = bytes([65 + index * each + number]) * ((chunks * 5 - 3) << 20)
+                sent.append(value)
+                maker.send_async(value, lambda *_: None)
+        for maker in makers:
+            maker.flush()
+    finally:
+        for client in clients:
+            client.close()
+    return sent
