@@ -1,0 +1,36 @@
+"""Which process is what, and how much memory it had."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.spark.processes import descendants, kind_of, peak_mb
+
+
+@pytest.mark.parametrize(
+    "command,kind",
+    [
+        ("/usr/lib/jvm/bin/java -cp jars org.apache.spark.deploy.SparkSubmit", "jvm"),
+        ("python -m pyspark.daemon pyspark.worker", "worker"),
+        ("python -m pyspark.sql.streaming.python_streaming_source_runner", "runner"),
+        ("python -m benchmarks.spark.memory", None),
+        ("", None),
+    ],
+)
+def test_processes_are_told_apart_by_their_command(command: str, kind: str | None) -> None:
+    """A forked worker has the command of the daemon that it was forked from."""
+    assert kind_of(command) == kind
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_child_is_found_with_its_peak() -> None:
+    """While it lives."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in descendants(os.getpid())
+        assert (peak_mb(child.pid) or 0) > 1
+        child.communicate(b"\n")
+    assert peak_mb(child.pid) is None

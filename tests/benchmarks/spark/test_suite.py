@@ -1,0 +1,35 @@
+"""``python -m benchmarks spark --quick``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.spark import suite
+from benchmarks.spark.figures import AIMS
+from benchmarks.spark.tables import tables
+from consumer_sdk.testing.servers import KafkaEndpoint
+
+TINY = replace(suite.QUICK, rows=20_000, trigger_rows=5_000, trickle_seconds=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_quick_run_reaches_every_figure(
+    kafka_server: KafkaEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each promised figure is in the last line, and no contestant failed."""
+    monkeypatch.setenv("CONSUMER_SDK_KAFKA", kafka_server.bootstrap_servers)
+    monkeypatch.setattr(suite, "QUICK", TINY)
+    lines: list[str] = []
+    monkeypatch.setattr("builtins.print", lambda *texts, **_: lines.append(" ".join(texts)))
+    assert main(["spark", "--quick", "--json"]) == 0, lines[-1]
+    result = json.loads(lines[-1])
+    assert result["failures"] == {}
+    assert result["group_lag_after_available_now"] == 0
+    assert all(result[key] > 0 for key in AIMS if key != "group_lag_after_available_now")
+    assert all(f"`{key}`" in tables(result) for key in AIMS)
