@@ -1,0 +1,1 @@
+"""Values that are decoded, or rejected."""
