@@ -16,7 +16,16 @@ from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.spark_bridge.errors import DataLossError
 
-__all__ = ["TASK_RECORDS", "Sizing", "Sound", "pack", "parts_wanted", "plan", "sound"]
+__all__ = [
+    "TASK_RECORDS",
+    "Sizing",
+    "Sound",
+    "cut_sizes",
+    "pack",
+    "parts_wanted",
+    "plan",
+    "sound",
+]
 
 TASK_RECORDS = 50_000
 """Records that are worth a task of their own: reading them takes about as long as starting it."""
@@ -136,8 +145,7 @@ def parts_wanted(
 ) -> list[int]:
     """Into how many parts each range is to be cut; 1 for most.
 
-    Cut one with ``reader.cut(rest, records // parts)`` for each inner bound. A range whose
-    records nobody can count stays whole.
+    `cut_sizes` says where. A range whose records nobody can count stays whole.
     """
     counts = [max(1, records.get(each.partition, 1)) for each in ranges]
     most = sizing.max_records
@@ -153,6 +161,15 @@ def parts_wanted(
             missing -= 1
             heapq.heappush(heap, (-counts[place] / parts[place], place))
     return parts
+
+
+def cut_sizes(records: int, parts: int) -> list[int]:
+    """Records of each part but the last, for ``reader.cut(rest, size)`` in turn.
+
+    They differ by one at most, the last one included, so that none is above ``max_records``.
+    """
+    size, larger = divmod(max(records, parts), parts)
+    return [size + (place < larger) for place in range(parts - 1)]
 
 
 def pack(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -16,6 +16,7 @@ from consumer_sdk.spark_bridge.pull.planning import (
     TASK_RECORDS,
     Sizing,
     Sound,
+    cut_sizes,
     pack,
     parts_wanted,
     plan,
@@ -41,10 +42,11 @@ def ranges_of(counts: list[int]) -> list[PartitionRange]:
 
 
 def cut(each: PartitionRange, parts: int) -> list[PartitionRange]:
-    """As a reader of integer positions does it."""
-    length = each.stop - each.start
-    bounds = [each.start + length * place // parts for place in range(parts + 1)]
-    return [PartitionRange(each.partition, low, high) for low, high in pairwise(bounds)]
+    """As the I/O half does it, with a reader of integer positions."""
+    bounds = [each.start, *cut_sizes(each.stop - each.start, parts)]
+    lows = list(accumulate(bounds))
+    highs = [*lows[1:], each.stop]
+    return [PartitionRange(each.partition, *pair) for pair in zip(lows, highs, strict=True)]
 
 
 def planned(counts: list[int], sizing: Sizing) -> list[list[PartitionRange]]:
@@ -142,6 +144,16 @@ def test_large_ranges_are_cut_where_tasks_are_asked_for() -> None:
     assert parts_wanted(ranges, records, Sizing(min_tasks=6)) == [4, 1, 1]
     assert parts_wanted(ranges, records, Sizing(max_records=300)) == [3, 1, 1]
     assert parts_wanted(ranges, records, Sizing(tasks=6)) == [1, 1, 1]
+
+
+@given(st.integers(1, 10**9), st.integers(1, 50))
+def test_parts_differ_by_one_record_at_most(records: int, parts: int) -> None:
+    """The last one, which takes what is left, is no larger."""
+    parts = min(records, parts)
+    sizes = cut_sizes(records, parts)
+    sizes.append(records - sum(sizes))
+    assert len(sizes) == parts
+    assert 1 <= max(sizes) <= min(sizes) + 1
 
 
 def test_no_more_parts_than_records() -> None:
