@@ -18,10 +18,10 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.range_reads import Columns, Header
 
-__all__ = ["Columnizer", "open_batches"]
+__all__ = ["Columnizer", "Part", "offsets_of", "open_batches", "size_of"]
 
 KEY, VALUE, TIMESTAMP = map(attrgetter, ("key", "value", "timestamp"))
-OFFSET, HEADERS, TIMESTAMP_TYPE = map(attrgetter, ("offset", "headers", "timestamp_type"))
+OFFSET, HEADERS = map(attrgetter, ("offset", "headers"))
 NO_TIMESTAMP = -1
 
 
@@ -59,8 +59,13 @@ def _is_abort(batch: Any) -> bool:
 
 
 @dataclass(slots=True)
-class _Part:
-    """Columns in the making."""
+class Part:
+    """Columns in the making.
+
+    Attributes:
+        timestamp_type: of all its records.
+        size: bytes of keys and values, as far as somebody counts them.
+    """
 
     timestamp_type: int | None
     positions: Sequence[int] = ()
@@ -70,15 +75,17 @@ class _Part:
     headers: list[Sequence[Header]] = field(default_factory=list)
     size: int = 0
 
-    def add(self, offsets: Sequence[int], records: list[Any], *, with_headers: bool) -> None:
+    def add(self, offsets: Sequence[int], records: Sequence[Any], *, with_headers: bool) -> None:
+        """Appends records of the client, at least one."""
         self.positions = _joined(self.positions, offsets)
         self.keys += map(KEY, records)
         self.values += map(VALUE, records)
-        self.timestamps += map(TIMESTAMP, records)
+        self.timestamps += _timestamps(records)
         if with_headers:
             self.headers += map(HEADERS, records)
 
     def columns(self) -> Columns:
+        """What was added."""
         return Columns(
             self.positions,
             self.keys,
@@ -87,6 +94,14 @@ class _Part:
             self.headers if any(self.headers) else None,
             self.timestamp_type,
         )
+
+
+def _timestamps(records: Sequence[Any]) -> Iterable[int | None]:
+    """Asked of the first only: a producer gives its batch timestamps, or none."""
+    found = map(TIMESTAMP, records)
+    if records[0].timestamp != NO_TIMESTAMP:
+        return found
+    return (None if timestamp == NO_TIMESTAMP else timestamp for timestamp in found)
 
 
 def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
@@ -119,28 +134,31 @@ class Columnizer:
         self._max_bytes = max_bytes
 
     def columns(
-        self, batches: Iterable[Any], aborted: Iterable[tuple[int, int]] | None
+        self, batches: list[Any], aborted: Iterable[tuple[int, int]] | None
     ) -> Iterator[Columns]:
-        """The parts, none of them empty.
+        """The parts, none of them empty; empties ``batches``.
 
         Raises:
             CorruptRecordException: a checksum does not fit; what came before was yielded.
         """
-        part: _Part | None = None
-        for offsets, records, kind, size in self._read(batches, Aborted(aborted)):
+        part: Part | None = None
+        for offsets, records, size in self._read(batches, Aborted(aborted)):
+            kind = records[0].timestamp_type
             if part and (part.timestamp_type != kind or part.size >= self._max_bytes):
                 yield part.columns()
                 part = None
-            part = part or _Part(kind)
+            part = part or Part(kind)
             part.add(offsets, records, with_headers=self._with_headers)
             part.size += size
         if part:
             yield part.columns()
 
     def _read(
-        self, batches: Iterable[Any], aborted: Aborted
-    ) -> Iterator[tuple[Sequence[int], list[Any], int | None, int]]:
-        for batch in batches:
+        self, batches: list[Any], aborted: Aborted
+    ) -> Iterator[tuple[Sequence[int], list[Any], int]]:
+        batches.reverse()
+        while batches:
+            batch = batches.pop()  # let go when it is read: it holds what it has decompressed
             if not batch.validate_crc():
                 raise CorruptRecordException(f"invalid checksum before offset {batch.next_offset}")
             is_old = batch.producer_id is None  # a format that knows no transactions
@@ -149,10 +167,11 @@ class Columnizer:
             if batch.is_control_batch:
                 continue
             records = list(batch)
-            offsets, records = self._cut(_offsets(records), records)
+            offsets, records = self._cut(offsets_of(records), records)
             if records:
-                kind = records[0].timestamp_type
-                yield offsets, records, kind, _size(records)
+                # The fetch limits what is not compressed: it needs no counting.
+                is_plain = not is_old and not batch.compression_type
+                yield offsets, records, 0 if is_plain else size_of(records)
 
     def _cut(self, offsets: Sequence[int], records: list[Any]) -> tuple[Sequence[int], list[Any]]:
         if offsets and offsets[0] >= self._start and offsets[-1] < self._stop:
@@ -161,8 +180,8 @@ class Columnizer:
         return offsets[kept], records[kept]
 
 
-def _offsets(records: Sequence[Any]) -> Sequence[int]:
-    """A range, unless compaction took some."""
+def offsets_of(records: Sequence[Any]) -> Sequence[int]:
+    """A range, unless there are gaps."""
     if not records:
         return ()
     first, last = records[0].offset, records[-1].offset
@@ -171,5 +190,6 @@ def _offsets(records: Sequence[Any]) -> Sequence[int]:
     return list(map(OFFSET, records))
 
 
-def _size(records: Sequence[Any]) -> int:
+def size_of(records: Iterable[Any]) -> int:
+    """Bytes of keys and values."""
     return sum(len(record.value or b"") + len(record.key or b"") for record in records)

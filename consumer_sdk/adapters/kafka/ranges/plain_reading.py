@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -14,8 +14,10 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from consumer_sdk.adapters.kafka.client import connect, never_create_topics
 from consumer_sdk.adapters.kafka.closing import stop_client
 from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.ranges.batches import Part, offsets_of, size_of
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
+from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.range_reads import Columns
 
@@ -44,6 +46,8 @@ async def read_plainly(
     where = f"fetching {tp.topic}[{tp.partition}]"
 
     async def find_leader() -> None:
+        """The consumer would wait for a topic that is gone until it is made again."""
+        await connection.refresh()
         connection.leader(tp)
 
     await connection.persist(where, find_leader)
@@ -54,10 +58,9 @@ async def read_plainly(
         await consumer.start()
         consumer.assign([tp])
         consumer.seek(tp, start)
-        reading = _Reading(consumer, tp, stop, connection.options.read_timeout)
-        async for records in reading.pieces(max_bytes):
-            for columns in _columns(records, with_headers=with_headers):
-                yield columns
+        reading = _Reading(consumer, tp, stop, connection.options)
+        async for columns in reading.parts(max_bytes, with_headers=with_headers):
+            yield columns
     except OffsetOutOfRangeError as error:
         first, end = await bounds(connection, tp)
         raise PositionOutOfRangeError(
@@ -73,49 +76,56 @@ async def read_plainly(
 class _Reading:
     """Goes on until the consumer's position is at the stop, or nothing comes any more."""
 
-    def __init__(self, consumer: Any, tp: TopicPartition, stop: int, timeout: float) -> None:
+    def __init__(self, consumer: Any, tp: TopicPartition, stop: int, options: RangeOptions) -> None:
         self._consumer = consumer
         self._tp = tp
         self._stop = stop
-        self._timeout = timeout
+        self._timeout = options.read_timeout
+        is_committed = options.level == 1
+        self._bounds = consumer.last_stable_offset if is_committed else consumer.highwater
 
-    async def pieces(self, max_bytes: int) -> AsyncIterator[list[Any]]:
-        """Records of about ``max_bytes`` each time."""
-        piece: list[Any] = []
-        size = 0
-        while await self._consumer.position(self._tp) < self._stop:
-            records = await self._next()
-            if not records:
-                break
-            piece += records
-            size += sum(len(record.key or b"") + len(record.value or b"") for record in records)
-            if size >= max_bytes:
-                yield piece
-                piece, size = [], 0
-        if piece:
-            yield piece
+    async def parts(self, max_bytes: int, *, with_headers: bool) -> AsyncIterator[Columns]:
+        """Columns of about ``max_bytes``, each of one type of timestamp.
+
+        The client's records are let go at once: kept, they cost the garbage collector more than
+        all the rest.
+        """
+        part: Part | None = None
+        while records := await self._next():
+            for kind, some in groupby(records, attrgetter("timestamp_type")):
+                if part and (part.timestamp_type != kind or part.size >= max_bytes):
+                    yield part.columns()
+                    part = None
+                part = part or Part(kind)
+                found = list(some)
+                part.add(offsets_of(found), found, with_headers=with_headers)
+                part.size += size_of(found)
+        if part:
+            yield part.columns()
 
     async def _next(self) -> list[Any]:
         """The next records below the stop; none when there are none."""
         now = asyncio.get_running_loop().time
         deadline = now() + self._timeout
         answers: set[int | None] = set()
-        while True:
-            position = await self._consumer.position(self._tp)
+        while (position := await self._position()) < self._stop:
             found = await self._consumer.getmany(self._tp, timeout_ms=WAIT_MS, max_records=RECORDS)
-            records = found.get(self._tp, [])
-            kept = [record for record in records if record.offset < self._stop]
-            moved = await self._consumer.position(self._tp)
-            if kept or moved >= self._stop:
+            kept = [record for record in found.get(self._tp, ()) if record.offset < self._stop]
+            if kept:
                 return kept
+            moved = await self._position()
             answers = set() if moved > position else answers | {self._answered()}
             if len(answers) > EMPTY_ANSWERS and self._bound() >= self._stop:
-                return []
+                break
             if now() >= deadline:
                 raise TransientAdapterError(
                     f"waited in vain for what lies between {moved} and {self._stop} of "
                     f"{self._tp.topic}[{self._tp.partition}]"
                 )
+        return []
+
+    async def _position(self) -> int:
+        return int(await self._consumer.position(self._tp))
 
     def _answered(self) -> int | None:
         """When the broker last answered a fetch."""
@@ -123,27 +133,6 @@ class _Reading:
         return at
 
     def _bound(self) -> int:
-        """What lies before it may be read; the same as the high watermark where all may."""
-        bound = self._consumer.last_stable_offset(self._tp)
+        """What lies before it may be read."""
+        bound = self._bounds(self._tp)
         return -1 if bound is None else int(bound)
-
-
-def _columns(records: Sequence[Any], *, with_headers: bool) -> list[Columns]:
-    """One for each stretch of one type of timestamp."""
-    kinds = groupby(records, attrgetter("timestamp_type"))
-    return [_made(list(some), kind, with_headers=with_headers) for kind, some in kinds]
-
-
-def _made(records: Sequence[Any], kind: int | None, *, with_headers: bool) -> Columns:
-    headers = [record.headers for record in records] if with_headers else []
-    offsets: Sequence[int] = [record.offset for record in records]
-    if offsets[-1] - offsets[0] + 1 == len(offsets):
-        offsets = range(offsets[0], offsets[-1] + 1)
-    return Columns(
-        offsets,
-        [record.key for record in records],
-        [record.value for record in records],
-        [record.timestamp for record in records],
-        headers if any(headers) else None,
-        kind,
-    )

@@ -10,21 +10,22 @@ that leaves the partition out was throttled: neither says anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError, for_code
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.protocol.fetch import FetchRequest
 
+from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.range_reads import Columns
 
-__all__ = ["RangeRead"]
+__all__ = ["RangeRead", "partition_names"]
 
 MAX_WAIT = 1.0
 """Seconds that the broker may wait for another tier, or a replica."""
@@ -48,7 +49,7 @@ class Answer:
 
     bound: int
     data: bytes
-    aborted: Any
+    aborted: Sequence[tuple[int, int]]
     seconds: float
 
 
@@ -81,14 +82,22 @@ class RangeRead:
         )
         try:
             while self._position < self._stop:
-                batches, aborted = await self._next()
-                try:
-                    for columns in columnizer.columns(batches, aborted):
-                        yield columns
-                except CorruptRecordException as error:
-                    raise AdapterError(f"{self._where}: {error}") from error
+                for columns in self._decoded(columnizer, *await self._next()):
+                    yield columns
         finally:
             await self._forget()
+
+    def _decoded(
+        self, columnizer: Columnizer, batches: list[Any], aborted: Any
+    ) -> Iterator[Columns]:
+        try:
+            yield from columnizer.columns(batches, aborted)
+        except KafkaError as error:
+            raise translate(error, self._where) from error
+        except Exception as error:  # codecs raise whatever they like
+            raise AdapterError(
+                f"{self._where}: a batch before {self._position} cannot be decoded: {error!r}"
+            ) from error
 
     async def _next(self) -> tuple[list[Any], Any]:
         """The next batches, and the aborted transactions among them; none at the end."""
@@ -184,17 +193,25 @@ class RangeRead:
         return Answer(
             bound if bound >= 0 and self._connection.options.level else found["highwater_offset"],
             found["message_set"] or b"",
-            found.get("aborted_transactions"),
+            found.get("aborted_transactions") or (),
             now() - started,
         )
 
 
+def partition_names(response: Any) -> Sequence[str]:
+    """What a fetch response, or its class, has of each partition, in order."""
+    schema = response.SCHEMA
+    topics = schema.fields[schema.names.index("topics")].array_of
+    names: Sequence[str] = topics.fields[topics.names.index("partitions")].array_of.names
+    return names
+
+
 def _partition_of(response: Any) -> dict[str, Any] | None:
     """The one partition that was asked for, by the names of the response's own schema."""
-    found = response.to_object()
-    if found.get("error_code"):
-        raise for_code(found["error_code"])("the fetch as a whole")
-    for topic in found["topics"] or ():
-        for partition in topic["partitions"]:
-            return dict(partition)
+    code = getattr(response, "error_code", 0)
+    if code:
+        raise for_code(code)("the fetch as a whole")
+    for _topic, partitions in response.topics or ():
+        for partition in partitions:
+            return dict(zip(partition_names(response), partition, strict=True))
     return None

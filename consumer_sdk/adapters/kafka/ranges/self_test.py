@@ -20,17 +20,12 @@ def can_read_directly() -> bool:
 def _asks() -> bool:
     from aiokafka.protocol.fetch import FetchRequest
 
+    from consumer_sdk.adapters.kafka.ranges.reading import partition_names
+
     request = FetchRequest(500, 0, 1000, 1, [("t", [(0, 7, 1000)])])
     sent: Any = request.prepare({1: (4, 11)})  # API 1 is Fetch; Kafka 4 has versions from 4 on
-    fields = {name for name, _kind in _partition_fields(sent.RESPONSE_TYPE)}
-    return fields >= {"error_code", "highwater_offset", "last_stable_offset", "message_set"}
-
-
-def _partition_fields(response: Any) -> list[tuple[str, Any]]:
-    schema = response.SCHEMA
-    topics = schema.fields[schema.names.index("topics")].array_of
-    partitions = topics.fields[topics.names.index("partitions")].array_of
-    return list(zip(partitions.names, partitions.fields, strict=True))
+    names = set(partition_names(sent.RESPONSE_TYPE))
+    return names >= {"error_code", "highwater_offset", "last_stable_offset", "message_set"}
 
 
 def _decodes() -> bool:
