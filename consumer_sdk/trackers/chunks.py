@@ -17,7 +17,7 @@ from typing import Any
 
 from consumer_sdk.records import Position
 
-__all__ = ["BITS", "DEAD", "DONE", "FREE", "MARKED", "OPEN", "RETRY", "Chunk", "Span"]
+__all__ = ["BITS", "DEAD", "DONE", "FREE", "MARKED", "OPEN", "RETRY", "Chunk", "Span", "kept"]
 
 BITS = 10
 
@@ -102,6 +102,11 @@ class Chunk:
         if not self.times or now - self.times[-1][1] > GRAIN:
             self.times.append((start, now))
 
+    def keep_natives(self) -> None:
+        """What is left is here for long."""
+        for offset, native in self.natives.items():
+            self.natives[offset] = kept(native)
+
     def spans(self) -> list[Span]:
         """The settled stretches; cached until something changes."""
         key = (self.left, self.count)
@@ -156,6 +161,15 @@ class Chunk:
     def unsettled_bytes(self) -> int:
         """Bytes of the unsettled records, as if all were of the mean size."""
         return self.size * self.left // self.count if self.left else 0
+
+
+def kept(native: Any) -> Any:
+    """What to hold for long in a native handle's place: what its ``keep()`` returns, if it has one.
+
+    A handle may be a message of the client's, and share memory with its neighbours.
+    """
+    keep = getattr(native, "keep", None)
+    return native if keep is None else keep()
 
 
 def live_from(chunk: Chunk | None) -> Iterator[Chunk]:

@@ -25,7 +25,7 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.chunks import DONE, MARKED, Chunk
+from consumer_sdk.trackers.chunks import DONE, MARKED, Chunk, kept
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
@@ -151,7 +151,7 @@ class QueueTracker(Deliveries):
     ) -> None:
         position = message.position
         if (known := self._index_of.get(position)) is not None:
-            self._window.set_natives(known, [message.native])
+            self._window.set_natives(known, [kept(message.native)])
             found.known.append(offset)
         elif position in self._named:
             self._named.add(position, message.native)
@@ -163,11 +163,33 @@ class QueueTracker(Deliveries):
 
     # -- settling -------------------------------------------------------------------------
 
+    def _has_side_entries(self) -> bool:
+        """Some record has failed, or has a deadline."""
+        return bool(self._schedule.moment_of or self._failures or self._unseen)
+
+    def ack(self, index: int) -> bool:
+        """In one step where there are no side entries: the hot path."""
+        chunk, offset = self._chunks.get(index >> self._shift), index & self._mask
+        if chunk is None or chunk.states[offset] != MARKED or self._has_side_entries():
+            return super().ack(index)
+        chunk.states[offset] = DONE
+        chunk.left -= 1
+        pending, position = self._named.pending, chunk.positions[offset]
+        pending[position] = chunk.natives.pop(offset)
+        del self._index_of[position]
+        if self._is_clean:
+            self._dirty()
+        if len(pending) >= self._flush_count:
+            self._look_whether_full()
+        if not chunk.left:
+            self._window.retire(chunk)
+        return True
+
     def _ack_part(self, chunk: Chunk | None, start: int, stop: int) -> int:
-        """All at once where none has failed, or has a deadline."""
+        """All at once where there are no side entries."""
         count = stop - start
-        has_side_entries = self._schedule.moment_of or self._failures or self._unseen
-        if has_side_entries or chunk is None or chunk.states.count(MARKED, start, stop) != count:
+        is_plain = chunk is not None and chunk.states.count(MARKED, start, stop) == count
+        if chunk is None or not is_plain or self._has_side_entries():
             return super()._ack_part(chunk, start, stop)
         self._name_all(chunk, start, stop)
         chunk.states[start:stop] = bytes((DONE,)) * count

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from consumer_sdk.records import Position
+from consumer_sdk.trackers.chunks import kept
 
 __all__ = ["Settled", "Unsent"]
 
@@ -35,7 +36,8 @@ class Unsent:
 
     def put_back(self) -> None:
         """What was in the air goes into the next flush; a newer handle wins."""
-        self.pending = self._in_air | self.pending
+        held = {position: kept(native) for position, native in self._in_air.items()}
+        self.pending = held | self.pending
         self._in_air = {}
 
 

@@ -11,6 +11,10 @@ from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, Span, live_fro
 __all__ = ["Window", "is_consecutive"]
 
 
+LASTING = 2
+"""Behind so many chunks, what is unsettled is taken to stay: most leaves long before."""
+
+
 def is_consecutive(indices: Sequence[int]) -> bool:
     """``indices`` are a whole range: also inside, since a batch may hold retries out of order."""
     if not indices or indices[-1] - indices[0] != len(indices) - 1:
@@ -60,6 +64,9 @@ class Window:
         old.following = self.tail = new
         if not old.left:
             self.retire(old)
+        older = self.chunks.get(new.number - LASTING)
+        if older is not None:
+            older.keep_natives()
         return new
 
     def retire(self, chunk: Chunk) -> None:
