@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from itertools import pairwise
 
-from consumer_sdk.adapters.pulsar.pump import Delivery
+from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.records import Assignment, Message, Run
 
 __all__ = ["Buffer"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.pulsar.contents import id_of
 from consumer_sdk.adapters.pulsar.ids import Place
 
 __all__ = ["acks_of", "batch_size"]
@@ -27,15 +28,15 @@ def acks_of(settled: Iterable[tuple[Place, Any]]) -> list[Any]:
     """The native ids that ack what is settled, and nothing else.
 
     Args:
-        settled: distinct places, each with the native id of its latest delivery.
+        settled: distinct places, each with the native of its latest delivery.
     """
     acks: list[Any] = []
     for (ledger, entry), natives in _by_entry(settled).items():
-        first = natives[0]
+        first = id_of(natives[0])
         if len(natives) > 1 and len(natives) == batch_size(first):
             acks.append(_pulsar.MessageId(first.partition(), ledger, entry, -1))
         else:
-            acks += natives
+            acks += [first, *map(id_of, natives[1:])]
     return acks
 
 

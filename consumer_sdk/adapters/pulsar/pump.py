@@ -17,12 +17,10 @@ from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.pulsar.contents import Delivery, messages_of
 from consumer_sdk.adapters.pulsar.faults import translate
-from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
-from consumer_sdk.records import Message
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
-__all__ = ["Delivery", "NativeMessage", "Pump"]
+__all__ = ["Pump"]
 
 HOLD = 0.005
 """Seconds between two looks whether the thread still receives."""
@@ -33,16 +31,6 @@ POLL = 100
 
 POSTED = 4
 """Batches that the loop may leave untaken; with more, a loop that is blocked would fill the memory."""
-
-
-class NativeMessage(Message):
-    """A message with the client's id of this delivery, to ack it with."""
-
-    __slots__ = ("native",)
-
-
-Delivery = tuple[list[Message], int]
-"""Messages in order, without an assignment, and their size in bytes."""
 
 
 class Pump:
@@ -132,74 +120,19 @@ class Pump:
         atexit.unregister(self._end)
 
     def _deliver_next(self) -> bool:
-        batch = self._receive()
-        if not batch:
-            return False
-        self._tell(self._take, _messages(batch))
-        return True
-
-    def _receive(self) -> list[Any]:
-        batch: list[Any] = []
         # The first message wakes at once; a batch waits until it is full, or its time over.
+        try:
+            first = self._consumer.receive(POLL)
+        except _pulsar.Timeout:
+            return False
+        batch: list[Any] = []
         with suppress(_pulsar.Timeout):
-            batch.append(self._consumer.receive(POLL))
-            batch += self._consumer.batch_receive()
-        return batch
+            batch = self._consumer.batch_receive()
+        self._tell(self._take, messages_of(first, batch))
+        return True
 
     def _tell(self, what: Callable[..., None], *arguments: Any) -> None:
         try:
             self._loop.call_soon_threadsafe(what, *arguments)
         except RuntimeError:  # the loop was closed: nobody is left to hear
             self._is_stopped = True
-
-
-# Unbound: looking a method up on each message costs half as much as calling it.
-_id_of = _pulsar.Message.message_id
-_key_of = _pulsar.Message.partition_key
-_data_of = _pulsar.Message.data
-_properties_of = _pulsar.Message.properties
-_event_time_of = _pulsar.Message.event_timestamp
-_publish_time_of = _pulsar.Message.publish_timestamp
-_ledger_of = _pulsar.MessageId.ledger_id
-_entry_of = _pulsar.MessageId.entry_id
-_index_of = _pulsar.MessageId.batch_index
-
-
-def _messages(batch: list[Any]) -> Delivery:
-    """The hot path."""
-    messages: list[Message] = []
-    size = 0
-    ledger = entry = time = -1
-    batch.reverse()
-    while batch:
-        raw = batch.pop()  # freed at the next turn: its memory is still in the cache then
-        message = NativeMessage()
-        message.native = native = _id_of(raw)
-        if (found := _entry_of(native)) != entry:
-            entry = found
-        if (found := _ledger_of(native)) != ledger:
-            ledger = found
-        index = _index_of(native)
-        # An entry's messages share its numbers: half of the time here is spent on memory.
-        message.position = (ledger, entry, LAST_BATCH_INDEX if index < 0 else index)
-        message.value = value = _data_of(raw)
-        if value:
-            size += len(value)
-        elif raw.has_null_value():
-            message.value = None
-        try:
-            key, properties = _key_of(raw), _properties_of(raw)
-        except UnicodeDecodeError:
-            message.key, message.headers = key_of(raw), headers_of(raw)
-        else:
-            message.key = key.encode() if key else None
-            message.headers = (
-                tuple((name, text.encode()) for name, text in properties.items())
-                if properties
-                else ()
-            )
-        if (found := _event_time_of(raw) or _publish_time_of(raw)) != time:
-            time = found
-        message.timestamp = time
-        messages.append(message)
-    return messages, size

@@ -22,9 +22,10 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.buffer import Buffer
 from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.adapters.pulsar.ids import id_at
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
-from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
+from consumer_sdk.adapters.pulsar.pump import Pump
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Partition, Run, Start, StartPoint

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.adapters.pulsar.buffer import Buffer
-from consumer_sdk.adapters.pulsar.pump import Delivery, NativeMessage
+from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage
 from consumer_sdk.records import Assignment, Message, Outcome, OutcomeKind, Partition
 from consumer_sdk.trackers import WatermarkTracker
 
@@ -21,7 +21,8 @@ def delivery(*entries: int) -> Delivery:
     messages: list[Message] = []
     for entry in entries:
         message = NativeMessage.make(HELD, (1, entry, 0), b"0123456789")
-        message.native = entry
+        assert isinstance(message, NativeMessage)
+        message.raw, message.id = None, entry
         messages.append(message)
     return messages, 10 * len(messages)
 

@@ -10,8 +10,9 @@ import pulsar
 import pytest
 
 from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.adapters.pulsar.options import BATCH_BYTES
-from consumer_sdk.adapters.pulsar.pump import Delivery, Pump
+from consumer_sdk.adapters.pulsar.pump import Pump
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer

@@ -12,7 +12,8 @@ from typing import Any
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar.pump import POSTED, Delivery, Pump
+from consumer_sdk.adapters.pulsar.contents import Delivery
+from consumer_sdk.adapters.pulsar.pump import POSTED, Pump
 
 
 def raw(entry: int) -> Any:

@@ -1,0 +1,158 @@
+"""Messages of what the client has received: the hot path.
+
+What costs most is each object that the extension makes: an id is as dear as all else of a record.
+So a message keeps the client's own, and asks it for key, properties, times and the id when somebody
+wants them: few look at all of these, and an entry that is settled whole is acked by one id. The
+client's message holds the whole payload of its producer's batch, though. Those that stay for long
+are told to `keep` what they need and to let it go: trackers do so with what is not settled once
+some thousand records came later. Large messages never hold one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.ids import Place, place_of
+from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
+from consumer_sdk.records import Headers, Message
+
+__all__ = ["Delivery", "NativeMessage", "id_of", "messages_of"]
+
+Delivery = tuple[list[Message], int]
+"""Messages in order, without an assignment, and their size in bytes."""
+
+LARGE = 1024
+"""Bytes of a value, on average: above, ids cost little beside them, and held payloads much."""
+
+STRIDE = 32
+"""Messages between two whose ids are looked at."""
+
+# Unbound: looking a method up on each message costs half as much as calling it.
+_id_of = _pulsar.Message.message_id
+_key_of = _pulsar.Message.partition_key
+_data_of = _pulsar.Message.data
+_properties_of = _pulsar.Message.properties
+_event_time_of = _pulsar.Message.event_timestamp
+_publish_time_of = _pulsar.Message.publish_timestamp
+
+
+class NativeMessage(Message):
+    """A message that asks the client's for what is rarely wanted.
+
+    Attributes:
+        raw: the client's; None once it was let go.
+        id: of this delivery, to ack it with; set when ``raw`` is None.
+    """
+
+    __slots__ = ("id", "raw")
+
+    raw: Any
+    id: Any
+
+    @property
+    def native(self) -> Any:
+        """What acks this delivery, for `id_of`."""
+        return self.id if self.raw is None else self
+
+    def keep(self) -> Any:
+        """Lets the client's message go.
+
+        Returns:
+            the native from now on.
+        """
+        if self.raw is not None:
+            self._read(self.raw)
+            self.id = _id_of(self.raw)
+            self.raw = None
+        return self.id
+
+    def __getattr__(self, name: str) -> Any:
+        """What is not set: read all of it at once, so that each is a plain attribute then."""
+        if name not in {"headers", "key", "timestamp"} or self.raw is None:
+            raise AttributeError(f"{type(self).__name__} has no {name!r} yet")
+        self._read(self.raw)
+        return getattr(self, name)
+
+    def _read(self, raw: Any) -> None:
+        self.key, self.headers = _texts_of(raw)
+        self.timestamp = _event_time_of(raw) or _publish_time_of(raw)
+
+
+def id_of(native: Any) -> Any:
+    """The client's id in a message's ``native``."""
+    if type(native) is not NativeMessage:
+        return native
+    return native.id if native.raw is None else _id_of(native.raw)
+
+
+def _texts_of(raw: Any) -> tuple[bytes | None, Headers]:
+    try:
+        key, properties = _key_of(raw), _properties_of(raw)
+    except UnicodeDecodeError:
+        return key_of(raw), headers_of(raw)
+    headers = tuple((name, text.encode()) for name, text in properties.items())
+    return key.encode() if key else None, headers
+
+
+def messages_of(first: Any, batch: list[Any]) -> Delivery:
+    """Messages of what was received, in order.
+
+    Args:
+        first: was received by itself.
+        batch: was taken out of the client's queue at once, after it.
+    """
+    places = [place_of(_id_of(first)), *_places_of(batch)]
+    batch = [first, *batch]
+    values = list(map(_data_of, batch))
+    size = sum(map(len, values))
+    messages = [
+        _message(raw, value, place) for raw, value, place in zip(batch, values, places, strict=True)
+    ]
+    if size > LARGE * len(batch):
+        for message in messages:
+            message.keep()
+    return messages, size  # type: ignore[return-value]  # a list of a subclass; nobody else has it
+
+
+def _message(raw: Any, value: bytes, place: Place) -> NativeMessage:
+    message = NativeMessage()
+    message.raw = raw
+    message.position = place
+    message.value = None if not value and raw.has_null_value() else value
+    return message
+
+
+def _places_of(batch: list[Any]) -> list[Place]:
+    """Where the messages are, by a look at few of them.
+
+    Messages of one entry lie side by side and ascend: if there are as many from one to another of
+    them as there are indexes, none of these is missing. (Only a new connection begins an entry again,
+    and is not there as long as a batch takes to leave the queue: the client waits for 0.1 s.)
+    """
+    places: list[Place] = []
+    for start in range(0, len(batch), STRIDE):
+        part = batch[start : start + STRIDE]
+        first = place_of(_id_of(part[0]))
+        places.append(first)
+        if len(part) > 1:
+            last = place_of(_id_of(part[-1]))
+            _add_between(places, part, (0, first), (len(part) - 1, last))
+    return places
+
+
+def _add_between(
+    places: list[Place], part: list[Any], lower: tuple[int, Place], upper: tuple[int, Place]
+) -> None:
+    """The places after the lower one, with the upper one."""
+    (low, (ledger, entry, index)), (high, last) = lower, upper
+    if last == (ledger, entry, index + high - low):
+        places += [(ledger, entry, at) for at in range(index + 1, last[2] + 1)]
+    elif high == low + 1:
+        places.append(last)
+    else:
+        middle = (low + high) // 2
+        between = middle, place_of(_id_of(part[middle]))
+        _add_between(places, part, lower, between)
+        _add_between(places, part, between, upper)

@@ -1,0 +1,152 @@
+"""What a message asks the client's for, and when it lets that go; places by a look at few ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import _pulsar
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer_sdk.adapters.pulsar import contents
+from consumer_sdk.adapters.pulsar.contents import (
+    LARGE,
+    STRIDE,
+    NativeMessage,
+    id_of,
+    messages_of,
+)
+from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.records import Message, Redelivery
+from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+from consumer_sdk.trackers import QueueTracker
+from tests.trackers.building import NOW, WALL, make_run
+
+
+def raw(value: bytes = b"v") -> Any:
+    """A message of the client's."""
+    builder = _pulsar.MessageBuilder()
+    builder.content(value)
+    builder.partition_key("k")
+    builder.property("n", "1")
+    builder.event_timestamp(7)
+    return builder.build()
+
+
+def native(value: bytes = b"v") -> NativeMessage:
+    """A message of ours."""
+    message = messages_of(raw(value), [])[0][0]
+    assert isinstance(message, NativeMessage)
+    return message
+
+
+def test_message_has_what_the_client_has_whether_it_was_let_go_or_not() -> None:
+    """Each attribute is read when it is wanted, or when the client's message is let go."""
+    for message in (native(), native()):
+        assert (message.key, message.headers, message.timestamp) == (b"k", (("n", b"1"),), 7)
+        message.keep()
+    kept = native()
+    kept.keep()
+    assert kept.raw is None
+    assert (kept.key, kept.headers, kept.timestamp) == (b"k", (("n", b"1"),), 7)
+
+
+def test_native_is_the_message_until_that_lets_go_of_the_clients() -> None:
+    """Then it is the client's id, which is small."""
+    message = native()
+    assert message.native is message
+    assert isinstance(id_of(message), _pulsar.MessageId)
+    assert message.keep() is message.native is id_of(message) is message.keep()
+
+
+def test_redelivery_is_a_whole_copy() -> None:
+    """Of a message whose attributes nobody had looked at."""
+    copy = Redelivery.of(native(), 2)
+    assert (copy.key, copy.headers, copy.timestamp) == (b"k", (("n", b"1"),), 7)
+    assert isinstance(id_of(copy.native), _pulsar.MessageId)
+
+
+def test_attribute_that_no_message_has_is_an_error() -> None:
+    """Also one that is not set yet."""
+    for name in ("nothing", "assignment"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(native(), name)
+
+
+def test_large_messages_hold_nothing_of_the_clients() -> None:
+    """Its payloads would be in memory twice."""
+    small, large = native(bytes(LARGE)), native(bytes(LARGE + 1))
+    assert small.raw is not None
+    assert large.raw is None
+
+
+def test_message_that_stays_unsettled_holds_the_payload_of_its_batch_no_longer() -> None:
+    """One record of each batch that nobody settles would keep all of them in memory."""
+    tracker = QueueTracker(make_run([]).assignment, chunk_bits=2)
+    messages: list[Message] = [native() for _ in range(12)]
+    for at, message in enumerate(messages):
+        message.position = (1, at, 0)
+        run = make_run([])
+        run.messages.append(message)
+        tracker.track(run, NOW)
+    held = [message.native is message for message in messages]
+    assert held == [False] * 4 + [True] * 8
+
+
+def test_flush_that_failed_holds_no_payloads() -> None:
+    """What is settled waits for as long as the broker is away."""
+    tracker = QueueTracker(make_run([]).assignment)
+    run, message = make_run([]), native()
+    message.position = (1, 1, 0)
+    run.messages.append(message)
+    tracker.ack(tracker.track(run, NOW).first)
+    flush = tracker.flush(NOW, WALL, force=True)
+    assert flush is not None
+    assert flush.settled[0][1] is message
+    tracker.flush_failed(flush)
+    assert message.raw is None
+    again = tracker.flush(NOW, WALL, force=True)
+    assert again is not None
+    assert again.settled == [((1, 1, 0), message.id)]
+
+
+ENTRIES = st.lists(
+    st.one_of(
+        st.just([LAST_BATCH_INDEX]),
+        st.integers(1, 3 * STRIDE).map(lambda size: list(range(size))),
+        st.sets(st.integers(0, 2 * STRIDE), min_size=1).map(sorted),  # some were acked before
+    ),
+    max_size=8,
+)
+
+
+@given(ENTRIES)
+def test_places_are_those_of_the_ids_whatever_is_missing(entries: list[list[int]]) -> None:
+    """Of whole entries, of entries with gaps, and of records that were sent by themselves."""
+    places = [(1, entry, index) for entry, found in enumerate(entries) for index in found]
+    found, _ = _places_of(places)
+    assert found == places
+
+
+def test_places_of_whole_entries_take_a_look_at_few_ids() -> None:
+    """An id costs as much as all else of a record."""
+    places = [(1, entry, index) for entry in range(2) for index in range(1000)]
+    found, looks = _places_of(places)
+    assert found == places
+    assert looks < len(places) / 8
+
+
+def _places_of(places: list[Place]) -> tuple[list[Place], int]:
+    """Where the messages of these places are found to be, and after how many looks."""
+    looks = 0
+
+    def look(place: Place) -> Place:
+        nonlocal looks
+        looks += 1
+        return place
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contents, "_id_of", look)
+        patch.setattr(contents, "place_of", lambda place: place)
+        return contents._places_of(places), looks
