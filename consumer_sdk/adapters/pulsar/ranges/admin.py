@@ -10,7 +10,8 @@ from consumer_sdk.adapters.pulsar.ids import Place, next_place
 
 __all__ = ["RangeAdmin"]
 
-BATCH_SIZE_HEADER = "X-Pulsar-num-batch-message"
+BATCH_SIZE = "X-Pulsar-num-batch-message"
+CHUNK_ID = "X-Pulsar-chunk-id"
 
 
 class RangeAdmin(Admin):
@@ -42,8 +43,19 @@ class RangeAdmin(Admin):
 
     async def batch_size(self, topic: str, ledger: int, entry: int) -> int | None:
         """How many messages an entry has; None: it is not there."""
-        body, headers = await self._run(f"{_path(topic)}/ledger/{ledger}/entry/{entry}")
-        return None if body is None else int(headers.get(BATCH_SIZE_HEADER) or 1)
+        headers = await self._look(topic, ledger, entry)
+        return None if headers is None else int(headers.get(BATCH_SIZE) or 1)
+
+    async def is_chunk(self, topic: str, ledger: int, entry: int) -> bool:
+        """An entry is there, and a part of a large message."""
+        headers = await self._look(topic, ledger, entry)
+        return headers is not None and headers.get(CHUNK_ID) is not None
+
+    async def _look(self, topic: str, ledger: int, entry: int) -> Any:
+        """What the headers say; the answer has all of the entry."""
+        path = f"{_path(topic)}/ledger/{ledger}/entry/{entry}"
+        body, headers = await self._run(path)
+        return None if body is None else headers
 
 
 def _after(text: str) -> Place:

@@ -11,10 +11,12 @@ from consumer_sdk.adapters.pulsar.calls import close_client
 from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
+from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.ledgers import is_lost
 from consumer_sdk.adapters.pulsar.ranges.locating import Locator
+from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
-from consumer_sdk.adapters.pulsar.ranges.reading import NativeReader, RangeReading
+from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
@@ -96,11 +98,16 @@ class Connected:
             AdapterError: the broker does not answer, or refuses.
         """
         partition, start, stop = wanted
-        reader = self._reader_of(topic_of(partition))
-        reading = RangeReading(reader, start, stop, stall=self._options.stall_timeout)
-        parts = reading.parts(
-            self._options.for_reader(), with_headers=with_headers, max_bytes=max_bytes
+        topic = topic_of(partition)
+        reading = RangeReading(
+            start,
+            stop,
+            new_reader=lambda: self._reader_of(topic),
+            configuration=self._options.for_reader,
+            entries=Entries(topic, self._admin),
+            stall=self._options.stall_timeout,
         )
+        parts = reading.parts(with_headers=with_headers, max_bytes=max_bytes)
         try:
             async for columns in parts:
                 if columns.positions[0] == reading.first:

@@ -17,7 +17,7 @@ from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
 from consumer_sdk.range_reads import Columns, Header
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
-__all__ = ["Part", "ends_at"]
+__all__ = ["Part", "ends_at", "first_chunk", "place"]
 
 # Unbound: looking a method up on each message costs half as much as calling it.
 _id_of = _pulsar.Message.message_id
@@ -89,3 +89,15 @@ def ends_at(native: Any, here: Place, stop: Place) -> bool:
     if entry == stop[1]:
         return index + 1 >= stop[2]
     return not stop[2] and (index == LAST_BATCH_INDEX or index + 1 == batch_size(native))
+
+
+def first_chunk(native: Any) -> Place | None:
+    """Where the first chunk of a message lies; None of one that is in one piece.
+
+    The client writes such an id as ``(first);(last)``, and has no other way to the first.
+    """
+    first, semicolon, _ = str(native).partition(";")
+    if not semicolon:
+        return None
+    ledger, entry = first.strip("()").split(",")[:2]
+    return int(ledger), int(entry), 0

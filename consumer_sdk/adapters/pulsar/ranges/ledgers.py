@@ -92,6 +92,25 @@ class Ledgers:
             entries -= high - low
         return stop
 
+    def each(self, start: Place, stop: Place) -> Iterator[tuple[int, int]]:
+        """The ledger and number of each entry that `count` counts."""
+        for ledger, low, high in self._spans(start, stop):
+            for entry in range(low, high):
+                yield ledger.id, entry
+
+    def back(self, place: Place, entries: int) -> Place:
+        """The entry that many before a place; at most the first one of all."""
+        if place[1] >= entries:
+            return place[0], place[1] - entries, 0
+        begin, missing = place[0], entries - place[1]
+        for ledger in reversed(self._ledgers):
+            if ledger.id < place[0]:
+                begin = ledger.id
+                if ledger.entries >= missing:
+                    return ledger.id, ledger.entries - missing, 0
+                missing -= ledger.entries
+        return begin, 0, 0
+
     def _spans(self, start: Place, stop: Place) -> Iterator[tuple[Ledger, int, int]]:
         """The ledgers' shares in a range that are not empty: from and up to which entry."""
         for ledger in self._ledgers:

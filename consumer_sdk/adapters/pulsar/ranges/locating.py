@@ -14,8 +14,8 @@ from consumer_sdk.adapters.pulsar.ids import Place, next_place
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.decoding import place
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledgers
+from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
-from consumer_sdk.adapters.pulsar.ranges.reading import NativeReader
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Partition, Position, Start, StartPoint
@@ -24,7 +24,7 @@ __all__ = ["BEGIN", "Locator"]
 
 BEGIN: Place = (0, 0, 0)
 
-READ = 50
+READ = 30
 """Reads of `POLL` milliseconds for a message that the broker says there is."""
 
 
@@ -119,7 +119,10 @@ async def _first(reader: NativeReader) -> Place:
         found: Place | None = await reader.run(_read_one)
         if found is not None:
             return found
-    raise TransientAdapterError(f"{reader.topic}: a message that should be there does not come")
+    raise TransientAdapterError(
+        f"{reader.topic}: its last message does not come: one that was sent in chunks cannot be "
+        f"found from its last chunk: give admin_url=…"
+    )
 
 
 def _read_one(native: Any) -> Place | None:

@@ -41,6 +41,7 @@ class PulsarRanges(RangeReader):
     `positions`: earliest, latest               one request            a reader, about 0.13 s
     `positions`: where the subscription stands  yes                    `ConfigurationError`
     `positions` of an emptied topic             its end                ``(0, 0, 0)`` at first
+    `positions`: latest, behind a chunked one   one request            `TransientAdapterError`
     `records`, `cut`, `record_size`             from the ledgers       `ConfigurationError`
     topics that do not exist                    `open` raises          the broker may make them
     ==========================================  =====================  ===========================

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import pulsar
@@ -126,24 +126,16 @@ def consuming(stage: Stage, subscription: str) -> Iterator[Any]:
         client.close()
 
 
-def interleaved(stage: Stage, *, producers: int, each: int, chunks: int) -> list[bytes]:
-    """Sends messages of several producers whose chunks overlap; returns the values."""
-    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    clients = [pulsar.Client(stage.server.service_url, logger=logger) for _ in range(producers)]
-    sent = []
-    try:
+def interleaved(stage: Stage, *, messages: int, chunks: int) -> list[bytes]:
+    """Sends messages whose chunks may overlap, each by a producer; returns the values."""
+    sent = [bytes([65 + number]) * ((chunks * 5 - 3) << 20) for number in range(messages)]
+    options: Any = {"chunking_enabled": True, "batching_enabled": False}
+    with ExitStack() as stack:
         makers = [
-            client.create_producer(stage.topic, chunking_enabled=True, batching_enabled=False)
-            for client in clients
+            stack.enter_context(producing(stage.server, stage.topic, **options)) for _ in sent
         ]
-        for number in range(each):
-            for index, maker in enumerate(makers):
-                value = bytes([65 + index * each + number]) * ((chunks * 5 - 3) << 20)
-                sent.append(value)
-                maker.send_async(value, lambda *_: None)
+        for maker, value in zip(makers, sent, strict=True):
+            maker.send_async(value, lambda *_: None)
         for maker in makers:
             maker.flush()
-    finally:
-        for client in clients:
-            client.close()
     return sent

@@ -1,0 +1,99 @@
+"""Counts, cuts and losses, from lists of ledgers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledger, Ledgers, is_lost
+
+LEDGERS = Ledgers([Ledger(3, 5, 50), Ledger(4, 0, 0), Ledger(8, 2, 20)])
+
+
+def test_the_open_ledgers_entries_come_from_the_topic() -> None:
+    """``internalStats`` lists it as empty."""
+    ledgers = Ledgers.of(
+        {
+            "ledgers": [
+                {"ledgerId": 3, "entries": 5, "size": 50},
+                {"ledgerId": 8, "entries": 0, "size": 0},
+            ],
+            "currentLedgerEntries": 2,
+            "currentLedgerSize": 20,
+        }
+    )
+    assert (ledgers.entries, ledgers.size) == (7, 70)
+    assert (ledgers.first, ledgers.last) == ((3, 0, 0), (8, 1, 0))
+
+
+def test_nothing_has_neither_begin_nor_end() -> None:
+    """As of a topic that is gone."""
+    ledgers = Ledgers.of({})
+    assert (ledgers.first, ledgers.last, ledgers.entries) == (None, None, 0)
+    assert not ledgers.reaches((1, 0, 0))
+
+
+@pytest.mark.parametrize(
+    "start,stop,entries",
+    [
+        ((0, 0, 0), (99, 0, 0), 7),
+        ((3, 0, 0), (3, 5, 0), 5),
+        ((3, 1, 0), (3, 3, 0), 2),
+        ((3, 1, 4), (3, 3, 1), 3),  # the entries of both ends are read
+        ((3, 5, 0), (8, 0, 0), 0),
+        ((3, 5, 0), (8, 1, 0), 1),
+        ((4, 0, 0), (8, 99, 0), 2),
+        ((8, 2, 0), (9, 0, 0), 0),
+    ],
+)
+def test_entries_are_counted_half_open(start: Place, stop: Place, entries: int) -> None:
+    """Ledgers have no entries beyond their end."""
+    assert LEDGERS.count(start, stop) == entries
+    assert len(list(LEDGERS.each(start, stop))) == entries
+
+
+@pytest.mark.parametrize(
+    "place,count,begin",
+    [
+        ((3, 4, 0), 2, (3, 2, 0)),
+        ((3, 1, 0), 2, (3, 0, 0)),
+        ((8, 1, 0), 1, (8, 0, 0)),
+        ((8, 1, 0), 3, (3, 3, 0)),
+        ((8, 1, 0), 99, (3, 0, 0)),
+    ],
+)
+def test_going_back_leads_over_ledgers(place: Place, count: int, begin: Place) -> None:
+    """At most to the first entry that is kept."""
+    assert LEDGERS.back(place, count) == begin
+
+
+places = st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 2))
+
+
+@given(places, places, st.integers(1, 9))
+def test_a_cut_is_above_its_start_and_counts_right(start: Place, stop: Place, count: int) -> None:
+    """What lies before the cut is at most what was wanted, and cutting on reaches the stop."""
+    if start >= stop:
+        return
+    cut = LEDGERS.advance(start, stop, count)
+    assert start < cut <= stop
+    assert LEDGERS.count(start, cut) == min(count, LEDGERS.count(start, stop))
+
+
+@pytest.mark.parametrize(
+    "start,stop,lost",
+    [
+        ((5, 0, 0), (5, 3, 0), True),
+        ((5, 3, 0), (8, 2, 0), False),  # may have been the ledger's end
+        ((3, 0, 0), (5, 3, 0), True),
+        ((3, 9, 0), (5, 0, 0), False),
+        ((8, 0, 0), (8, 2, 0), False),
+        ((0, 0, 0), (9, 2, 0), False),
+        ((5, 3, 0), (5, 3, 0), False),
+    ],
+)
+def test_a_loss_is_told_where_it_is_known(start: Place, stop: Place, lost: bool) -> None:  # noqa: FBT001 - a column of the table
+    """The log begins at ledger 8 now."""
+    assert is_lost(start, stop, (8, 0, 0)) is lost
