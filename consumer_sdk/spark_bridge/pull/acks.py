@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from itertools import count
 
@@ -56,7 +55,7 @@ class Acks:
 
     def done(self, positions: Mapping[Partition, Position]) -> None:
         """Everything below ``positions`` is done; going back changes nothing."""
-        now = time.monotonic()
+        now = asyncio.get_running_loop().time()
         for partition, position in positions.items():
             tracker, assignment = self._tracker(partition)
             tracker.track(Run(assignment, next_position=position), now)
@@ -95,8 +94,9 @@ class Acks:
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _flushes(self) -> list[tuple[AckTracker, AckFlush]]:
-        now, wall = time.monotonic(), time.time()
-        found = ((t, t.flush(now, wall, force=True)) for t, _ in self._tracked.values())
+        now = asyncio.get_running_loop().time()
+        # The wall clock is of use to retries alone, of which there are none.
+        found = ((t, t.flush(now, 0.0, force=True)) for t, _ in self._tracked.values())
         return [(tracker, flush) for tracker, flush in found if flush is not None]
 
     def _apply(

@@ -92,7 +92,7 @@ class ArrowRows:
     def _texts(self, positions: Sequence[Any]) -> Any:
         if isinstance(positions[0], int):
             return self._offsets(positions).cast(self._pa.string())
-        return self._pa.array(map(self._encode, positions), self._pa.string(), len(positions))
+        return self._pa.array([self._encode(each) for each in positions], self._pa.string())
 
     def _times(self, times: Sequence[int | None]) -> Any:
         milliseconds = self._pa.array(times, self._pa.timestamp("ms", tz="UTC"))

@@ -1,0 +1,344 @@
+"""Claims about the streaming reader, called as Spark calls it, on logs in memory."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from consumer_sdk.errors import TransientAdapterError
+from consumer_sdk.records import Outcome
+from consumer_sdk.spark_bridge.errors import DataLossError, StrictAckError
+from consumer_sdk.spark_bridge.pull.connections import of_this_process
+from consumer_sdk.spark_bridge.pull.offsets import INITIAL
+from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
+from tests.spark_bridge.pull.memory_ranges import Logs, at, memory_options
+
+Offset = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_left() -> Iterator[None]:
+    yield
+    of_this_process().loop.stop()
+
+
+class Query:
+    """One run after the other of one query, with Spark's offset log between them."""
+
+    def __init__(self, logs: Logs, **options: Any) -> None:
+        self.logs = logs
+        self.options = options
+        self.planned: list[Offset] = []
+        self.done = 0
+        self.rows: list[list[bytes]] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin another run; a batch that was planned and is not done is run again."""
+        self.reader = PullStreamReader(memory_options(self.logs, **self.options))
+        if self.done < len(self.planned):
+            self.run()
+
+    @property
+    def start(self) -> Offset:
+        """Return where the next batch begins."""
+        return self.planned[self.done - 1] if self.done else self.reader.initialOffset()
+
+    def plan(self, limit: ReadLimit | None = None) -> bool:
+        """Ask for the next batch and log its end; False: there is none."""
+        limit = limit or self.reader.getDefaultReadLimit()
+        end = self.reader.latestOffset(self.start, limit)
+        if json.dumps(end) == json.dumps(self.start):
+            return False
+        self.planned.append(json.loads(json.dumps(end)))
+        if self.done:
+            self.reader.commit(self.start)
+        return True
+
+    def run(self) -> list[bytes]:
+        """Run the planned batch, and log that."""
+        tasks = self.reader.partitions(self.start, self.planned[self.done])
+        self.rows.append(sorted(self.values(tasks)))
+        self.done += 1
+        return self.rows[-1]
+
+    def values(self, tasks: Sequence[Any]) -> list[bytes]:
+        """Read tasks that travelled with another reader, as workers do."""
+        reader = PullStreamReader(memory_options(self.logs, **self.options))
+        found: list[bytes] = []
+        for task in pickle.loads(pickle.dumps(list(tasks))):  # noqa: S301 - our own
+            for batch in reader.read(task):
+                found += batch.column(batch.schema.names.index("value")).to_pylist()
+        return found
+
+    def batch(self) -> list[bytes] | None:
+        """Plan and run one; None when there is nothing."""
+        return self.run() if self.plan() else None
+
+    def ack(self) -> dict[str, int]:
+        """Return where the group stands, by partition."""
+        return {partition.id: position for partition, position in self.logs.group.items()}
+
+
+def everything(logs: Logs) -> list[bytes]:
+    """Return all records, sorted."""
+    return sorted(value for values in logs.values.values() for value in values)
+
+
+def test_the_initial_offset_is_a_constant() -> None:
+    """Trap 1: Spark asks twice; what moves in between would be skipped."""
+    logs = Logs.of(3)
+    query = Query(logs)
+    first = query.reader.initialOffset()
+    logs.add(0, 5)
+    assert query.reader.initialOffset() == first == INITIAL
+    assert logs.opened == 0
+
+
+def test_a_query_begins_at_the_latest_record() -> None:
+    """As Spark's own source; its first batch is empty, and says where it began."""
+    logs = Logs.of(3, 0)
+    query = Query(logs)
+    assert query.batch() == []
+    logs.add(0, 2)
+    logs.add(1, 1)
+    assert query.batch() == [b"0:3", b"0:4", b"1:0"]
+
+
+def test_a_crash_in_the_first_batch_reads_the_same_again() -> None:
+    """Trap 1: the start that "latest" meant is in Spark's own log, whatever came meanwhile."""
+    logs = Logs.of(3)
+    query = Query(logs, startingOffsets="latest")
+    assert query.plan()
+    logs.add(0, 4)
+    query.restart()
+    assert query.rows == [[]]
+    assert query.batch() == [b"0:3", b"0:4", b"0:5", b"0:6"]
+
+
+def test_a_crash_in_a_later_batch_reads_the_same_again() -> None:
+    """Trap 8: the planned range, not what is there now."""
+    logs = Logs.of(3)
+    query = Query(logs, startingOffsets="earliest")
+    query.batch()
+    logs.add(0, 2)
+    assert query.plan()
+    logs.add(0, 2)
+    query.restart()
+    assert query.rows[1] == [b"0:3", b"0:4"]
+    assert query.batch() == [b"0:5", b"0:6"]
+
+
+def test_no_news_is_the_identical_text() -> None:
+    """Trap 2: Spark compares texts; another one would be an empty batch, and another."""
+    logs = Logs.of(30, 7)
+    query = Query(logs, startingOffsets="earliest")
+    query.batch()
+    for _ in range(3):
+        assert not query.plan()
+    query.restart()
+    assert not query.plan()
+
+
+def test_limits_are_kept_and_nothing_is_lost() -> None:
+    """Each batch within the limit, each record once."""
+    logs = Logs.of(100, 3, 0, 20)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    while query.batch():
+        assert len(query.rows[-1]) <= 10 + 3
+    assert sorted(value for rows in query.rows for value in rows) == everything(logs)
+
+
+def test_an_engine_that_wants_all_gets_all() -> None:
+    """``ReadAllAvailable`` (Trigger.Once) knows no limits of ours."""
+    logs = Logs.of(100)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    assert query.plan(ReadAllAvailable())
+    assert len(query.run()) == 100
+
+
+def test_a_limit_of_the_engine_is_kept() -> None:
+    """Also where the options set none."""
+    logs = Logs.of(100)
+    query = Query(logs, startingOffsets="earliest")
+    assert query.plan(ReadMaxRows(7))
+    assert len(query.run()) == 7
+
+
+def test_too_few_records_wait_for_more() -> None:
+    """``minOffsetsPerTrigger``; not the first time."""
+    logs = Logs.of(1)
+    query = Query(logs, startingOffsets="earliest", minOffsetsPerTrigger=5)
+    assert query.batch() == [b"0:0"]
+    logs.add(0, 4)
+    assert query.batch() is None
+    logs.add(0, 1)
+    assert len(query.batch() or ()) == 5
+
+
+def test_a_run_until_now_ends_where_it_began_to_look() -> None:
+    """AvailableNow: what comes later belongs to the next run; the group stands at the end."""
+    logs = Logs.of(10, 5)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=4)
+    query.reader.prepareForTriggerAvailableNow()
+    expected = everything(logs)
+    while query.batch():
+        logs.add(0, 1)
+    assert sorted(value for rows in query.rows for value in rows) == expected
+    assert query.ack() == {"0": 10, "1": 5}
+
+
+def test_an_idle_stream_is_acked_to_its_end() -> None:
+    """Trap 3: also after its only batch, within seconds."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest")
+    query.batch()
+    deadline = time.monotonic() + 30
+    while query.ack() != {"0": 10} and time.monotonic() < deadline:
+        assert not query.plan()
+    assert query.ack() == {"0": 10}
+
+
+def test_acks_follow_the_log() -> None:
+    """Trap 4: what was planned and has not run is not acked."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    for number in range(1, 5):
+        assert query.plan()
+        assert logs.group.get(at(0), 0) <= 2 * (number - 1)
+        query.run()
+    assert query.ack() == {"0": 6}
+
+
+def test_nothing_is_acked_where_nobody_wants_it() -> None:
+    """``ackMode=none``."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=2, ackMode="none")
+    query.reader.prepareForTriggerAvailableNow()
+    while query.batch():
+        pass
+    assert logs.commits == []
+
+
+def test_acks_that_fail_do_not_fail_the_query_nor_hold_it_up() -> None:
+    """Trap 5: they are tried again behind the scenes."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=1)
+    query.reader.prepareForTriggerAvailableNow()
+    logs.commit_faults = [Outcome.retry(OSError("down"))] * 3
+    began = time.monotonic()
+    while query.batch():
+        pass
+    assert time.monotonic() - began < 10
+    query.reader.stop()
+    assert query.ack() == {"0": 10}
+
+
+def test_acks_that_fail_fail_a_strict_query() -> None:
+    """``strictAcks``: the error says what goes on where."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", strictAcks=True, maxOffsetsPerTrigger=1)
+    query.reader.prepareForTriggerAvailableNow()
+    query.batch()
+    logs.commit_faults = [Outcome(Outcome.durable().kind.FENCED, error=OSError("has members"))]
+    with pytest.raises(StrictAckError, match=r"has members.*strictAcks"):
+        query.batch()
+
+
+def test_a_stopped_reader_has_acked_what_is_done() -> None:
+    """The last word before the process ends."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=5)
+    query.batch()
+    query.batch()
+    logs.commit_faults = [Outcome.retry(OSError("down"))]
+    query.plan()
+    query.reader.stop()
+    query.reader.stop()
+    assert query.ack() == {"0": 10}
+    assert logs.opened == logs.closed
+
+
+def test_a_new_partition_is_read_from_its_first_record() -> None:
+    """Trap 11: all that is in it is new."""
+    logs = Logs.of(3)
+    query = Query(logs)
+    query.batch()
+    logs.add(1, 2)
+    assert query.batch() == [b"1:0", b"1:1"]
+
+
+def test_a_stream_without_partitions_waits_for_them() -> None:
+    """And misses nothing of what comes."""
+    logs = Logs.of()
+    query = Query(logs)
+    assert query.batch() is None
+    logs.add(0, 2)
+    assert query.batch() == [b"0:0", b"0:1"]
+
+
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_records_that_are_gone_are_a_loss(is_tolerant: bool) -> None:  # noqa: FBT001 - a case
+    """Trap 8: ``failOnDataLoss``; without it, the query reads what is left."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", failOnDataLoss=not is_tolerant)
+    assert query.plan()
+    logs.first[at(0)] = 8
+    if is_tolerant:
+        assert query.run() == [b"0:8", b"0:9"]
+    else:
+        with pytest.raises(DataLossError, match="failOnDataLoss"):
+            query.run()
+
+
+def test_a_short_outage_passes_unnoticed() -> None:
+    """No exception, no lost record."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest")
+    query.batch()
+    logs.add(0, 1)
+    logs.faults = [TransientAdapterError("down")] * 2
+    found = [query.batch() for _ in range(4)]
+    assert [rows for rows in found if rows] == [[b"0:10"]]
+
+
+def test_a_batch_can_be_read_twice() -> None:
+    """Trap 7: two actions on one batch, or a union with itself."""
+    logs = Logs.of(25, 5)
+    query = Query(logs, startingOffsets="earliest")
+    query.plan()
+    tasks = query.reader.partitions(query.start, query.planned[0])
+    assert query.values(tasks) == query.values(tasks)
+    assert sorted(query.values(tasks)) == everything(logs)
+
+
+def test_a_reader_that_only_travels_starts_nothing() -> None:
+    """Trap 17: neither a thread nor a connection where Spark plans or unpickles."""
+    before = threading.active_count()
+    logs = Logs.of(1)
+    reader = PullStreamReader(memory_options(logs))
+    reader.getDefaultReadLimit()
+    assert reader.reportLatestOffset() is None
+    reader.stop()
+    assert threading.active_count() == before
+    assert logs.opened == 0
+
+
+def test_progress_reports_show_the_end_as_last_seen() -> None:
+    """Without asking the broker."""
+    logs = Logs.of(3)
+    query = Query(logs)
+    query.plan()
+    asked = logs.asked
+    assert query.reader.reportLatestOffset() == {"version": 1, "positions": {"t": {"0": "3"}}}
+    assert logs.asked == asked
