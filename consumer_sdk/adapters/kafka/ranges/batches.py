@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -16,6 +17,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
+from consumer_sdk.adapters.kafka.ranges.heads import FORMAT_OF_BATCHES, heads
 from consumer_sdk.range_reads import Columns, Header
 
 __all__ = ["Columnizer", "Part", "offsets_of", "open_batches", "size_of"]
@@ -27,11 +29,26 @@ NO_TIMESTAMP = -1
 
 def open_batches(data: bytes) -> list[Any]:
     """The client's record batches; one that is cut off at the end is left out."""
-    records = MemoryRecords(data)
     found = []
-    while records.has_next():
-        found.append(records.next_batch())
+    for some in _of_one_format(data):
+        records = MemoryRecords(some)
+        while records.has_next():
+            found.append(records.next_batch())
     return found
+
+
+def _of_one_format(data: bytes) -> list[bytes]:
+    """The client takes all batches for what the first is; a log may hold several formats."""
+    starts: list[int] = []
+    last = None
+    for head in heads(data):
+        is_batch = head.magic >= FORMAT_OF_BATCHES
+        if is_batch != last:
+            starts.append(head.at)
+            last = is_batch
+    if len(starts) <= 1:
+        return [data]
+    return [data[at:end] for at, end in pairwise([*starts, len(data)])]
 
 
 class Aborted:

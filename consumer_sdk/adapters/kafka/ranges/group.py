@@ -62,6 +62,8 @@ class GroupPosition:
 
     async def commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         """Moves it forward, to nothing that lies beyond the partition's end. Never raises."""
+        if not wanted:
+            return {}
         try:
             return await self._commit(wanted)
         except AdapterError as error:

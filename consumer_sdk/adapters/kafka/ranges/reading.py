@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,19 +91,28 @@ class RangeRead:
     def _decoded(
         self, columnizer: Columnizer, batches: list[Any], aborted: Any
     ) -> Iterator[Columns]:
-        try:
+        with self._decoding():
             yield from columnizer.columns(batches, aborted)
+
+    def _open(self, answer: Answer) -> list[Any]:
+        with self._decoding():
+            return open_batches(answer.data)
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        try:
+            yield
         except KafkaError as error:
             raise translate(error, self._where) from error
         except Exception as error:  # codecs raise whatever they like
             raise AdapterError(
-                f"{self._where}: a batch before {self._position} cannot be decoded: {error!r}"
+                f"{self._where}: what is stored near {self._position} cannot be decoded: {error!r}"
             ) from error
 
     async def _next(self) -> tuple[list[Any], Any]:
         """The next batches, and the aborted transactions among them; none at the end."""
         answer = await self._take_ahead() or await self._ask_until()
-        batches = open_batches(answer.data)
+        batches = self._open(answer)
         if not batches:
             answer, batches = await self._after_nothing(answer)
         if batches:
@@ -130,7 +140,7 @@ class RangeRead:
             else:
                 await asyncio.sleep(BACKOFF)
             answer = await self._ask_until()
-            batches = open_batches(answer.data)
+            batches = self._open(answer)
         return answer, batches
 
     async def _take_ahead(self) -> Answer | None:

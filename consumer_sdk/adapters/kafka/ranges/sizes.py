@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.protocol.fetch import FetchRequest
 
 from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
+from consumer_sdk.adapters.kafka.ranges.heads import FORMAT_OF_BATCHES, heads
 from consumer_sdk.adapters.kafka.ranges.lookups import EARLIEST, LATEST, look_up
 
 __all__ = ["stored_sizes"]
@@ -20,12 +20,8 @@ PROBED_TOGETHER = 128
 """Partitions in one request: the answer has at most 8 MiB."""
 RECENT = 1000
 """Records before the end at which a probe starts."""
-HEAD = struct.Struct(">qii")
-"""Base offset, length of what follows the length, leader epoch."""
-MAGIC, COUNT = 16, 57
-"""Where the format and the number of records lie (KIP-98)."""
-LENGTH_AT = 12
-HEAD_BYTES = 61
+COUNT = slice(57, 61)
+"""Where a batch has the number of its records (KIP-98)."""
 
 
 async def stored_sizes(
@@ -89,12 +85,10 @@ def _sizes(response: Any) -> dict[TopicPartition, float]:
 
 
 def _mean_size(data: bytes) -> float:
-    """Over all batches whose head is there; the formats before Kafka 0.11 have records instead."""
-    at = size = records = 0
-    while at + HEAD_BYTES <= len(data):
-        _base, length, _epoch = HEAD.unpack_from(data, at)
-        is_batch = data[at + MAGIC] > 1
-        records += int.from_bytes(data[at + COUNT : at + HEAD_BYTES]) if is_batch else 1
-        size += length + LENGTH_AT
-        at += length + LENGTH_AT
+    """Over all batches of which the count is there; older formats have single records."""
+    size = records = 0
+    for at, end, magic in heads(data):
+        count = data[at:end][COUNT]
+        records += int.from_bytes(count) if magic >= FORMAT_OF_BATCHES else 1
+        size += end - at if count or magic < FORMAT_OF_BATCHES else 0
     return size / records if records else 0.0

@@ -71,6 +71,7 @@ async def test_all_partitions_of_a_leader_are_one_request(
     topic = await harness.create_stream(20)
     reader = await ranges(topic)
     partitions = await reader.partitions()
+    await reader.positions(partitions, StartPoint.LATEST)  # each has its leader by then
     before = reader.broker_calls
     await reader.positions(partitions, StartPoint.LATEST)
     assert reader.broker_calls == before + 1
@@ -209,7 +210,7 @@ async def test_absent_topic_may_be_left_to_the_ranges(
 async def test_server_that_is_not_there_is_transient() -> None:
     """It may come up."""
     reader = KafkaRanges("t", bootstrap_servers="127.0.0.1:1", connect_timeout=2.0)
-    with pytest.raises(TransientAdapterError, match="127.0.0.1:1"):
+    with pytest.raises(TransientAdapterError, match=r"127\.0\.0\.1:1"):
         await reader.open()
 
 

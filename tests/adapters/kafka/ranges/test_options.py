@@ -1,0 +1,56 @@
+"""Options are checked when the reader is built; it travels until it is opened."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from consumer_sdk.adapters.kafka.ranges import KafkaRanges
+from consumer_sdk.errors import ConfigurationError
+
+SERVERS = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "topics,options,message",
+    [
+        ((), {}, "one choice of topics"),
+        ("a", {"pattern": "b"}, "one choice of topics"),
+        ([""], {}, "name of a topic"),
+        ((), {"pattern": "("}, "no regular expression"),
+        ((), {"partitions": {"a": []}}, "give numbers"),
+        ((), {"partitions": {"a": [-1]}}, "give numbers"),
+        ("a", {"group": " "}, "give a name"),
+        ("a", {"isolation_level": "dirty"}, "read_committed"),
+        ("a", {"read_timeout": 0}, "seconds, above 0"),
+        ("a", {"connect_timeout": True}, "seconds, above 0"),
+        ("a", {"bootstrap_servers": "host:port"}, "host:port"),
+        ("a", {"request_timeout_ms": 1}, "use read_timeout="),
+        ("a", {"grupp": "g"}, "did you mean group="),
+        ("a", {"fetch_max_bytes": 1}, "unknown option"),
+    ],
+)
+def test_option_that_cannot_work_is_refused(
+    topics: Any, options: dict[str, Any], message: str
+) -> None:
+    """The error says what to give."""
+    with pytest.raises(ConfigurationError, match=message):
+        KafkaRanges(topics, **({"bootstrap_servers": SERVERS} | options))
+
+
+def test_reader_is_pickled_before_it_is_opened() -> None:
+    """Spark trap 17: it holds no client, no loop and no connection."""
+    reader = KafkaRanges("a", bootstrap_servers=SERVERS, group="g", sasl_mechanism="PLAIN")
+    again = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own bytes
+    assert again.group == "g"
+    assert again._options == reader._options
+    assert again.broker_calls == 0
+
+
+def test_secrets_are_in_no_repr() -> None:
+    """Spark trap 22: options end up in plans and logs."""
+    options: dict[str, Any] = {"sasl_plain_password": "secret"}
+    reader = KafkaRanges("a", bootstrap_servers=SERVERS, **options)
+    assert "secret" not in repr(reader) + repr(reader._options)
