@@ -62,8 +62,9 @@ class Offsets:
             stops: where each partition is read up to; those that are gone are left out.
             since: where partitions begin that are not known here, at the least.
         """
-        new = {partition: since[partition] for partition in self.unknown(stops)}
-        return self if stops == self.positions and not new else Offsets(stops, new)
+        if stops == self.positions:
+            return self
+        return Offsets(stops, {partition: since[partition] for partition in self.unknown(stops)})
 
     def ranges_to(self, end: Offsets) -> list[PartitionRange]:
         """What the batch from here to ``end`` reads: sorted, empty and reversed ones included.

@@ -92,6 +92,12 @@ def test_news_says_no_more_where_known_partitions_began() -> None:
     assert first.advance({A0: 41}, {A0: 9}) == Offsets({A0: 41})
 
 
+def test_what_a_start_has_read_counts_before_where_that_began() -> None:
+    """The first batch's end, taken for both bounds, reads nothing again."""
+    first = Offsets().advance({A0: 40}, {A0: 3})
+    assert first.ranges_to(first) == [PartitionRange(A0, 40, 40)]
+
+
 def test_a_new_partition_begins_where_the_log_says() -> None:
     """Trap 11: its start is pinned with the batch that reads it first, even if it is empty."""
     first = Offsets({A0: 40})
