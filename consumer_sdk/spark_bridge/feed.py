@@ -102,7 +102,8 @@ class SparkFeed:
     any reader the whole feed counts.
 
     Integer positions are recognised for ever. Others cost memory each, and are recognised for
-    ``remember`` seconds at least; an outage between two runs does not count.
+    ``remember`` seconds at least; an outage between two runs does not count, and the clocks of
+    writers may differ by as much.
 
     The directory must be on one file system with hard links and ``flock`` that every writer
     and, for Spark, every executor can reach; or give ``filesystem`` one of fsspec's that can

@@ -49,6 +49,9 @@ class FsspecFiles(Files):
             self._fs.makedirs(self._path(name), exist_ok=True)
         self._probe(f"{self._root}/{secrets.token_hex(8)}.tmp")
 
+    def is_there(self) -> bool:
+        return bool(self._fs.isdir(self._root))
+
     def names(self, folder: str) -> list[str]:
         path = self._path(folder)
         self._fs.invalidate_cache(path)

@@ -35,8 +35,9 @@ class Kept:
 class FeedIndex:
     """Follows a log. Only what the log's rule about the floor lets count gets into it.
 
-    Ages are measured by this writer's own clock, from when it saw something: other writers'
-    clocks may be wrong by any amount.
+    Ages are measured by this writer's own clock, from when it saw something. Only of what was
+    there before it looked first it believes the manifests' times, and only as to how long before
+    the last one a manifest was: clocks of writers may differ by as much as ``remember``.
 
     Args:
         log: what to follow.
@@ -64,7 +65,8 @@ class FeedIndex:
             self._log.check_complete()
             for manifest in self._log.news(summary.number):
                 self._take(manifest, manifest.at / 1000)
-                self.contents.forget(manifest.at / 1000 - self._remember)
+                # Twice, since here the manifests' times count: the writers' clocks may differ.
+                self.contents.forget(manifest.at / 1000 - 2 * self._remember)
             if self._log.floor() == summary.number:
                 self.contents.renew(self._clock())
                 return summary
@@ -125,11 +127,11 @@ class FeedIndex:
         self.floor = self.next = summary.number
         self._rows = self._size = 0
         self._dropped = 0, 0
+        self.at = max(self.at, summary.at)
         for first, last in summary.remembered:
             for number in range(first, last + 1):
                 if manifest := self._log.find(number):
                     self.contents.add(manifest, manifest.at / 1000)
-                    self.at = max(self.at, manifest.at)
 
     def _take(self, manifest: Manifest, age: float) -> None:
         self.contents.add(manifest, age)

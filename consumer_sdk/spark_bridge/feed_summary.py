@@ -25,11 +25,13 @@ class Summary:
             or had. It may name later ones too.
         remembered: closed intervals of the numbers below whose manifests are kept for their
             text positions.
+        at: the latest time that a manifest says, as there.
     """
 
     number: int = 0
     ranges: Mapping[str, Sequence[tuple[int, int]]] = field(default_factory=dict)
     remembered: Sequence[tuple[int, int]] = ()
+    at: int = 0
 
     def remembers(self, number: int) -> bool:
         """Manifest ``number``, below this one, is kept."""
@@ -37,8 +39,14 @@ class Summary:
 
     def encode(self) -> bytes:
         """Canonical JSON with its own checksum."""
-        body = {"summary": self.number, "ranges": self.ranges, "remembered": self.remembered}
-        return encode(body)
+        return encode(
+            {
+                "summary": self.number,
+                "ranges": self.ranges,
+                "remembered": self.remembered,
+                "at": self.at,
+            }
+        )
 
     @classmethod
     def decode(cls, data: bytes, number: int, where: str) -> Summary:
@@ -54,4 +62,5 @@ class Summary:
             number=number,
             ranges={key: [(a, b) for a, b in spans] for key, spans in body["ranges"].items()},
             remembered=[(a, b) for a, b in body["remembered"]],
+            at=body["at"],
         )

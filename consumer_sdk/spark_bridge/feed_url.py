@@ -82,6 +82,18 @@ class FeedUrl:
             return PosixFiles(Path(self.directory))
         return fsspec_files(self.directory, self.protocol)
 
+    def check_exists(self) -> None:
+        """Looks for the directory.
+
+        Raises:
+            ConfigurationError: it is not there, or cannot be a feed's.
+        """
+        files = self.files()
+        if not files.is_there():
+            raise ConfigurationError(
+                f"there is no directory {files.directory}: open the SparkFeed first, or make it"
+            )
+
 
 def _local_path(parts: SplitResult) -> str | None:
     is_absolute = parts.path.startswith("/") and parts.path != "/"

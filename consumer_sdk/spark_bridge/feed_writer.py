@@ -208,7 +208,10 @@ class FeedWriter:
             return
         contents = index.contents
         summary = Summary(
-            number=floor, ranges=contents.ranges(), remembered=contents.remembered(floor)
+            number=floor,
+            ranges=contents.ranges(),
+            remembered=contents.remembered(floor),
+            at=index.at,
         )
         is_ours = self._log.cut(summary, self._own_name(".tmp"))
         index.drop_below(floor)

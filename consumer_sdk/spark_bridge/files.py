@@ -63,6 +63,10 @@ class Files(ABC):
         """
 
     @abstractmethod
+    def is_there(self) -> bool:
+        """The directory exists."""
+
+    @abstractmethod
     def names(self, folder: str) -> list[str]:
         """The names in a folder, in any order; none if there is no such folder."""
 
@@ -128,6 +132,9 @@ class PosixFiles(Files):
         for name in folders:
             (self._root / name).mkdir(parents=True, exist_ok=True)
         sync_directory(self._root)
+
+    def is_there(self) -> bool:
+        return self._root.is_dir()
 
     def names(self, folder: str) -> list[str]:
         try:

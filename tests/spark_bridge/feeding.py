@@ -15,7 +15,7 @@ from typing import Any
 
 from consumer_sdk.records import Assignment, Message, Partition
 from consumer_sdk.spark_bridge import SparkFeed
-from consumer_sdk.spark_bridge.files import PosixFiles
+from consumer_sdk.spark_bridge.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.manifest import Manifest
 from consumer_sdk.spark_bridge.manifest_log import SEGMENTS, ManifestLog
 from consumer_sdk.spark_bridge.segments import SegmentFile, read_segments
@@ -34,22 +34,27 @@ def messages(
     ]
 
 
-def manifests(directory: Path) -> list[Manifest]:
-    """Every committed manifest."""
-    log = ManifestLog(PosixFiles(directory))
+def files_of(place: Path | Files) -> Files:
+    """The files of a feed in a local directory, or anywhere."""
+    return PosixFiles(place) if isinstance(place, Path) else place
+
+
+def manifests(place: Path | Files) -> list[Manifest]:
+    """Every committed manifest whose segment is kept."""
+    log = ManifestLog(files_of(place))
     return list(log.news(log.floor()))
 
 
-def rows(directory: Path) -> list[dict[str, Any]]:
+def rows(place: Path | Files) -> list[dict[str, Any]]:
     """Every row that a reader of the directory sees."""
-    segments = [SegmentFile.of(manifest) for manifest in manifests(directory)]
-    batches = read_segments(PosixFiles(directory), segments)
+    segments = [SegmentFile.of(manifest) for manifest in manifests(place)]
+    batches = read_segments(files_of(place), segments)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def offsets(directory: Path) -> list[int]:
+def offsets(place: Path | Files) -> list[int]:
     """The sorted offsets of every row; a record that is there twice is here twice."""
-    return sorted(row["offset"] for row in rows(directory))
+    return sorted(row["offset"] for row in rows(place))
 
 
 def litter(directory: Path) -> set[str]:
@@ -60,9 +65,9 @@ def litter(directory: Path) -> set[str]:
     return {path.name for path in directory.rglob("*") if path.is_file()} - committed
 
 
-def segment_names(directory: Path) -> set[str]:
+def segment_names(place: Path | Files) -> set[str]:
     """The names of the segment files that are there."""
-    return {path.name for path in (directory / SEGMENTS).iterdir()}
+    return set(files_of(place).names(SEGMENTS))
 
 
 def feeder(directory: Path, first: int, last: int, step: int) -> subprocess.Popen[str]:
