@@ -1,4 +1,4 @@
-"""The Spark bridge: records that a consumer feeds to a directory, as a Spark stream.
+"""The Spark bridge: records of Kafka and Pulsar, and what consumers feed to a directory, in Spark.
 
 Importing this package imports neither pyspark nor pyarrow: a service that writes a feed needs no
 Spark, and what is missing is said when it is used.
@@ -11,36 +11,80 @@ from typing import TYPE_CHECKING
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from consumer_sdk.spark_bridge.dead_letter_sink import stream_dead_letters, write_dead_letters
+    from consumer_sdk.spark_bridge.decoding import from_json_value
+    from consumer_sdk.spark_bridge.decoding_avro import from_avro_value
     from consumer_sdk.spark_bridge.errors import (
+        DeadLetterError,
         FeedError,
         FeedFormatError,
         FeedRecordError,
+        OffsetFormatError,
+        SparkBridgeError,
+        StrictAckError,
         TransientFeedError,
     )
     from consumer_sdk.spark_bridge.feed import FeedStats, SparkFeed
-    from consumer_sdk.spark_bridge.frames import read, read_stream
+    from consumer_sdk.spark_bridge.frames import read, read_stream, register
+    from consumer_sdk.spark_bridge.lag import Lag
+    from consumer_sdk.spark_bridge.metrics import SourceMetrics, count_bytes, watch
+    from consumer_sdk.spark_bridge.query_stats import QueryStats, Sample, SourceStats
+    from consumer_sdk.spark_bridge.rejects import route_rejects, split_rejects
 
 __all__ = [
+    "DeadLetterError",
     "FeedError",
     "FeedFormatError",
     "FeedRecordError",
     "FeedStats",
+    "Lag",
+    "QueryStats",
+    "Sample",
+    "SourceMetrics",
+    "SourceStats",
     "SparkFeed",
     "TransientFeedError",
+    "count_bytes",
+    "from_avro_value",
+    "from_json_value",
     "read",
     "read_stream",
+    "route_rejects",
+    "split_rejects",
+    "stream_dead_letters",
+    "watch",
+    "write_dead_letters",
 ]
 
 __getattr__ = lazy_names(
     __name__,
     {
+        "DeadLetterError": "consumer_sdk.spark_bridge.errors",
+        "DataLossError": "consumer_sdk.spark_bridge.errors",
+        "OffsetFormatError": "consumer_sdk.spark_bridge.errors",
+        "SparkBridgeError": "consumer_sdk.spark_bridge.errors",
+        "StrictAckError": "consumer_sdk.spark_bridge.errors",
         "FeedError": "consumer_sdk.spark_bridge.errors",
         "FeedFormatError": "consumer_sdk.spark_bridge.errors",
         "FeedRecordError": "consumer_sdk.spark_bridge.errors",
         "FeedStats": "consumer_sdk.spark_bridge.feed",
+        "Lag": "consumer_sdk.spark_bridge.lag",
+        "QueryStats": "consumer_sdk.spark_bridge.query_stats",
+        "Sample": "consumer_sdk.spark_bridge.query_stats",
+        "SourceMetrics": "consumer_sdk.spark_bridge.metrics",
+        "SourceStats": "consumer_sdk.spark_bridge.query_stats",
         "SparkFeed": "consumer_sdk.spark_bridge.feed",
         "TransientFeedError": "consumer_sdk.spark_bridge.errors",
+        "count_bytes": "consumer_sdk.spark_bridge.metrics",
+        "from_avro_value": "consumer_sdk.spark_bridge.decoding_avro",
+        "from_json_value": "consumer_sdk.spark_bridge.decoding",
         "read": "consumer_sdk.spark_bridge.frames",
         "read_stream": "consumer_sdk.spark_bridge.frames",
+        "register": "consumer_sdk.spark_bridge.frames",
+        "route_rejects": "consumer_sdk.spark_bridge.rejects",
+        "split_rejects": "consumer_sdk.spark_bridge.rejects",
+        "stream_dead_letters": "consumer_sdk.spark_bridge.dead_letter_sink",
+        "watch": "consumer_sdk.spark_bridge.metrics",
+        "write_dead_letters": "consumer_sdk.spark_bridge.dead_letter_sink",
     },
 )
