@@ -1,0 +1,1 @@
+"""What a query does and how far behind it is."""

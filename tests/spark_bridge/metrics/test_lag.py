@@ -1,0 +1,113 @@
+"""Lag from the offsets in progress reports."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer_sdk.records import Partition
+from consumer_sdk.spark_bridge.lag import FEED, Lag, read_lag
+
+PARTITIONS = st.builds(Partition, st.sampled_from(["a", "b"]), st.sampled_from(["0", "1", "x"]))
+PLACES = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))
+
+
+def offset(places: dict[Partition, int]) -> str:
+    """The JSON that the pull source hands to Spark."""
+    positions: dict[str, dict[str, str]] = {}
+    for partition, place in places.items():
+        positions.setdefault(partition.stream, {})[partition.id] = str(place)
+    return json.dumps({"version": 1, "positions": positions})
+
+
+@given(PLACES, PLACES)
+def test_each_partition_is_as_far_behind_as_its_positions_differ(
+    read: dict[Partition, int], latest: dict[Partition, int]
+) -> None:
+    """Known where both offsets have the partition, never below 0, and none is left out."""
+    found = read_lag(offset(read), offset(latest))
+    assert found is not None
+    assert found.behind.keys() == read.keys() | latest.keys()
+    for partition, behind in found.behind.items():
+        if partition in read and partition in latest:
+            assert behind == max(0, latest[partition] - read[partition])
+        else:
+            assert behind is None
+
+
+@given(PLACES, st.integers(0, 1000))
+def test_a_query_that_reads_on_is_less_behind(read: dict[Partition, int], step: int) -> None:
+    """Records that are read are no longer lag; what comes meanwhile is."""
+    latest = {partition: place + 1000 for partition, place in read.items()}
+    later = {partition: place + step for partition, place in read.items()}
+    found = read_lag(offset(later), offset(latest))
+    assert found is not None
+    assert set(found.behind.values()) <= {1000 - step}
+
+
+@given(st.dictionaries(PARTITIONS, st.none() | st.integers(0, 2**63 - 1)))
+def test_the_summary_is_that_of_what_is_known(behind: dict[Partition, int | None]) -> None:
+    """Least, most, average and total; None when nothing is known."""
+    lag = Lag("positions", behind)
+    known = [each for each in behind.values() if each is not None]
+    if not known:
+        assert (lag.least, lag.most, lag.average, lag.total) == (None, None, None, None)
+        return
+    assert (lag.least, lag.most, lag.total) == (min(known), max(known), sum(known))
+    assert lag.average == pytest.approx(sum(known) / len(known))
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_feed_counts_segments(read: int, latest: int) -> None:
+    """Its offset is the number of the next segment."""
+    found = read_lag(json.dumps({"next": read}), json.dumps({"next": latest}))
+    assert found == Lag("segments", {FEED: max(0, latest - read)})
+
+
+def test_positions_that_are_no_numbers_have_no_lag() -> None:
+    """Between two of Pulsar's message ids lies nobody knows how much."""
+    end = '{"version":1,"positions":{"t":{"0":"5:3:-1"}}}'
+    latest = '{"version":1,"positions":{"t":{"0":"5:9:-1"}}}'
+    assert read_lag(end, latest) == Lag("positions", {Partition("t", "0"): None})
+
+
+def test_where_the_first_batch_began_is_no_position() -> None:
+    """``since`` is in the first end only."""
+    end = '{"version":1,"positions":{"t":{"0":"7"}},"since":{"t":{"0":"2"}}}'
+    latest = '{"version":1,"positions":{"t":{"0":"9"}}}'
+    assert read_lag(end, latest) == Lag("positions", {Partition("t", "0"): 2})
+
+
+@pytest.mark.parametrize(
+    "latest", [pytest.param(None, id="nothing"), "None", "null", "", "{", '{"next": 4}', "7"]
+)
+def test_without_a_latest_offset_the_lag_is_not_known(latest: str | None) -> None:
+    """A source that has not looked yet reports none, which is not the same as no lag."""
+    found = read_lag('{"version":1,"positions":{"t":{"0":"7"}}}', latest)
+    assert found == Lag("positions", {Partition("t", "0"): None})
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        pytest.param(None, id="nothing"),
+        "None",
+        "17",
+        '"text"',
+        "[1]",
+        "{",
+        "{}",
+        '{"orders":{"0":41}}',
+        '{"next":"1"}',
+        '{"next":true}',
+        '{"next":1,"more":2}',
+        '{"version":2,"positions":{}}',
+        '{"version":1,"positions":[]}',
+    ],
+)
+def test_offsets_of_other_sources_are_none_of_ours(end: str | None) -> None:
+    """Spark's own Kafka and rate sources, files, and what comes after us."""
+    assert read_lag(end, '{"next": 4}') is None

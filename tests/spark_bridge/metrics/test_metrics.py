@@ -1,0 +1,165 @@
+"""Snapshots from reports, without Spark."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from consumer_sdk.records import Partition
+from consumer_sdk.spark_bridge.metrics import SourceMetrics
+from consumer_sdk.spark_bridge.query_stats import QueryStats, Sample
+
+FOREIGN = '{"orders":{"0":41}}'
+
+
+def pull(**places: int) -> str:
+    """An offset of the pull source; ``p0=41`` is partition 0."""
+    texts = ",".join(f'"{name[1:]}":"{place}"' for name, place in places.items())
+    return f'{{"version":1,"positions":{{"orders":{{{texts}}}}}}}'
+
+
+@dataclass
+class Source:
+    """Spark's ``SourceProgress``."""
+
+    endOffset: str  # noqa: N815 - Spark's
+    latestOffset: str  # noqa: N815 - Spark's
+    numInputRows: int = 10  # noqa: N815 - Spark's
+    description: str = "a source"
+
+
+@dataclass
+class Report:
+    """Spark's ``StreamingQueryProgress``."""
+
+    sources: list[Source]
+    id: str = "q1"
+    runId: str = "r1"  # noqa: N815 - Spark's
+    name: str | None = "orders"
+    batchId: int = 0  # noqa: N815 - Spark's
+    timestamp: str = "2026-01-01T00:00:00.000Z"
+    durationMs: dict[str, int] = field(default_factory=lambda: {"triggerExecution": 250})  # noqa: N815 - Spark's
+    inputRowsPerSecond: float = 100.0  # noqa: N815 - Spark's
+    processedRowsPerSecond: float = 200.0  # noqa: N815 - Spark's
+    observedMetrics: dict[str, Any] = field(default_factory=dict)  # noqa: N815 - Spark's
+
+
+def only(metrics: SourceMetrics) -> QueryStats:
+    """The snapshot of the one query."""
+    (found,) = metrics.stats()
+    return found
+
+
+def test_reports_of_a_run_add_up() -> None:
+    """Rows, bytes and batches grow; rates, times and lag are those of the last report."""
+    metrics = SourceMetrics()
+    bytes_of = {"consumer_sdk_bytes": {"bytes": 70}, "consumer_sdk_bytes:b": {"bytes": 5}}
+    metrics.progress(Report([Source(pull(p0=5, p1=5), pull(p0=9, p1=6))], observedMetrics=bytes_of))
+    bytes_of = {"consumer_sdk_bytes": {"bytes": 7}, "mine": {"count": 3}}
+    last = Source(pull(p0=8, p1=6), pull(p0=9, p1=6), numInputRows=4)
+    metrics.progress(Report([last], batchId=1, observedMetrics=bytes_of))
+    found = only(metrics)
+    assert (found.batch, found.batches, found.rows, found.bytes) == (1, 2, 14, 82)
+    assert (found.rows_per_second, found.processed_rows_per_second) == (100.0, 200.0)
+    assert (found.batch_seconds, found.is_active, found.is_idle) == (0.25, True, False)
+    (source,) = found.sources
+    assert source.lag.behind == {Partition("orders", "0"): 1, Partition("orders", "1"): 0}
+    assert (source.lag.least, source.lag.most, source.lag.average) == (0, 1, 0.5)
+
+
+def test_bytes_are_unknown_until_somebody_counts_them() -> None:
+    """None is not 0."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(pull(p0=5), pull(p0=9))]))
+    assert only(metrics).bytes is None
+
+
+def test_a_restarted_query_counts_anew() -> None:
+    """Counts are of a run; the query stays the same one."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(pull(p0=5), pull(p0=9))]))
+    metrics.progress(Report([Source(pull(p0=6), pull(p0=9), numInputRows=1)], runId="r2"))
+    assert (only(metrics).rows, only(metrics).batches) == (1, 1)
+
+
+def test_sources_of_others_are_passed_over() -> None:
+    """A query without a source of the bridge is ignored, and the others keep their places."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(FOREIGN, FOREIGN)], id="foreign"))
+    mixed = [Source(FOREIGN, FOREIGN, 7), Source('{"next":2}', '{"next":5}', 3), Source(pull(), "")]
+    metrics.progress(Report(mixed))
+    found = only(metrics)
+    assert [(each.index, each.rows, each.lag.total) for each in found.sources] == [
+        (1, 3, 3),
+        (2, 10, None),
+    ]
+    assert found.rows == 13
+
+
+def test_an_idle_query_keeps_its_counts_and_has_no_rate() -> None:
+    """Nothing came in; what was read was read."""
+    metrics = SourceMetrics()
+    metrics.idle("q1")  # of a query that has not reported: nothing to tell
+    assert metrics.stats() == ()
+    metrics.progress(Report([Source(pull(p0=9), pull(p0=9))]))
+    metrics.idle("q1")
+    found = only(metrics)
+    assert (found.is_idle, found.rows, found.rows_per_second) == (True, 10, 0.0)
+    metrics.progress(Report([Source(pull(p0=9), pull(p0=9))]))
+    assert not only(metrics).is_idle
+
+
+def test_an_ended_query_stays_to_be_looked_at_and_not_for_ever() -> None:
+    """The last hundred that ended are kept, and all that run."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(pull(p0=1), pull(p0=1))], id="runs"))
+    for number in range(103):
+        metrics.progress(Report([Source(pull(p0=1), pull(p0=1))], id=f"q{number}"))
+        metrics.terminated(f"q{number}", has_failed=number % 2 == 1)
+    metrics.terminated("never heard of", has_failed=False)
+    found = metrics.stats()
+    assert [each.query_id for each in found] == ["runs", *(f"q{at}" for at in range(3, 103))]
+    assert [each.is_active for each in found[:2]] == [True, False]
+    assert [each.has_failed for each in found[1:3]] == [True, False]
+
+
+def test_a_callback_hears_of_everything_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
+    """Its error is logged and counted, and goes no further."""
+    heard: list[QueryStats] = []
+
+    def callback(stats: QueryStats) -> None:
+        heard.append(stats)
+        raise RuntimeError("the sink is away")
+
+    metrics = SourceMetrics(callback)
+    with caplog.at_level(logging.ERROR):
+        metrics.progress(Report([Source(pull(p0=1), pull(p0=1))]))
+        metrics.progress(Report([Source(FOREIGN, FOREIGN)], id="foreign"))
+        metrics.idle("q1")
+        metrics.terminated("q1", has_failed=True)
+    assert [(each.is_idle, each.is_active) for each in heard] == [
+        (False, True),
+        (True, True),
+        (True, False),
+    ]
+    assert metrics.callback_errors == 3
+    assert "query orders failed" in caplog.text
+
+
+def test_samples_are_what_prometheus_and_its_like_take() -> None:
+    """Numbers with labels; a lag that is not known is left out rather than 0."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(pull(p0=5, p1=7), pull(p0=9))], name=None))
+    query = {"query": "q1"}
+    place = {"source": "0", "unit": "positions", "stream": "orders", "partition": "0"}
+    assert list(metrics.samples()) == [
+        Sample("consumer_sdk_spark_batches_total", query, 1),
+        Sample("consumer_sdk_spark_rows_total", query, 10),
+        Sample("consumer_sdk_spark_rows_per_second", query, 100.0),
+        Sample("consumer_sdk_spark_batch_seconds", query, 0.25),
+        Sample("consumer_sdk_spark_active", query, True),
+        Sample("consumer_sdk_spark_lag", {**query, **place}, 4),
+    ]
