@@ -8,14 +8,14 @@ from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.errors import for_code
+from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitByName
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
 from consumer_sdk.adapters.kafka.ranges.lookups import LATEST, look_up
-from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
+from consumer_sdk.errors import ConsumerSdkError, PositionOutOfRangeError
 from consumer_sdk.records import Outcome, OutcomeKind
 
 __all__ = ["GroupPosition"]
@@ -30,6 +30,9 @@ REFUSED = frozenset({22, 25, 29, 30, 82, 113})
 instance, stale epoch); or the principal has no right to the topic or the group."""
 GONE = frozenset({3, 100})
 """There is no such topic or partition."""
+MOVED = frozenset({14, 15, 16})
+"""The coordinator is loading, is not available, or is another."""
+FORBIDDEN = (GroupAuthorizationFailedError, TopicAuthorizationFailedError)
 
 
 class GroupPosition:
@@ -66,8 +69,10 @@ class GroupPosition:
             return {}
         try:
             return await self._commit(wanted)
-        except AdapterError as error:
-            return dict.fromkeys(wanted, Outcome.retry(error))
+        except ConsumerSdkError as error:
+            is_refused = isinstance(error.__cause__, FORBIDDEN)
+            kind = OutcomeKind.FENCED if is_refused else OutcomeKind.RETRY
+            return dict.fromkeys(wanted, Outcome(kind, error=error))
 
     async def _commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         committed = await self.committed(wanted.keys())
@@ -148,10 +153,6 @@ class GroupPosition:
                 raise for_code(code)(f"group {self._group!r}")
 
 
-MOVED = frozenset({14, 15, 16})
-"""The coordinator is loading, is not available, or is another."""
-
-
 def _by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = defaultdict(list)
     for tp in tps:
@@ -174,7 +175,7 @@ def _beyond_error(tp: TopicPartition, at: int, end: int | None) -> PositionOutOf
 def _outcome(code: int, where: str) -> Outcome:
     if code == 0:
         return Outcome.durable()
-    error = translate(for_code(code)(), where)
+    error = translate(for_code(code)(f"error {code}"), where)
     if code in REFUSED:
         return Outcome(OutcomeKind.FENCED, error=error)
     return Outcome(OutcomeKind.GONE if code in GONE else OutcomeKind.RETRY, error=error)

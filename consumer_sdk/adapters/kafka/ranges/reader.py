@@ -103,8 +103,8 @@ class KafkaRanges(RangeReader):
         )
         self.group = group
         self._opened: Connection | None = None
+        self._opened_group: GroupPosition | None = None
         self._is_closed = False
-        self._reads_directly = can_read_directly()
 
     @classmethod
     def from_url(cls, url: str) -> KafkaRanges:
@@ -125,6 +125,12 @@ class KafkaRanges(RangeReader):
         return self._opened
 
     @property
+    def _group(self) -> GroupPosition:
+        if self._opened_group is None:  # it remembers the coordinator
+            self._opened_group = GroupPosition(self._connection)
+        return self._opened_group
+
+    @property
     def broker_calls(self) -> int:
         """Requests sent so far."""
         return 0 if self._opened is None else self._opened.calls
@@ -133,7 +139,6 @@ class KafkaRanges(RangeReader):
         if self._opened is not None or self._is_closed:
             raise ConsumerClosedError("a Kafka range reader can be opened once; make a new one")
         self._opened = Connection(self._options)
-        self._group = GroupPosition(self._opened)
         try:
             await self._opened.open()
             await Selection(self._opened).check()
@@ -181,7 +186,7 @@ class KafkaRanges(RangeReader):
         tp, start, stop = _tp(wanted.partition), int(wanted.start), int(wanted.stop)
         if max_bytes < 1:
             raise ConfigurationError(f"max_bytes={max_bytes}: give at least 1")
-        if not self._reads_directly:
+        if not can_read_directly():
             return read_plainly(
                 self._connection, tp, start, stop, with_headers=with_headers, max_bytes=max_bytes
             )
@@ -193,7 +198,10 @@ class KafkaRanges(RangeReader):
             error = ConfigurationError("commit needs a group: KafkaRanges(…, group='name')")
             return dict.fromkeys(positions, Outcome.retry(error))
         wanted = {_tp(partition): int(at) for partition, at in positions.items()}
-        outcomes = await self._group.commit(wanted)
+        try:
+            outcomes = await self._group.commit(wanted)
+        except ConsumerClosedError as error:
+            return dict.fromkeys(positions, Outcome.retry(error))
         return {partition: outcomes[_tp(partition)] for partition in positions}
 
     def encode_position(self, position: Position) -> str:

@@ -34,7 +34,12 @@ QUICK = 0.5
 """Seconds within which an answer came from what the broker has at hand."""
 FETCH_BYTES = 4 * 2**20
 """Of one answer: larger ones are no faster, and take memory."""
+LEAST_BYTES = 2**16
 MOST_BYTES = 2**31 - 1
+GUESSED_BYTES = 1024
+"""Of a record, before the first answer has shown how large they are."""
+MARGIN = 1.25
+"""So that the last answer of a range is seldom followed by one more for a few records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,14 @@ class RangeRead:
         self._position = start
         self._stop = stop
         self._where = f"fetching {tp.topic}[{tp.partition}]"
-        self._fetch_bytes = FETCH_BYTES
+        self._most_bytes = FETCH_BYTES
+        self._least_bytes = LEAST_BYTES
+        self._record_bytes: float = GUESSED_BYTES
         self._ahead: asyncio.Task[Answer] | None = None
 
     async def parts(self, *, with_headers: bool, max_bytes: int) -> AsyncIterator[Columns]:
         """See `RangeReader.read_range`."""
-        self._fetch_bytes = min(max(max_bytes, 1), FETCH_BYTES)
+        self._most_bytes = min(max(max_bytes, 1), FETCH_BYTES)
         options = self._connection.options
         columnizer = Columnizer(
             self._position,
@@ -116,10 +123,22 @@ class RangeRead:
         if not batches:
             answer, batches = await self._after_nothing(answer)
         if batches:
-            self._position = max(batches[-1].next_offset, self._position)
-            if self._position < self._stop:
-                self._ahead = asyncio.ensure_future(self._ask())
+            self._move(batches[-1].next_offset, len(answer.data))
         return batches, answer.aborted
+
+    def _move(self, position: int, size: int) -> None:
+        """Asks for what comes after what has been brought, before anybody looks at that."""
+        moved = position - self._position
+        if moved > 0:
+            self._record_bytes = size / moved
+            self._position = position
+        if self._position < self._stop:
+            self._ahead = asyncio.ensure_future(self._ask())
+
+    def _fetch_bytes(self) -> int:
+        """No more than the range has, as far as one can tell: a small one is read at once."""
+        left = round((self._stop - self._position) * self._record_bytes * MARGIN)
+        return max(min(left, self._most_bytes), self._least_bytes)
 
     async def _after_nothing(self, answer: Answer) -> tuple[Answer, list[Any]]:
         """Asks on until there are batches, or it is known that there are none."""
@@ -128,7 +147,7 @@ class RangeRead:
         batches: list[Any] = []
         while not batches:
             if answer.data:  # a broker before Kafka 0.10.1 cuts a record that is larger
-                self._fetch_bytes = min(2 * self._fetch_bytes, MOST_BYTES)
+                self._least_bytes = min(2 * self._fetch_bytes(), MOST_BYTES)
             elif answer.bound >= self._stop and answer.seconds < QUICK:
                 self._position = self._stop
                 break
@@ -185,7 +204,7 @@ class RangeRead:
 
     async def _ask(self) -> Answer:
         tp, now = self._tp, asyncio.get_running_loop().time
-        size = self._fetch_bytes
+        size = self._fetch_bytes()
         request = FetchRequest(
             round(MAX_WAIT * 1000),
             0,  # min_bytes

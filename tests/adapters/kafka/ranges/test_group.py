@@ -105,3 +105,24 @@ async def test_commit_of_nothing_is_nothing(world: World, ranges: Opener) -> Non
     before = reader.broker_calls
     assert await reader.commit({}) == {}
     assert reader.broker_calls == before
+
+
+async def test_commit_of_a_closed_reader_is_no_error(world: World, ranges: Opener) -> None:
+    """Spark trap 5: acks never fail a query."""
+    topic = await world.kafka.create_stream()
+    reader = await ranges(topic, group=group_of(world))
+    (one,) = await reader.partitions()
+    await reader.aclose()
+    assert (await reader.commit({one: 0}))[one].kind is OutcomeKind.RETRY
+
+
+async def test_group_that_the_broker_does_not_accept_is_no_error(
+    world: World, ranges: Opener
+) -> None:
+    """Spark trap 5: the outcome carries it."""
+    topic = await world.kafka.create_stream()
+    reader = await ranges(topic, group="g" * 40_000)
+    (one,) = await reader.partitions()
+    outcome = (await reader.commit({one: 0}))[one]
+    assert outcome.kind is not OutcomeKind.DURABLE
+    assert outcome.error is not None

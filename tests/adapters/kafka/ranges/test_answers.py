@@ -1,0 +1,179 @@
+"""What one broker alone cannot be brought to answer: moved leaders, throttling, slow tiers.
+
+The answers are the client's own responses, given by a script on virtual time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.client import ConnectionGroup
+from aiokafka.protocol.fetch import FetchResponse_v11
+
+from consumer_sdk.adapters.kafka.ranges import KafkaRanges
+from consumer_sdk.adapters.kafka.ranges.connection import Connection
+from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
+from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.testing import Simulation, simulate
+from tests.adapters.kafka.ranges.test_batches import batch
+
+TP = TopicPartition("t", 0)
+LEADER_MOVED, CORRUPT, STORAGE_FAILED, FENCED_EPOCH = 6, 2, 56, 74
+RECORDS = batch(range(3))
+
+
+def answer(data: bytes = b"", *, code: int = 0, bound: int = 3) -> Any:
+    """One partition's part of a fetch response."""
+    partition = (0, code, bound, bound, 0, None, -1, data)
+    return FetchResponse_v11(0, 0, 0, [("t", [partition])])
+
+
+def throttled() -> Any:
+    """What a broker answers beyond its quota."""
+    return FetchResponse_v11(500, 0, 0, [])
+
+
+class Script(Connection):
+    """Gives answers one after another; the last one again and again.
+
+    Args:
+        answers: responses, errors to raise, or (seconds, response) that come late.
+    """
+
+    def __init__(self, answers: Sequence[Any], read_timeout: float = 10.0) -> None:
+        reader = KafkaRanges("t", bootstrap_servers="127.0.0.1:1", read_timeout=read_timeout)
+        super().__init__(reader._options)
+        self._answers = list(answers)
+        self.sizes: list[int] = []
+        self.refreshed = 0
+
+    def leader(self, tp: TopicPartition) -> int:
+        """There is one, whoever it is."""
+        return 1
+
+    async def refresh(self) -> None:
+        """Counts."""
+        self.refreshed += 1
+
+    async def send(
+        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
+    ) -> Any:
+        """The next answer."""
+        self.sizes.append(request.topics[0][1][0][2])
+        given = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        seconds, given = given if isinstance(given, tuple) else (0.001, given)
+        await asyncio.sleep(seconds)
+        if isinstance(given, BaseException):
+            raise given
+        return given
+
+
+def read(script: Callable[[], Script], stop: int = 3) -> tuple[list[Any], Script, float]:
+    """Reads a range from 0; the positions, the script, and the seconds it took."""
+
+    async def main(_: Simulation) -> tuple[list[Any], Script, float]:
+        made, now = script(), asyncio.get_running_loop().time
+        started = now()
+        found: list[Any] = []
+        parts = RangeRead(made, TP, 0, stop).parts(with_headers=False, max_bytes=1 << 20)
+        async for part in parts:
+            found += part.positions
+        return found, made, now() - started
+
+    return simulate(main)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        answer(code=LEADER_MOVED),
+        answer(code=STORAGE_FAILED),
+        answer(code=FENCED_EPOCH),
+        throttled(),
+        ConnectionResetError("gone"),
+        TimeoutError(),
+    ],
+    ids=["moved", "storage", "epoch", "throttled", "broken", "late"],
+)
+def test_failure_that_may_pass_is_asked_again_of_whoever_leads_now(failure: Any) -> None:
+    """The metadata are fresh before the next try."""
+    found, script, seconds = read(lambda: Script([failure, failure, answer(RECORDS)]))
+    assert found == [0, 1, 2]
+    assert script.refreshed == 2
+    assert seconds < 1
+
+
+def test_failure_of_the_answer_ahead_is_asked_again() -> None:
+    """It may have failed while nobody waited for it."""
+    more = batch(range(3), base=3)
+    answers = [answer(RECORDS, bound=6), answer(code=LEADER_MOVED), answer(more, bound=6)]
+    found, _script, _seconds = read(lambda: Script(answers), stop=6)
+    assert found == list(range(6))
+
+
+def test_failure_that_stays_is_given_up_in_time() -> None:
+    """Spark trap 18: as an error after which a task reads again."""
+    with pytest.raises(TransientAdapterError, match="given up after 10 s"):
+        read(lambda: Script([answer(code=LEADER_MOVED)]))
+
+
+def test_silence_is_given_up_in_time() -> None:
+    """Spark trap 18: a leader that takes the request and says nothing."""
+    with pytest.raises(TransientAdapterError, match="silent; given up after 10 s"):
+        read(lambda: Script([(1e6, answer(RECORDS))]))
+
+
+def test_failure_that_does_not_pass_is_raised_at_once() -> None:
+    """The broker itself cannot read the record."""
+    with pytest.raises(AdapterError, match="CorruptRecord") as caught:
+        read(lambda: Script([answer(code=CORRUPT)]))
+    assert not isinstance(caught.value, TransientAdapterError)
+
+
+def test_corrupt_batch_is_raised_at_once() -> None:
+    """A checksum does not heal; what the answer holds is not taken for records."""
+    data = RECORDS[:-1] + b"?"
+    with pytest.raises(AdapterError, match="checksum") as caught:
+        read(lambda: Script([answer(data)]))
+    assert not isinstance(caught.value, TransientAdapterError)
+
+
+def test_quick_answer_without_records_below_the_bound_ends_the_range() -> None:
+    """Spark trap 10: compaction took the last ones of the log; none will ever come."""
+    found, _script, seconds = read(lambda: Script([answer(RECORDS, bound=9), answer(bound=9)]), 9)
+    assert found == [0, 1, 2]
+    assert seconds < 1
+
+
+def test_slow_answer_without_records_does_not_end_the_range() -> None:
+    """The broker waited for a tier that had them: they come with a later answer."""
+    slow = (0.6, answer())
+    found, _script, _seconds = read(lambda: Script([slow, slow, answer(RECORDS)]))
+    assert found == [0, 1, 2]
+
+
+def test_bound_below_the_stop_is_waited_for() -> None:
+    """A replica that lags, or a transaction that is open."""
+    found, _script, _seconds = read(lambda: Script([answer(bound=0), answer(RECORDS)]))
+    assert found == [0, 1, 2]
+
+
+def test_record_that_is_cut_off_is_fetched_with_more_room() -> None:
+    """Brokers before Kafka 0.10.1 cut what is larger than was asked for."""
+    found, script, _seconds = read(
+        lambda: Script([answer(RECORDS[:40]), answer(RECORDS[:70]), answer(RECORDS)])
+    )
+    assert found == [0, 1, 2]
+    first, second, third = script.sizes
+    assert second >= 2 * first
+    assert third >= 2 * second
+
+
+def test_small_range_is_not_fetched_with_megabytes() -> None:
+    """What lies behind the range would be thrown away."""
+    _found, script, _seconds = read(lambda: Script([answer(RECORDS)]))
+    assert script.sizes == [2**16]
