@@ -16,9 +16,10 @@ from dataclasses import replace
 from functools import partial
 
 from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
-from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind, Position
+from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind, Position
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.queue_attempts import QueueAttempts
 from consumer_sdk.trackers import encode_checkpoint
 
 __all__ = ["Flusher"]
@@ -37,6 +38,9 @@ class Flusher:
 
     Args:
         fenced: told of a holding that this consumer may write no more.
+
+    Attributes:
+        attempts: where a queue's are kept; None without a store, and for logs.
     """
 
     def __init__(
@@ -64,6 +68,10 @@ class Flusher:
         self._backoff = 0.0
         self._rest_until = 0.0
         self.holdings: dict[Assignment, Holding] = {}
+        is_queue = adapter.capabilities.kind is Kind.QUEUE
+        self.attempts = (
+            QueueAttempts(adapter, store, options, self.holdings) if store and is_queue else None
+        )
 
     @property
     def is_durable(self) -> bool:
@@ -104,8 +112,10 @@ class Flusher:
             return await self._adapter.commit([_copy_of(flush) for flush in flushes])
 
     def forget(self, assignment: Assignment) -> None:
-        """Drops the commit that waits for a closed assignment."""
+        """Drops what is known of a closed assignment, with the commit that waits for it."""
         self._commits.pop(assignment, None)
+        if self.attempts is not None:
+            self.attempts.forget(assignment)
 
     async def run(self) -> None:
         """Flushes whatever is due, for ever."""
@@ -170,6 +180,8 @@ class Flusher:
     def _prepare(self, flushes: Sequence[AckFlush]) -> Callable[[], Awaitable[list[Outcome]]]:
         """Encodes; what it returns does the waiting."""
         self._totals.flushes += 1
+        if self.attempts is not None:
+            return partial(self._save_and_ack, partial(self.attempts.save, flushes), flushes)
         if self._store is not None:
             items = self._encode(flushes, self._store.max_size)
             save = partial(self._save, self._store, *items)

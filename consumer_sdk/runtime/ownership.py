@@ -14,6 +14,7 @@ from consumer_sdk.errors import StoreError, TransientAdapterError, TransientStor
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
+    Checkpoint,
     Kind,
     Message,
     OutcomeKind,
@@ -108,8 +109,9 @@ class Ownership(AssignmentOwner):
 
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
         if self._adapter.capabilities.kind is Kind.QUEUE:
+            await self._forget_closed()
             facts = [Facts(assignment=assignment) for assignment in assignments]
-            decisions = [Decision(StartPoint.BROKER) for _ in assignments]
+            decisions = await self._go_on(assignments)
         else:
             check_start(self._adapter, self._store, self._options)
             await self._forget_closed()
@@ -126,6 +128,12 @@ class Ownership(AssignmentOwner):
             self.lost(assignments)
             raise
         return self._granted({grant.facts.assignment: grant for grant in [*grants, *again]})
+
+    async def _go_on(self, assignments: Sequence[Assignment]) -> list[Decision]:
+        """With a queue, where the broker stands; a store has the attempts."""
+        attempts = self._flusher.attempts
+        found = {} if attempts is None else await attempts.load(assignments)
+        return [Decision(StartPoint.BROKER, found.get(a, Checkpoint())) for a in assignments]
 
     def _granted(self, grants: Mapping[Assignment, _Grant]) -> dict[Assignment, Start]:
         """Another owner may have taken one over meanwhile."""

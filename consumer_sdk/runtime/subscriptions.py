@@ -27,7 +27,7 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
         ConfigurationError: says what, and what to do.
     """
     if adapter.capabilities.kind is Kind.QUEUE:
-        _check_queue(adapter, store, options)
+        _check_queue(adapter, options)
     if store is not None and not adapter.group:
         raise ConfigurationError(
             f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
@@ -80,12 +80,7 @@ def _check_leases(adapter: Adapter, store: CheckpointStore | None, options: Opti
         )
 
 
-def _check_queue(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
-    if store is not None:
-        raise ConfigurationError(
-            f"{adapter.broker}: the broker of a queue keeps what is acked, and several consumers "
-            f"share each partition, which a store's fence forbids: leave store= out"
-        )
+def _check_queue(adapter: Adapter, options: Options) -> None:
     if options.start is not StartPoint.EARLIEST:
         raise ConfigurationError(
             f"{adapter.broker}: a queue starts where the broker's subscription stands: leave "

@@ -10,7 +10,7 @@ the flush.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from operator import lt
 from typing import Any
@@ -25,7 +25,7 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.chunks import DONE, MARKED, Chunk, kept
+from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk, kept
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
@@ -101,6 +101,46 @@ class QueueTracker(Deliveries):
         self._application = checkpoint.application
         if not durable:
             self._dirty()
+
+    def learn(
+        self,
+        stored: Mapping[Position, tuple[int, float]],
+        counted: Mapping[Position, int],
+        now: float,
+        wall: float,
+    ) -> set[Position]:
+        """Takes over what other consumers have counted.
+
+        Of records that are not here, all of it; of one that waits for a retry, what is more. One
+        that is in delivery keeps its attempt's number.
+
+        Args:
+            stored: failed deliveries that all together have counted, as a checkpoint has them.
+            counted: what this tracker had, of what is stored.
+
+        Returns:
+            the positions of which this tracker knows now what is stored.
+        """
+        longest = self._policy.maximum
+        elsewhere = {
+            position: (failures, now + min(due - wall, longest))
+            for position, (failures, due) in stored.items()
+            if due >= wall - self._attempts_age and self._is_elsewhere(position)
+        }
+        self._restored.attempts.clear()
+        self._restored.attempts.update(elsewhere)
+        learnt = {p for p in stored if self._learn_retry(p, stored[p][0] - counted.get(p, 0))}
+        return learnt | elsewhere.keys()
+
+    def _is_elsewhere(self, position: Position) -> bool:
+        return position not in self._index_of and position not in self._named
+
+    def _learn_retry(self, position: Position, news: int) -> bool:
+        index = self._index_of.get(position)
+        if index is None or news <= 0 or self._window.state(index) != RETRY:
+            return False
+        self._failures[index] = self._failures.get(index, 0) + news
+        return True
 
     def track(self, run: Run, now: float) -> Tracked:
         if self._is_closed:

@@ -10,10 +10,15 @@ import os
 import random
 import sys
 
-from consumer_sdk import Consumer, Message, Ordering
+from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.adapters import PulsarAdapter
 from consumer_sdk.stores import LocalStore
 from tests.integration.pulsar_field import GROUP
+
+POISON = "poison"
+"""A record that no attempt can process."""
+
+RETRY = RetryPolicy(max_attempts=4, initial=1.0)
 
 
 async def main(service_url: str, admin_url: str, topic: str, kind: str, *files: str) -> None:
@@ -30,6 +35,8 @@ async def main(service_url: str, admin_url: str, topic: str, kind: str, *files: 
         await asyncio.sleep(chance.random() * 0.005)
         value = (message.value or b"").decode()
         os.write(out, f"{os.getpid()} {value} {message.attempt}\n".encode())
+        if value == POISON:
+            raise ValueError(value)
 
     adapter = PulsarAdapter(
         topic,
@@ -39,7 +46,7 @@ async def main(service_url: str, admin_url: str, topic: str, kind: str, *files: 
         type=kind,  # type: ignore[arg-type]  # the test's
     )
     kept = LocalStore(store[0]) if store else None
-    consumer = Consumer(adapter, store=kept, flush_interval=0.05)
+    consumer = Consumer(adapter, store=kept, retry=RETRY, flush_interval=0.05)
     ordering = Ordering.NONE if kind == "shared" else Ordering.KEY
     await consumer.run(handle, concurrency=32, ordering=ordering)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -11,8 +12,19 @@ import pytest
 
 from consumer_sdk import Consumer, Ordering, RetryPolicy
 from consumer_sdk.dead_letters import MemoryDeadLetters
+from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import PulsarServer
-from tests.integration.pulsar_field import Child, Field, Handled, numbers, running, until
+from tests.integration.pulsar_field import (
+    GROUP,
+    PATIENCE,
+    Child,
+    Field,
+    Handled,
+    numbers,
+    running,
+    until,
+    until_true,
+)
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
 
@@ -50,6 +62,47 @@ async def kill_consumers(
 
 def _handled(lines: list[str]) -> Counter[bytes]:
     return Counter(line.split()[1].encode() for line in lines if len(line.split()) == 3)
+
+
+async def _attempts(folder: Path, group: str) -> list[int]:
+    """What the store has counted, of all records."""
+    async with asyncio.timeout(PATIENCE):
+        store = LocalStore(folder / "checkpoints.db")
+        await store.open()
+        try:
+            found = (await store.peek(group, await store.list(group))).values()
+        finally:
+            await store.aclose()
+    return [count for text in found if text for count, _ in json.loads(text)["attempts"].values()]
+
+
+async def test_attempts_of_a_queue_go_on_over_kills_up_to_the_dead_letters(
+    pulsar_server: PulsarServer, tmp_path: Path
+) -> None:
+    """Pulsar's own count is 0 after each: a poison record would be tried for ever."""
+    field = await Field(pulsar_server, "poison").create()
+    await pulsar_server.create_topic(f"{field.topic}-{GROUP}-DLQ")
+    await pulsar_server.create_subscription(f"{field.topic}-{GROUP}-DLQ", "dead-letters")
+    await field.produce([b"poison"])
+    child = Child(tmp_path / "handled")
+    for life in range(1, 5):
+        await child.start(field, "shared", str(tmp_path / "checkpoints.db"))
+        await child.until(lambda lines, life=life: len(lines) >= life)  # type: ignore[misc]
+        if life < 4:
+
+            async def is_saved(life: int = life) -> bool:
+                return await _attempts(tmp_path, GROUP) == [life]
+
+            await until_true(is_saved)
+            await child.kill()
+    try:
+        await field.until_acked()
+    finally:
+        await child.kill()
+    assert [line.split()[1:] for line in child.lines()] == [
+        ["poison", str(n)] for n in (1, 2, 3, 4)
+    ]
+    assert await pulsar_server.backlog(f"{field.topic}-{GROUP}-DLQ", "dead-letters") == 1
 
 
 KINDS = pytest.mark.parametrize("kind", ["exclusive", "shared"])

@@ -100,7 +100,6 @@ def test_keys_of_a_key_shared_queue_keep_their_order() -> None:
 @pytest.mark.parametrize(
     "kind,options,match",
     [
-        ("shared", {"store": MemoryStore()}, "leave store= out"),
         ("key_shared", {"start": "latest"}, "leave start= out"),
         ("shared", {"start": AtPosition((1, 0))}, "leave start= out"),
         ("shared", {"application_id": "a"}, "application_id= and max_lag= out"),

@@ -13,7 +13,6 @@ from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Kind
-from consumer_sdk.stores import MemoryStore
 
 
 def adapter_of(*topics: str, **options: Any) -> PulsarAdapter:
@@ -77,13 +76,6 @@ def test_type_says_what_the_runtime_may_promise(kind: str, *, is_queue: bool) ->
     assert capabilities.keeps_key_order != is_queue
     assert capabilities.max_unacked == (46_000 if is_queue else None)
     assert not capabilities.tells_new
-
-
-async def test_store_for_a_queue_is_an_error() -> None:
-    """The broker keeps what is acked."""
-    with pytest.raises(ConfigurationError, match="store="):
-        async with Consumer(adapter_of("t", type="shared"), store=MemoryStore()):
-            pass
 
 
 async def test_start_of_a_log_whose_subscription_may_be_there_needs_the_admin_url() -> None:
