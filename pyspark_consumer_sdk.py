@@ -1,8 +1,7 @@
 """Makes ``format("consumer_sdk")`` known to Spark, which imports every module named ``pyspark_*``.
 
 Importing it does nothing, and asking it never fails: an error here would break the look-up of all
-other Python sources too. What is missing is said when the format is used by name of
-`consumer_sdk.spark_bridge.read_stream`.
+other Python sources too. `consumer_sdk.spark_bridge.read_stream` says what is missing.
 """
 
 from __future__ import annotations
