@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import _pulsar
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 CONCURRENT = 16
 """Partitions that are worked on at a time."""
 
+
+PAUSES = (0.05, 0.15, 0.3)
+"""Seconds between attempts while somebody else holds the subscription."""
 
 NOWHERE: Place = (-1, -1, -1)
 """Below every position."""
@@ -84,11 +88,17 @@ class Cursors:
     async def _keep(self, partition: Partition, *, is_latest: bool) -> None:
         try:
             async with self._turns:
-                consumer = await self._subscribe(partition, is_latest=is_latest)
-                await self._close(partition, consumer)
+                if not await self._is_there(partition):
+                    consumer = await self._subscribe(partition, is_latest=is_latest)
+                    await self._close(partition, consumer)
         except BusyError:
             log.info("%s: somebody uses %r: it is there", partition, self._name)
         self._kept.add(partition)
+
+    async def _is_there(self, partition: Partition) -> bool:
+        """Known to be: then nobody needs to hold it, even for a moment."""
+        topic = topic_of(partition)
+        return self._admin is not None and self._name in await self._admin.subscriptions(topic)
 
     async def _subscribe(self, partition: Partition, *, is_latest: bool = False) -> Any:
         topic = topic_of(partition)
@@ -125,16 +135,25 @@ class Cursors:
         if self._name == NOBODY:
             missing = ConfigurationError("commit needs subscription=…: it has no position to move")
             return Outcome(OutcomeKind.FENCED, error=missing)
-        lock = self._locks.setdefault(partition, asyncio.Lock())
         try:
-            async with lock, self._turns:  # this process must not find itself in its way
-                return await self._move(partition, position)
+            return await self._try(partition, position)
         except BusyError as error:
             return Outcome(OutcomeKind.FENCED, error=error)
         except TransientAdapterError as error:
             return Outcome.retry(error)
         except ConsumerSdkError as error:
             return _refused(partition, error)
+
+    async def _try(self, partition: Partition, position: Place) -> Outcome:
+        """One that holds it for a moment, such as another's commit or opening, is waited for."""
+        lock = self._locks.setdefault(partition, asyncio.Lock())
+        for pause in PAUSES:
+            with suppress(BusyError):
+                async with lock, self._turns:  # this process must not find itself in its way
+                    return await self._move(partition, position)
+            await asyncio.sleep(pause)
+        async with lock, self._turns:
+            return await self._move(partition, position)
 
     async def _move(self, partition: Partition, position: Place) -> Outcome:
         target: Place = (position[0], position[1], 0)

@@ -16,7 +16,7 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.faults import translate
-from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
+from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError, TransientAdapterError
 
 __all__ = ["POLL", "NativeReader"]
 
@@ -89,10 +89,17 @@ class NativeReader:
     async def run(self, work: Any, *arguments: Any) -> Any:
         """Calls what blocks, for `POLL` at most, with the native reader.
 
+        Raises:
+            ConsumerClosedError: the threads were ended meanwhile.
+            AdapterError: the client failed.
+
         Cancellation: waits for it, since it would race with the reader's end.
         """
         loop = asyncio.get_running_loop()
-        running = loop.run_in_executor(self._threads, work, self._native, *arguments)
+        try:
+            running = loop.run_in_executor(self._threads, work, self._native, *arguments)
+        except RuntimeError as error:
+            raise ConsumerClosedError(f"{self.topic}: the connection was closed") from error
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+from urllib.parse import unquote
 
 import _pulsar
 
-from consumer_sdk.adapters.option_texts import make_options
-from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.option_texts import make_options, read_texts, split_url
+from consumer_sdk.adapters.pulsar.connection import SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.urls import FORM, parse_url
+from consumer_sdk.adapters.pulsar.urls import READERS
 from consumer_sdk.errors import ConfigurationError
 
 __all__ = ["NOBODY", "RangeOptions", "adapter_options", "parse_range_url"]
@@ -20,9 +21,14 @@ __all__ = ["NOBODY", "RangeOptions", "adapter_options", "parse_range_url"]
 NOBODY = "-"
 """The subscription's name where there is none: it is never subscribed to."""
 
+FORM = "write pulsar://host:port/topic[,topic]?subscription=name&admin_url=http://host:8080"
 OWN = {
     *("subscription", "pattern", "initial_position", "admin_url", "admin_token", "receiver_queue"),
     *(field.name for field in fields(Connection)),
+}
+OWN_READERS: dict[str, Any] = {
+    **{name: READERS[name] for name in OWN & READERS.keys()},
+    "stall_timeout": float,
 }
 
 
@@ -84,7 +90,9 @@ def parse_range_url(url: str) -> tuple[list[str], dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, or an option is unknown or only a consumer's.
     """
-    topics, options = parse_url(url)
-    for name in sorted(options.keys() - OWN):
-        raise ConfigurationError(f"{name}= in the URL: only a consumer has it; {FORM}")
-    return topics, options
+    parts, texts = split_url(url, SCHEMES, FORM)
+    if not parts.netloc or "service_url" in texts:
+        raise ConfigurationError(f"the servers stand before the topic: {FORM}")
+    topics = [unquote(name) for name in parts.path.strip("/").split(",") if name]
+    options = read_texts(texts, OWN_READERS, FORM)
+    return topics, {"service_url": f"{parts.scheme}://{parts.netloc}"} | options

@@ -116,12 +116,12 @@ def producing(server: PulsarEndpoint, topic: str, **options: Any) -> Iterator[An
 
 
 @contextmanager
-def consuming(stage: Stage, subscription: str) -> Iterator[Any]:
+def consuming(stage: Stage, subscription: str, **options: Any) -> Iterator[Any]:
     """A consumer of Pulsar's own client."""
     logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
     client = pulsar.Client(stage.server.service_url, logger=logger)
     try:
-        yield client.subscribe(stage.topic, subscription)
+        yield client.subscribe(stage.topic, subscription, **options)
     finally:
         client.close()
 

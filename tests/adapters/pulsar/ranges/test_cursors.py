@@ -94,6 +94,30 @@ async def test_commit_behind_a_batch_leaves_nothing_of_it(stage: Stage) -> None:
     assert await asyncio.to_thread(left, stage) == [b"after"]
 
 
+async def test_a_batch_of_which_somebody_acked_a_part_is_behind_the_position(stage: Stage) -> None:
+    """The subscription stands at that batch; a commit in it keeps what nobody acked."""
+    places = await stage.produce(SENT, batch=True)
+    async with stage.open(subscription="g") as ranges:
+        with consuming(stage, "g", batch_index_ack_enabled=True) as consumer:
+            for _ in range(2):
+                consumer.acknowledge(consumer.receive(5000))
+        assert await standing(ranges, stage.partition) == (*places[0][:2], 0)
+        await ranges.commit({stage.partition: places[4]})
+        assert set(await asyncio.to_thread(left, stage)) >= set(SENT[2:])
+
+
+async def test_commit_waits_for_one_that_holds_it_for_a_moment(stage: Stage) -> None:
+    """Another process that commits or opens is no other member."""
+    places = await stage.produce(SENT)
+    async with stage.open(subscription="g") as one, stage.open(subscription="g") as other:
+        found = await asyncio.gather(
+            *(one.commit({stage.partition: place}) for place in places[:3]),
+            *(other.commit({stage.partition: place}) for place in places[3:]),
+        )
+        assert {each[stage.partition].kind for each in found} == {OutcomeKind.SENT}
+        assert await standing(one, stage.partition) == (*places[5][:2], 0)
+
+
 async def test_commit_never_goes_back(stage: Stage) -> None:
     """An older position, also from another process, moves nothing."""
     places = await stage.produce(SENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import threading
 from contextlib import aclosing
@@ -137,6 +138,36 @@ async def test_unopened_reader_can_be_pickled(stage: Stage) -> None:
         await ranges.aclose()
     with pytest.raises(ConsumerClosedError, match="closed"):
         await ranges.partitions()
+
+
+async def test_after_a_fork_the_child_is_refused(stage: Stage) -> None:
+    """Trap 17: the client's threads are in the parent; the child neither hangs nor disturbs it."""
+    await stage.produce(MANY[:5])
+    async with stage.open() as ranges:
+        child = os.fork()
+        if not child:  # no loop runs here, and none is needed to be refused
+            try:
+                ranges.partitions().send(None)
+            except ConsumerClosedError:
+                os._exit(7)
+            finally:
+                os._exit(8)
+        _, status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status) == 7
+        assert values(await read(ranges, await stage.whole(ranges))) == MANY[:5]
+
+
+async def test_closing_during_a_read_ends_it(stage: Stage) -> None:
+    """With an error of the SDK; and closing again does nothing."""
+    await stage.produce(MANY[:2000])
+    async with stage.open(receiver_queue=50) as ranges:
+        whole = await stage.whole(ranges)
+        parts = ranges.read_range(whole, max_bytes=300)
+        await anext(aiter(parts))
+        await ranges.aclose()
+        with pytest.raises((AdapterError, ConsumerClosedError)):
+            async for _ in parts:
+                pass
 
 
 async def test_no_broker_is_a_clear_error(own_port: int) -> None:
