@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qsl, urlencode
 
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
@@ -17,6 +18,7 @@ from consumer_sdk.records import DeadLetter, Outcome, OutcomeKind
 from consumer_sdk.spark_bridge.dead_letter_rows import letters_of
 from consumer_sdk.spark_bridge.errors import DeadLetterError
 from consumer_sdk.spark_bridge.pull.loop_thread import LoopThread
+from consumer_sdk.spark_bridge.pull.option_values import secret
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +81,7 @@ class Delivery:
 
     @contextmanager
     def _opened(self, loop: LoopThread) -> Iterator[DeadLetters]:
-        destination = dead_letters_from_url(self.url)
+        destination = dead_letters_from_url(_with_secrets(self.url))
         try:
             loop.call(destination.open(), timeout=_SLOWEST)
             yield destination
@@ -130,6 +132,13 @@ def _failure(failed: Sequence[Outcome], count: int, place: str) -> DeadLetterErr
     )
     error.__cause__ = worst.error
     return error
+
+
+def _with_secrets(url: str) -> str:
+    """The URL with what its options name by ``env:`` or ``file:``: a plan holds the names alone."""
+    head, mark, query = url.partition("?")
+    pairs = parse_qsl(query, keep_blank_values=True)
+    return head + mark + urlencode([(name, secret(name, text)) for name, text in pairs])
 
 
 @contextmanager

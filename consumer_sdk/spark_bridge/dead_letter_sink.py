@@ -33,7 +33,9 @@ def write_dead_letters(
             ``headers``, ``errorType`` and ``attempts`` where there are any. Others are ignored.
         destination: ``kafka://host:9092/topic``, ``pulsar://host:6650/topic``,
             ``kinesis://region/stream`` or ``sqlite:///path`` (on each executor's own disk).
-            Without a topic, ``<topic>-<group>-DLQ``. It travels in Spark's plans, options too.
+            Without a topic, ``<topic>-<group>-DLQ``. It travels in Spark's plans: an option
+            that is a secret is best named, ``?sasl_plain_password=env:NAME`` or ``=file:/path``,
+            and then looked up by the tasks.
         group: who gives the records up.
         patience: seconds for which a task tries again what may pass, before it fails.
 

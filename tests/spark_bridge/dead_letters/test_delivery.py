@@ -12,7 +12,7 @@ import pytest
 
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters import MemoryDeadLetters
-from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.errors import ConfigurationError, StoreError, TransientStoreError
 from consumer_sdk.records import DeadLetter, Outcome
 from consumer_sdk.spark_bridge import dead_letter_delivery
 from consumer_sdk.spark_bridge.dead_letter_delivery import Delivery, deliver
@@ -138,3 +138,26 @@ def test_a_delivery_shows_no_options() -> None:
     delivery = Delivery("kafka://host:1/dlq?sasl_plain_password=hidden", "etl", 5.0)
     assert "hidden" not in repr(delivery)
     assert pickle.loads(pickle.dumps(delivery)) == delivery  # noqa: S301 - our own bytes
+
+
+def test_a_secret_that_is_named_is_looked_up_where_the_connection_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The plan and the driver hold the names alone (Spark trap 22)."""
+    monkeypatch.setenv("DLQ_PASSWORD", "s&cret")
+    (tmp_path / "user").write_text("me\n")
+    destination = Recording()
+    monkeypatch.setattr(dead_letter_delivery, "dead_letters_from_url", destination.named)
+    options = f"sasl_plain_username=file:{tmp_path}/user&sasl_plain_password=env:DLQ_PASSWORD"
+    Delivery(f"kafka://host:1/dlq?{options}", "etl", 5.0).write([batch(range(1))])
+    url = "kafka://host:1/dlq?sasl_plain_username=me&sasl_plain_password=s%26cret"
+    assert destination.calls[0] == url
+
+
+def test_a_secret_that_is_not_there_is_said_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task fails before it connects."""
+    monkeypatch.delenv("DLQ_PASSWORD", raising=False)
+    with pytest.raises(ConfigurationError, match=r"sasl_plain_password=env.*'DLQ_PASSWORD'"):
+        Delivery("kafka://h:1/dlq?sasl_plain_password=env:DLQ_PASSWORD", "etl", 5.0).write(
+            [batch(range(1))]
+        )
