@@ -1,0 +1,180 @@
+"""A real consumer of each broker feeds real Spark, and is killed while it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from consumer_sdk import spark_bridge
+from consumer_sdk.testing.servers import KafkaServer, KinesisServer, PulsarServer
+from tests.adapters.kinesis.server_harness import connection
+from tests.integration.pulsar_field import GROUP, Field, numbers
+from tests.spark_bridge.conftest import spark  # noqa: F401 - a fixture
+from tests.spark_bridge.feeding import manifests
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
+
+COUNT, KILLS = 600, 3
+Row = dict[str, Any]
+
+
+class Feeder:
+    """A process of ``tests.integration.feed_consumer``, killed and started again."""
+
+    def __init__(self, broker: str, folder: Path, *, store: bool, **options: Any) -> None:
+        self.directory = folder / "feed"
+        place = str(folder / "checkpoints.db") if store else ""
+        self._command = [sys.executable, "-m", "tests.integration.feed_consumer", broker]
+        self._command += [str(self.directory), place, json.dumps(options)]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Runs it, and kills it (SIGKILL) in the end."""
+        process = await asyncio.create_subprocess_exec(*self._command)
+        try:
+            yield process
+        finally:
+            process.kill()
+            await process.wait()
+
+    def count(self) -> int:
+        """Rows that are committed."""
+        return sum(found.rows for found in manifests(self.directory))
+
+    async def until(self, count: int) -> None:
+        """Runs it until there are so many rows, and kills it."""
+        async with self.running() as process, asyncio.timeout(90):
+            while self.count() < count:
+                assert process.returncode is None, "the consumer ended by itself"
+                await asyncio.sleep(0.02)
+
+    async def be_killed(self) -> None:
+        """Killed some times in the middle, then until everything is there."""
+        chance = random.Random(KILLS)
+        for kill in range(KILLS):
+            await self.until(COUNT * kill // KILLS + chance.randrange(1, COUNT // KILLS))
+        await self.until(COUNT)
+        # What may come again after the last kill does, and is recognised.
+        async with self.running():
+            await asyncio.sleep(3)
+
+    def check(self, spark: SparkSession, is_right: Callable[[Row], bool]) -> list[Row]:  # noqa: F811 - the argument
+        """Spark reads it: each number once, and each row as its broker has it."""
+        frame = spark_bridge.read(spark, f"feed://{self.directory}")
+        rows = [row.asDict(recursive=True) for row in frame.collect()]
+        counts = Counter(bytes(row["value"]) for row in rows)
+        assert counts == Counter(numbers(COUNT))
+        assert [row for row in rows if not is_right(row)] == []
+        return rows
+
+
+@pytest.mark.kafka
+async def test_kafka_fed_through_kills_is_in_spark_once(
+    kafka_server: KafkaServer,
+    spark: SparkSession,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    """Trap 23: `kill -9` of the consumer: 0 lost, 0 duplicate rows, everything as it was sent."""
+    topic = f"feed-{uuid.uuid4().hex}"
+    await kafka_server.create_topic(topic, partitions=3)
+    servers = kafka_server.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers) as producer:
+        for n, value in enumerate(numbers(COUNT)):
+            await producer.send(
+                topic, value, key=b"k%d" % n, timestamp_ms=1000 * n + 1, headers=[("h", value)]
+            )
+    feeder = Feeder(
+        "kafka", tmp_path, store=False,
+        stream=topic, bootstrap_servers=servers, group=topic, session_timeout=1.5,
+    )  # fmt: skip
+    await feeder.be_killed()
+
+    def is_right(row: Row) -> bool:
+        number = int(row["value"])
+        return (
+            bytes(row["key"]) == b"k%d" % number
+            and row["timestamp"].timestamp() == number + 0.001
+            and row["headers"] == [{"key": "h", "value": row["value"]}]
+            and (row["topic"], str(row["partition"])) == (topic, row["partitionId"])
+            and str(row["offset"]) == row["position"]
+        )
+
+    rows = await asyncio.to_thread(feeder.check, spark, is_right)
+    assert len({(row["partition"], row["offset"]) for row in rows}) == COUNT
+
+
+@pytest.mark.kinesis
+async def test_kinesis_fed_through_kills_is_in_spark_once(
+    kinesis_server: KinesisServer,
+    spark: SparkSession,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    """Trap 23: the same with positions that are text, and leases in a store."""
+    stream = f"feed-{uuid.uuid4().hex}"
+    await kinesis_server.create_stream(stream, 2)
+    await kinesis_server.put(stream, [(f"k{n}", b"%d" % n) for n in range(COUNT)])
+    feeder = Feeder(
+        "kinesis", tmp_path, store=True,
+        stream=stream, group="g", poll_interval=0.2, lease_duration=2.5,
+        **connection(kinesis_server),
+    )  # fmt: skip
+    await feeder.be_killed()
+
+    def is_right(row: Row) -> bool:
+        return (
+            bytes(row["key"]) == b"k%d" % int(row["value"])
+            and row["timestamp"] is not None
+            and row["offset"] is None
+            and row["position"].split(":")[0].isdecimal()
+            and row["partitionId"].startswith("shardId-")
+        )
+
+    await asyncio.to_thread(feeder.check, spark, is_right)
+
+
+@pytest.mark.pulsar
+@pytest.mark.parametrize("kind", ["exclusive", "shared"])
+async def test_pulsar_fed_through_kills_is_in_spark_once(
+    pulsar_server: PulsarServer,
+    spark: SparkSession,  # noqa: F811 - the fixture
+    tmp_path: Path,
+    kind: str,
+) -> None:
+    """Trap 24: what the broker delivers again, after a kill or a failure, is one row."""
+    field = await Field(pulsar_server, "feed", partitions=2).create()
+    await field.load(COUNT)
+    feeder = Feeder(
+        "pulsar", tmp_path, store=False,
+        stream=field.topic, service_url=pulsar_server.service_url,
+        admin_url=pulsar_server.admin_url, subscription=GROUP, type=kind,
+    )  # fmt: skip
+    await feeder.be_killed()
+
+    def is_right(row: Row) -> bool:
+        return (
+            bytes(row["key"]) == b"k%d" % (int(row["value"]) % 17)
+            and row["timestamp"] is not None
+            and row["offset"] is None
+            and bool(row["position"])
+        )
+
+    rows = await asyncio.to_thread(feeder.check, spark, is_right)
+    assert len({(row["topic"], row["partitionId"], row["position"]) for row in rows}) == COUNT

@@ -1,0 +1,115 @@
+"""A feed that is as full as it may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from consumer_sdk import Consumer, Message
+from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.spark_bridge import SparkFeed
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark
+from consumer_sdk.spark_bridge.files import PosixFiles
+from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+from tests.spark_bridge.feeding import messages, offsets
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for something to be so."""
+    async with asyncio.timeout(60):
+        while not is_so():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_full_feed_lets_records_wait_until_spark_has_committed(tmp_path: Path) -> None:
+    """Trap 23, backlog cap: `put` waits, `stats` says why, and goes on by itself."""
+    async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_rows=20) as feed:
+        await feed.write(messages(0, 9))
+        await feed.write(messages(10, 19))
+        waiting = asyncio.create_task(feed.write(messages(20, 29)))
+        await until(lambda: feed.stats().is_full)
+        stats = feed.stats()
+        assert (stats.pending, stats.backlog_rows, stats.committed) == (10, 20, None)
+        assert stats.backlog_bytes > 0
+        ReaderMark(PosixFiles(tmp_path), "query").move(0)
+        await until(lambda: feed.stats().committed == 0)
+        assert not waiting.done()
+        ReaderMark(PosixFiles(tmp_path), "query").move(1)
+        await waiting
+        assert not feed.stats().is_full
+        assert feed.stats().backlog_rows == 20
+    assert offsets(tmp_path) == list(range(30))
+
+
+async def test_a_limit_in_bytes_counts_the_files(tmp_path: Path) -> None:
+    """The first segment is let through, as the feed is empty; the second waits."""
+    async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_bytes=100) as feed:
+        await feed.write(messages(0, 9))
+        waiting = asyncio.create_task(feed.write(messages(10, 19)))
+        await until(lambda: feed.stats().is_full)
+        ReaderMark(PosixFiles(tmp_path), "query").move(1)
+        await waiting
+
+
+async def test_closing_a_full_feed_refuses_what_waits(tmp_path: Path) -> None:
+    """Nothing is lost: what was not stored raises, so that its consumer delivers it again."""
+    async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_rows=10) as feed:
+        await feed.write(messages(0, 9))
+        waiting = asyncio.gather(*map(feed.put, messages(10, 19)), return_exceptions=True)
+        await until(lambda: feed.stats().is_full)
+    assert {type(answer) for answer in await waiting} == {ConsumerClosedError}
+    assert offsets(tmp_path) == list(range(10))
+    assert not feed.stats().is_full
+
+
+async def test_what_was_fed_before_a_restart_counts(tmp_path: Path) -> None:
+    """The backlog is the directory's, not the process's."""
+    async with SparkFeed(tmp_path, max_wait=0.0) as feed:
+        await feed.write(messages(0, 9))
+    async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_rows=10) as feed:
+        assert feed.stats().backlog_rows == 10
+        waiting = asyncio.create_task(feed.put(messages(10, 10)[0]))
+        await until(lambda: feed.stats().is_full)
+        waiting.cancel()
+
+
+async def test_a_consumer_pauses_and_counts_no_attempt(tmp_path: Path) -> None:
+    """A full feed is no failure: the consumer stops fetching and goes on when there is room."""
+    broker = MemoryBroker()
+    broker.create_stream("orders")
+    for at in range(400):
+        broker.append("orders", b"%d" % at)
+    attempts: set[int] = set()
+    async with SparkFeed(tmp_path, max_wait=0.0, max_rows=10, max_backlog_rows=50) as feed:
+
+        async def handle(message: Message) -> None:
+            attempts.add(message.attempt)
+            await feed.put(message)
+
+        adapter = MemoryAdapter(broker, "orders", group="g")
+        consumer = Consumer(adapter, max_in_flight=40)
+        running = asyncio.create_task(consumer.run(handle, concurrency=32, handle_signals=False))
+        await until(lambda: feed.stats().is_full)
+        await until(lambda: bool(consumer.stats().paused))
+
+        def is_all_there() -> bool:
+            ReaderMark(PosixFiles(tmp_path), "query").move(feed.stats().segments)
+            return feed.stats().written == 400
+
+        await until(is_all_there)
+        consumer.stop()
+        await running
+    assert attempts == {1}
+    assert offsets(tmp_path) == list(range(400))
+
+
+@pytest.mark.parametrize("name", ["max_backlog_rows", "max_backlog_bytes"])
+async def test_a_limit_that_is_not_reached_changes_nothing(tmp_path: Path, name: str) -> None:
+    """Far from its limit, a feed waits for nobody."""
+    async with SparkFeed(tmp_path, max_wait=0.0, **{name: 10**9}) as feed:  # type: ignore[arg-type]  # an option by its name
+        await feed.write(messages(0, 99))
+        assert not feed.stats().is_full
+    assert offsets(tmp_path) == list(range(100))
