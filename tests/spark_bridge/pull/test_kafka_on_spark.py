@@ -47,15 +47,15 @@ def until(claim: Callable[[], bool], query: StreamingQuery, seconds: float = 60.
 
 
 async def send_full(topic: Topic, stamp: int) -> None:
-    """Send a record with everything, a bare one, and an empty one, to partition 0."""
+    """Send a record with everything, a tombstone, and an empty one, to partition 0."""
     from aiokafka import AIOKafkaProducer
 
     headers = [("a", b"1"), ("b", None), ("a", b"")]
     async with AIOKafkaProducer(bootstrap_servers=topic.servers) as producer:
         send = producer.send_and_wait
         await send(topic.name, b"\x00\xff", b"k", 0, stamp, headers)
-        await send(topic.name, None, None, 0, stamp + 1)
-        await send(topic.name, b"", b"", 0, stamp + 2)
+        await send(topic.name, None, b"t", 0, stamp + 1)
+        await send(topic.name, b"", None, 0, stamp + 2)
 
 
 def test_values_and_types_arrive_exactly(spark: SparkSession, topic: Topic) -> None:
@@ -67,7 +67,9 @@ def test_values_and_types_arrive_exactly(spark: SparkSession, topic: Topic) -> N
         "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,"
         "timestamp:timestamp,timestampType:int,headers:array<struct<key:string,value:binary>>>"
     )
-    full, bare, empty = (row.asDict(recursive=True) for row in frame.orderBy("offset").collect())
+    full, tombstone, empty = (
+        row.asDict(recursive=True) for row in frame.orderBy("offset").collect()
+    )
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=stamp)
     assert full["timestamp"].astimezone(UTC) == moment
     assert {**full, "timestamp": 0} == {
@@ -84,8 +86,8 @@ def test_values_and_types_arrive_exactly(spark: SparkSession, topic: Topic) -> N
             {"key": "a", "value": b""},
         ],
     }
-    assert (bare["key"], bare["value"], bare["headers"]) == (None, None, None)
-    assert (empty["key"], empty["value"]) == (b"", b"")
+    assert (tombstone["key"], tombstone["value"], tombstone["headers"]) == (b"t", None, None)
+    assert (empty["key"], empty["value"]) == (None, b"")
 
 
 def test_a_batch_query_has_every_record_once(spark: SparkSession, topic: Topic) -> None:
