@@ -30,7 +30,8 @@ def write_dead_letters(
     Args:
         rows: the source's columns, ``value``, ``topic``, ``partition`` or ``partitionId`` and
             ``offset`` or ``position``, with ``reason`` (text); ``key``, ``timestamp``,
-            ``headers``, ``errorType`` and ``attempts`` where there are any. Others are ignored.
+            ``headers`` (which the pull source has with ``includeHeaders``), ``errorType`` and
+            ``attempts`` where there are any. Others are ignored.
         destination: ``kafka://host:9092/topic``, ``pulsar://host:6650/topic``,
             ``kinesis://region/stream`` or ``sqlite:///path`` (on each executor's own disk).
             Without a topic, ``<topic>-<group>-DLQ``. It travels in Spark's plans: an option

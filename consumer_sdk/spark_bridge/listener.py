@@ -37,4 +37,5 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """A query has ended."""
-        self._metrics.terminated(str(event.id), has_failed=event.exception is not None)
+        query, run = str(event.id), str(event.runId)
+        self._metrics.terminated(query, run, has_failed=event.exception is not None)

@@ -88,9 +88,15 @@ class SourceMetrics:
         """A trigger found nothing to do."""
         self._update(query_id, lambda before: before and before.idle())
 
-    def terminated(self, query_id: str, *, has_failed: bool) -> None:
-        """A query has ended."""
-        self._update(query_id, lambda before: before and before.ended(has_failed=has_failed))
+    def terminated(self, query_id: str, run_id: str, *, has_failed: bool) -> None:
+        """A query has ended; a later run of it may have reported already."""
+
+        def end(before: QueryStats | None) -> QueryStats | None:
+            if before is None or before.run_id != run_id:
+                return None
+            return before.ended(has_failed=has_failed)
+
+        self._update(query_id, end)
 
     def _update(
         self, query_id: str, change: Callable[[QueryStats | None], QueryStats | None]

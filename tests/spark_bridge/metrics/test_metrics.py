@@ -118,12 +118,20 @@ def test_an_ended_query_stays_to_be_looked_at_and_not_for_ever() -> None:
     metrics.progress(Report([Source(pull(p0=1), pull(p0=1))], id="runs"))
     for number in range(103):
         metrics.progress(Report([Source(pull(p0=1), pull(p0=1))], id=f"q{number}"))
-        metrics.terminated(f"q{number}", has_failed=number % 2 == 1)
-    metrics.terminated("never heard of", has_failed=False)
+        metrics.terminated(f"q{number}", "r1", has_failed=number % 2 == 1)
+    metrics.terminated("never heard of", "r1", has_failed=False)
     found = metrics.stats()
     assert [each.query_id for each in found] == ["runs", *(f"q{at}" for at in range(3, 103))]
     assert [each.is_active for each in found[:2]] == [True, False]
     assert [each.has_failed for each in found[1:3]] == [True, False]
+
+
+def test_the_late_end_of_an_earlier_run_does_not_end_the_next() -> None:
+    """A query that was started again runs, whatever is still told of its last run."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(pull(p0=1), pull(p0=1))], runId="r2"))
+    metrics.terminated("q1", "r1", has_failed=True)
+    assert (only(metrics).is_active, only(metrics).has_failed) == (True, False)
 
 
 def test_a_callback_hears_of_everything_and_may_fail(caplog: pytest.LogCaptureFixture) -> None:
@@ -139,7 +147,7 @@ def test_a_callback_hears_of_everything_and_may_fail(caplog: pytest.LogCaptureFi
         metrics.progress(Report([Source(pull(p0=1), pull(p0=1))]))
         metrics.progress(Report([Source(FOREIGN, FOREIGN)], id="foreign"))
         metrics.idle("q1")
-        metrics.terminated("q1", has_failed=True)
+        metrics.terminated("q1", "r1", has_failed=True)
     assert [(each.is_idle, each.is_active) for each in heard] == [
         (False, True),
         (True, True),
