@@ -1,56 +1,20 @@
-"""The figures of ``python -m benchmarks spark`` as pictures for ``docs/performance.md``.
+"""The figures of ``python -m benchmarks spark`` drawn for ``docs/performance.md``.
 
 The same figures give the same bytes, so that a picture changes only when a measurement did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-__all__ = ["Bars", "bars", "draw"]
+from benchmarks.spark.pictures import LABELS, Bars, bars
 
-_LABELS = {
-    "jvm": "Spark's own source",
-    "ours": "ours",
-    "naive": "getmany + tuples",
-    "arrow_fixed": "Arrow, no broker",
-    "arrow_lists": "Arrow from lists",
-    "feed": "ours, by a feed",
-}
-
-
-class Bars(NamedTuple):
-    """A picture: a bar for each contestant, the median, and a dot for each run."""
-
-    title: str
-    unit: str
-    runs: Mapping[str, Sequence[float]]
-
-
-def bars(result: Mapping[str, Any]) -> dict[str, Bars]:
-    """The pictures by the name of their file; contestants that failed are left out."""
-    runs = result["runs"]
-    stream = runs["stream"] | {"feed": runs["feed"].get("feed", [])}
-    latency = runs["latency"]
-    found = {
-        "spark-batch": Bars("A batch, to a sink that drops it", "rows/s", runs["batch"]),
-        "spark-stream": Bars("A stream, from nothing to its last row", "rows/s", stream),
-        "spark-latency": Bars(
-            "A micro-batch of a trickle (p50)",
-            "ms",
-            {
-                f"{_LABELS[name]},\n{manager}": times
-                for manager, both in latency.items()
-                for name, times in both.items()
-            },
-        ),
-    }
-    return {name: plot for name, plot in found.items() if any(plot.runs.values())}
+__all__ = ["draw"]
 
 
 def draw(result: Mapping[str, Any], folder: Path) -> list[Path]:
@@ -72,7 +36,7 @@ def _figure(plot: Bars) -> Figure:
         middle = sorted(times)[len(times) // 2]
         axes.barh(place, middle, color="tab:blue", alpha=0.6)
         axes.plot(times, [place] * len(times), "o", ms=3, color="black")
-    axes.set_yticks(range(len(runs)), [_LABELS.get(name, name) for name in runs])
+    axes.set_yticks(range(len(runs)), [LABELS.get(name, name) for name in runs])
     axes.invert_yaxis()
     axes.set_title(plot.title, loc="left")
     axes.set_xlabel(plot.unit)

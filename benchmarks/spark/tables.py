@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.markdown import figure, table
 from benchmarks.spark.figures import AIMS
+from benchmarks.spark.pictures import bars
 
 __all__ = ["NAMES", "tables"]
 
@@ -21,7 +22,7 @@ NAMES = {
 
 
 def tables(result: Mapping[str, Any]) -> str:
-    """The figures with their aims, then what they are made of."""
+    """The figures with their aims, what they are made of, and links to the pictures."""
     before, after = result["load_average"]
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
     return "\n\n".join(
@@ -32,6 +33,7 @@ def tables(result: Mapping[str, Any]) -> str:
             table(("p50 of a micro-batch, ms", "JVM", "ours"), _latency(result)),
             table(("peak RSS, MB", "JVM", "Python worker", "runner", "consumer"), _memory(result)),
             table(("idle, requests/s", "by kind"), _idle(result)),
+            "\n".join(f"![{plot.title}]({name}.svg)" for name, plot in bars(result).items()),
         ]
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.spark.figures import figures
-from benchmarks.spark.plots import bars, draw
+from benchmarks.spark.pictures import bars
+from benchmarks.spark.plots import draw
 from tests.benchmarks.spark.found import found
 
 
