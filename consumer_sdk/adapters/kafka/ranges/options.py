@@ -59,6 +59,8 @@ class RangeOptions:
         given = [bool(self.topics), self.pattern is not None, self.partitions is not None]
         if sum(given) != 1:
             raise ConfigurationError(f"KafkaRanges reads one choice of topics: give {CHOICES}")
+        if not isinstance(self.partitions, Mapping | None):
+            raise ConfigurationError(f"partitions={self.partitions!r}: give {CHOICES}")
         for topic in self.names:
             if not topic or not isinstance(topic, str):
                 raise ConfigurationError(f"topic {topic!r}: give the name of a topic")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
@@ -18,7 +18,7 @@ from consumer_sdk.adapters.kafka.ranges.batches import Part, offsets_of, size_of
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
-from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.range_reads import Columns
 
 __all__ = ["read_plainly"]
@@ -109,8 +109,7 @@ class _Reading:
         deadline = now() + self._timeout
         answers: set[int | None] = set()
         while (position := await self._position()) < self._stop:
-            found = await self._consumer.getmany(self._tp, timeout_ms=WAIT_MS, max_records=RECORDS)
-            kept = [record for record in found.get(self._tp, ()) if record.offset < self._stop]
+            kept = [record for record in await self._get() if record.offset < self._stop]
             if kept:
                 return kept
             moved = await self._position()
@@ -123,6 +122,19 @@ class _Reading:
                     f"{self._tp.topic}[{self._tp.partition}]"
                 )
         return []
+
+    async def _get(self) -> Sequence[Any]:
+        try:
+            found = await self._consumer.getmany(self._tp, timeout_ms=WAIT_MS, max_records=RECORDS)
+        except (KafkaError, OSError, TimeoutError):
+            raise  # translated with the rest
+        except Exception as error:  # codecs raise whatever they like
+            raise AdapterError(
+                f"what is stored in {self._tp.topic}[{self._tp.partition}] at or after "
+                f"{await self._position()} cannot be decoded: {error!r}"
+            ) from error
+        records: Sequence[Any] = found.get(self._tp, ())
+        return records
 
     async def _position(self) -> int:
         return int(await self._consumer.position(self._tp))

@@ -61,7 +61,8 @@ class KafkaRanges(RangeReader):
             ``ssl_context`` (which cannot be pickled) or ``sasl_mechanism``.
 
     Attributes:
-        broker_calls: requests sent so far, for benchmarks.
+        broker_calls: requests sent so far, for benchmarks; where ranges are read through the
+            client's consumer, without that one's.
 
     Raises:
         ConfigurationError: an option is unknown or cannot work.

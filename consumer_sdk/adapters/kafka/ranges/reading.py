@@ -187,20 +187,20 @@ class RangeRead:
         try:
             return await self._connection.persist(self._where, self._ask)
         except PositionOutOfRangeError as error:
-            raise await self._explain(error) from error
+            if not isinstance(error.__cause__, OffsetOutOfRangeError):
+                raise
+            raise PositionOutOfRangeError(
+                f"{self._where}: position {self._position} of a range to {self._stop} is not "
+                f"stored; the broker {await self._stored()}"
+            ) from error
 
-    async def _explain(self, error: PositionOutOfRangeError) -> PositionOutOfRangeError:
-        """The error, with what the broker stores, if it tells."""
-        if not isinstance(error.__cause__, OffsetOutOfRangeError):
-            return error
+    async def _stored(self) -> str:
+        """For messages: what the broker has, if it tells."""
         try:
             first, end = await bounds(self._connection, self._tp)
         except AdapterError:
-            return error
-        return PositionOutOfRangeError(
-            f"{self._where}: position {self._position} of a range to {self._stop} is not stored; "
-            f"the broker has {first} to {end}"
-        )
+            return "has others"
+        return f"has {first} to {end}"
 
     async def _ask(self) -> Answer:
         tp, now = self._tp, asyncio.get_running_loop().time

@@ -55,7 +55,19 @@ def _reader(name: str) -> Callable[[str], Any]:
     if name == "require_topics":
         return truth
     if name == "partitions":
-        return json.loads
+        return json_object
     parameter = inspect.signature(AIOKafkaClient.__init__).parameters.get(name)
     default = None if parameter is None else parameter.default
     return type(default) if isinstance(default, int | float) else str
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Reads one.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)  # noqa: TRY004 - a wrong value to whoever wrote the URL
+    return found

@@ -20,6 +20,7 @@ SERVERS = "127.0.0.1:1"
         ("a", {"pattern": "b"}, "one choice of topics"),
         ([""], {}, "name of a topic"),
         ((), {"pattern": "("}, "no regular expression"),
+        ((), {"partitions": ["a"]}, "partitions=.*: give"),
         ((), {"partitions": {"a": []}}, "give numbers"),
         ((), {"partitions": {"a": [-1]}}, "give numbers"),
         ("a", {"group": " "}, "give a name"),

@@ -40,7 +40,8 @@ def test_url_may_choose_by_pattern_or_partitions() -> None:
         ("kafka://a:1/t?topics=b", "topics= in the URL"),
         ("kafka://a:1/t?read_timeout=long", "not a float"),
         ("kafka://a:1/t?retry_backoff_ms=long", "not a int"),
-        ("kafka://a:1?partitions=0-3", "not a loads"),
+        ("kafka://a:1?partitions=0-3", "not a json_object"),
+        ("kafka://a:1?partitions=[0]", "not a json_object"),
         ("kafka://a:1/t?grupp=g", "did you mean group="),
     ],
 )
