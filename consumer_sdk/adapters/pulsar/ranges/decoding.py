@@ -6,7 +6,7 @@ also lie in the middle of a producer's batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import _pulsar
@@ -30,7 +30,7 @@ _index_of = _pulsar.MessageId.batch_index
 
 
 class Part:
-    """Consecutive messages.
+    """Consecutive messages, column by column.
 
     Attributes:
         size: bytes of their values.
@@ -47,32 +47,36 @@ class Part:
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, raw: Any, place: Place) -> None:
-        """The next message."""
-        value: bytes | None = _data_of(raw)
-        if value:
-            self.size += len(value)
-        elif raw.has_null_value():
-            value = None
-        self._values.append(value)
-        self._places.append(place)
-        self._times.append(_publish_time_of(raw))
-        self._keys.append(_key(raw))
-        if self._headers is not None:
-            self._headers.append(headers_of(raw))
+    def adder(self) -> Callable[[Any, Place], None]:
+        """What adds the next message; all in one closure, since attributes cost a fifth of it."""
+        add_place, add_value = self._places.append, self._values.append
+        add_key, add_time = self._keys.append, self._times.append
+        add_headers = None if self._headers is None else self._headers.append
+
+        def add(raw: Any, place: Place) -> None:
+            value: bytes | None = _data_of(raw)
+            if value:
+                self.size += len(value)
+            elif raw.has_null_value():
+                value = None
+            add_value(value)
+            add_place(place)
+            add_time(_publish_time_of(raw))
+            try:
+                key = _key_of(raw)
+            except UnicodeDecodeError:
+                add_key(key_of(raw))
+            else:
+                add_key(key.encode() if key else None)
+            if add_headers is not None:
+                add_headers(headers_of(raw))
+
+        return add
 
     def columns(self) -> Columns:
         """All that was added; the lists are given away."""
         headers = self._headers if self._headers and any(self._headers) else None
         return Columns(self._places, self._keys, self._values, self._times, headers)
-
-
-def _key(raw: Any) -> bytes | None:
-    try:
-        key = _key_of(raw)
-    except UnicodeDecodeError:
-        return key_of(raw)
-    return key.encode() if key else None
 
 
 def place(native: Any) -> Place:

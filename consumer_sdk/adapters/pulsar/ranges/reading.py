@@ -166,7 +166,7 @@ class RangeReading:
         Returns:
             False: nothing came.
         """
-        read_next, stop = native.read_next, self._stop
+        read_next, add, stop = native.read_next, part.adder(), self._stop
         last, (ledger, due, _) = self._last, self._next
         held, wait = self._held, POLL
         self._held = None
@@ -189,7 +189,7 @@ class RangeReading:
                     self._is_done = True
                     return True
                 last, ledger, due = here, here[0], here[1] + 1
-                part.add(raw, here)
+                add(raw, here)
                 if ends_at(native_id, here, stop):
                     self._is_done = True
                     return True
