@@ -35,7 +35,8 @@ class LoopThread:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal's handler may call while its own thread is in the middle of a call.
+        self._lock = threading.RLock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
@@ -107,13 +108,13 @@ class LoopThread:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                arguments = (self._loop,)
+                loop = asyncio.new_event_loop()
                 # A daemon: Spark's processes end while connections are open.
                 self._thread = threading.Thread(
-                    target=_run, args=arguments, name="consumer_sdk broker loop", daemon=True
+                    target=_run, args=(loop,), name="consumer_sdk broker loop", daemon=True
                 )
                 self._thread.start()
+                self._loop = loop
             return self._loop
 
 
