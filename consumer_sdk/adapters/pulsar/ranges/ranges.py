@@ -46,6 +46,10 @@ class PulsarRanges(RangeReader):
     topics that do not exist                    `open` raises          the broker may make them
     ==========================================  =====================  ===========================
 
+    A message in chunks is where its last chunk is, and is read whole although a range begins behind its
+    first one: up to 512 entries behind, in another ledger only with ``admin_url``. A range that ends with
+    chunks of no whole message is known to end only with ``admin_url``; else the read stalls, and raises.
+
     Args:
         topics: their names; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.

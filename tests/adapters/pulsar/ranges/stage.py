@@ -17,7 +17,7 @@ from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.testing.servers import PulsarEndpoint
 from consumer_sdk.testing.servers.pulsar_admin import call, path_of
 
-__all__ = ["Stage", "consuming", "interleaved", "producing", "read", "values"]
+__all__ = ["Stage", "columns_of", "consuming", "interleaved", "producing", "read", "values"]
 
 
 class Stage:
@@ -102,6 +102,11 @@ async def read(ranges: PulsarRanges, wanted: PartitionRange, **options: Any) -> 
 def values(parts: Sequence[Columns]) -> list[bytes | None]:
     """All values in order."""
     return [value for part in parts for value in part.values]
+
+
+def columns_of(part: Columns) -> Iterator[tuple[Position, bytes | None]]:
+    """Positions with values."""
+    return zip(part.positions, part.values, strict=True)
 
 
 @contextmanager

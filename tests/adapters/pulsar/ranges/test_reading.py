@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
+from consumer_sdk.records import Position
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
-from tests.adapters.pulsar.ranges.stage import Stage, read, values
+from tests.adapters.pulsar.ranges.stage import Stage, columns_of, read, values
 
 pytestmark = pytest.mark.pulsar
 
@@ -46,3 +49,26 @@ async def test_an_unbatched_record_has_the_last_index(stage: Stage) -> None:
     ledger = wanted.stop[0]
     assert part.positions == [(ledger, 0, LAST_BATCH_INDEX)]
     assert wanted.stop == (ledger, 1, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_any_range_of_any_log_is_what_a_list_would_give(stage: Stage, seed: int) -> None:
+    """Batches of all sizes, single records and ledgers, mixed; starts and stops anywhere, also between."""
+    random = Random(seed)
+    log: dict[Position, bytes] = {}
+    for _ in range(8):
+        sent = [random.randbytes(4) for _ in range(random.choice([1, 2, 5, 64, 65]))]
+        places = await stage.produce(sent, batch=random.random() < 0.6)
+        log |= dict(zip(places, sent, strict=True))
+        if random.random() < 0.4:
+            await stage.server.unload(stage.topic)
+    ends = [*log, *((ledger, entry + 1, 0) for ledger, entry, _ in log), (0, 0, 0)]
+    async with stage.open(admin=bool(seed % 2)) as ranges:
+        for _ in range(25):
+            start, stop = sorted(random.choices(ends, k=2))
+            parts = await read(
+                ranges, stage.range(start, stop), max_bytes=random.choice([50, 9999])
+            )
+            got = {place: value for part in parts for place, value in columns_of(part)}
+            assert got == {place: log[place] for place in sorted(log) if start <= place < stop}
+            assert list(got) == sorted(got)
