@@ -22,6 +22,7 @@ class SparkJob:
         group: prefix of the groups that ours commits to.
         seconds: of a measurement that has no end of its own.
         contestants: who runs.
+        is_smoke: the figures do not matter: Java compiles quickly rather than well.
     """
 
     servers: str
@@ -32,6 +33,7 @@ class SparkJob:
     group: str = ""
     seconds: float = 10.0
     contestants: tuple[str, ...] = ()
+    is_smoke: bool = False
 
 
 def command(module: str, job: SparkJob) -> list[str]:

@@ -23,24 +23,27 @@ from benchmarks.spark.job import SparkJob
 
 __all__ = ["run"]
 
+_QUIET = "-Dlog4j2.level=error"
+_SMOKE = f"{_QUIET} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 
 def run(work: Callable[[SparkSession, SparkJob], dict[str, Any]]) -> None:
     """Run the job in the program's first argument and print what ``work`` found."""
     job = SparkJob(**json.loads(sys.argv[1]))
-    with _session() as spark:
+    with _session(is_smoke=job.is_smoke) as spark:
         found = work(spark, job)
     print(json.dumps(found), flush=True)
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def _session(*, is_smoke: bool) -> Iterator[SparkSession]:
     """Two cores, and what a long run would have anyway: nothing is tuned but the noise."""
     # Else workers are whatever `python3` is on the PATH.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(ROOT)  # of the workers that plan: they import the sources
     with tempfile.TemporaryDirectory(prefix="consumer_sdk-spark-") as folder:
         os.chdir(folder)
-        spark = _builder(Path(folder)).getOrCreate()
+        spark = _builder(Path(folder), is_smoke=is_smoke).getOrCreate()
         spark.sparkContext.setLogLevel("OFF")
         try:
             yield spark
@@ -49,7 +52,7 @@ def _session() -> Iterator[SparkSession]:
             os.chdir(ROOT)
 
 
-def _builder(folder: Path) -> Any:
+def _builder(folder: Path, *, is_smoke: bool) -> Any:
     builder: Any = SparkSession.builder
     return (
         builder.master("local[2]")
@@ -59,7 +62,7 @@ def _builder(folder: Path) -> Any:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-Dlog4j2.level=error")
+        .config("spark.driver.extraJavaOptions", _SMOKE if is_smoke else _QUIET)
         .config("spark.executorEnv.PYTHONPATH", str(ROOT))
         .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))

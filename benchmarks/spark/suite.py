@@ -37,6 +37,7 @@ class Scale:
         trickle_seconds: of one query's measured latency.
         idle_seconds: in which calls are counted.
         idle_rows: of the topic that is read before.
+        is_smoke: nobody looks at the figures.
     """
 
     rows: int
@@ -45,6 +46,7 @@ class Scale:
     trickle_seconds: float
     idle_seconds: float
     idle_rows: int
+    is_smoke: bool = False
 
 
 FULL = Scale(
@@ -62,6 +64,7 @@ QUICK = Scale(
     trickle_seconds=2.0,
     idle_seconds=3.0,
     idle_rows=1_000,
+    is_smoke=True,
 )
 
 PATIENCE = 900.0
@@ -133,6 +136,7 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
             rounds=scale.rounds,
             trigger_rows=scale.trigger_rows,
             group=topic,
+            is_smoke=scale.is_smoke,
         )
         found = await _throughput(drivers, job)
         found["memory"] = await _memory(drivers, job)
@@ -185,6 +189,7 @@ async def _idle(drivers: Drivers, scale: Scale) -> dict[str, Any]:
             rows=scale.idle_rows,
             group="idle",
             seconds=scale.idle_seconds,
+            is_smoke=scale.is_smoke,
         )
         counted = {}
         for name in STREAMS:
