@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from consumer_sdk.testing.servers import KafkaServer
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.kafka,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+]
 
 
 @pytest.fixture

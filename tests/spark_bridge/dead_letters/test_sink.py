@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -17,7 +19,11 @@ from tests.spark_bridge.dead_letters.given import letter, rows, stored
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+]
 
 
 def timeless(letters: list[DeadLetter]) -> list[DeadLetter]:
@@ -47,6 +53,22 @@ def test_a_batch_that_is_written_twice_is_there_once_in_a_file(
     for _ in range(2):
         write_dead_letters(rows(spark, range(5)), f"sqlite://{path}", group="etl")
     assert timeless(stored(path)) == [letter(at) for at in range(5)]
+
+
+def test_a_task_that_is_tried_again_loses_no_row(spark: SparkSession, tmp_path: Path) -> None:
+    """What its first try wrote may be there twice elsewhere; a file has it once (Spark trap 6)."""
+    path, marker = tmp_path / "letters.db", tmp_path / "failed"
+
+    def fails_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+        if not marker.exists():
+            marker.touch()
+            raise RuntimeError("the executor is gone")
+
+    given = rows(spark, range(1200)).coalesce(1)
+    write_dead_letters(given.mapInArrow(fails_once, given.schema), f"sqlite://{path}", group="etl")
+    assert marker.exists()
+    assert timeless(stored(path)) == [letter(at) for at in range(1200)]
 
 
 def test_a_streams_rows_are_written_and_a_restart_adds_none(

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+]
 
 SCHEMA = {
     "type": "record",

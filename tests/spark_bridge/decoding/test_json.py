@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+]
 
 SCHEMA = (
     "id INT NOT NULL, name STRING, amount DOUBLE, at TIMESTAMP, tags ARRAY<INT>, "

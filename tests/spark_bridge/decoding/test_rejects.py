@@ -17,7 +17,11 @@ from tests.spark_bridge.dead_letters.given import stored
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+]
 
 SCHEMA = "id INT NOT NULL"
 VALUES = [b'{"id":1}', b"{}", None, b"not json", b'{"id":2}']

@@ -20,7 +20,11 @@ from tests.spark_bridge.feeding import messages
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+]
 
 LONGEST = 60.0
 """Seconds to wait for a report on a busy machine."""
