@@ -33,6 +33,8 @@ BACKOFF = 0.05
 ABSENCE = 2.0
 """Seconds after which a topic that no broker knows counts as gone: a new one, or a new leader,
 is not known to all of them at once."""
+KNOWN = 20.0
+"""Seconds for which it then stays gone; after that the brokers are asked again."""
 STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
 """Codes that ask for fresh metadata: another leader, or none for a moment."""
 
@@ -109,12 +111,13 @@ class Connection:
         return int(leader)
 
     def is_gone(self, tp: TopicPartition) -> bool:
-        """No metadata have named it for a while."""
+        """No metadata have named it for a while, and the last ones are not old."""
         if self.cluster.leader_for_partition(tp) is not None:
             self._absent_since.pop(tp, None)
             return False
         now = asyncio.get_running_loop().time()
-        return now - self._absent_since.setdefault(tp, now) >= ABSENCE
+        since = self._absent_since.setdefault(tp, now)
+        return now - since >= ABSENCE and self.age < KNOWN
 
     async def send(
         self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT

@@ -177,7 +177,16 @@ class KafkaRanges(RangeReader):
         return min(wanted.start + max(records, 1), wanted.stop)
 
     async def record_size(self, partitions: Collection[Partition]) -> Mapping[Partition, float]:
-        """From the newest batches: one fetch of at most 64 KiB for each partition."""
+        """From the newest batches: one fetch of at most 64 KiB for each partition.
+
+        Raises:
+            ConfigurationError: the installed client cannot tell.
+        """
+        if not can_read_directly():
+            raise ConfigurationError(
+                "this aiokafka does not tell how large stored records are; "
+                "install a version that the kafka extra names: pip install 'consumer-sdk[kafka]'"
+            )
         sizes = await stored_sizes(self._connection, map(_tp, partitions))
         return {p: sizes[_tp(p)] for p in partitions if _tp(p) in sizes}
 

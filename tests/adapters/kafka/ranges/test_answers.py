@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from aiokafka.protocol.fetch import FetchResponse_v11
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
-from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.ranges.test_batches import batch
 
@@ -177,3 +178,42 @@ def test_small_range_is_not_fetched_with_megabytes() -> None:
     """What lies behind the range would be thrown away."""
     _found, script, _seconds = read(lambda: Script([answer(RECORDS)]))
     assert script.sizes == [2**16]
+
+
+class Absent(Script):
+    """A connection whose metadata do not name the partition until it is made again."""
+
+    def leader(self, tp: TopicPartition) -> int:
+        """As the metadata have it."""
+        return Connection.leader(self, tp)
+
+    async def refresh(self) -> None:
+        """Metadata of a cluster."""
+        self.refreshed += 1
+        self._refreshed = asyncio.get_running_loop().time()
+
+    def make(self) -> None:
+        """The topic is there again."""
+        self.cluster._partitions = {TP.topic: {TP.partition: SimpleNamespace(leader=1)}}
+
+
+def test_partition_that_is_gone_is_out_of_range_until_it_is_made_again() -> None:
+    """Spark trap 11: it is waited for once, and looked for again after a while."""
+
+    async def main(_: Simulation) -> None:
+        made, now = Absent([answer(RECORDS)]), asyncio.get_running_loop().time
+        for patience in (3.0, 0.1):
+            started = now()
+            with pytest.raises(PositionOutOfRangeError, match="does not exist"):
+                await anext(RangeRead(made, TP, 0, 3).parts(with_headers=False, max_bytes=1))
+            assert now() - started < patience
+        await asyncio.sleep(60)
+        looked = made.refreshed
+        with pytest.raises(PositionOutOfRangeError):
+            await anext(RangeRead(made, TP, 0, 3).parts(with_headers=False, max_bytes=1))
+        assert made.refreshed == looked + 1
+        made.make()
+        parts = RangeRead(made, TP, 0, 3).parts(with_headers=False, max_bytes=1)
+        assert [list(part.positions) async for part in parts] == [[0, 1, 2]]
+
+    simulate(main)

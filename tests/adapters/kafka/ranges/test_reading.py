@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
-from consumer_sdk.errors import ConfigurationError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+)
+from consumer_sdk.range_reads import Columns
 from consumer_sdk.testing.conformance.adapters import Record
+from consumer_sdk.testing.servers.ports import HOST
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.adapters.kafka.ranges.conftest import Opener
 from tests.adapters.kafka.ranges.reads import all_of, offsets, read, span, values
 from tests.adapters.kafka.world import numbered
+
+if TYPE_CHECKING:
+    from consumer_sdk.testing.servers.kafka import KafkaEndpoint
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("way")]
 
@@ -277,3 +290,54 @@ async def test_part_of_nothing_is_refused(way: str) -> None:
     reader = KafkaRanges("t", bootstrap_servers="127.0.0.1:1")
     with pytest.raises(ConfigurationError, match="max_bytes=0"):
         reader.read_range(span("t", 0, 1), max_bytes=0)
+
+
+@pytest.mark.parametrize("password", ["secret", "wrong"])
+async def test_credentials_are_passed_on_and_refused_ones_are_a_typed_error(
+    harness: KafkaHarness, ranges: Opener, sasl_port: int, kafka_server: Any, password: str
+) -> None:
+    """The same options as the adapter's, each way of reading."""
+    if not hasattr(kafka_server, "pid"):
+        pytest.skip("an external Kafka has no such listener")
+    topic = await harness.create_stream()
+    await harness.append(topic, numbered(0, 3))
+    options: dict[str, Any] = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+    }
+    harness.servers = f"{HOST}:{sasl_port}"
+    if password == "secret":  # noqa: S105 - of a server that lives for a test
+        reader = await ranges(topic, **options)
+        assert offsets(await read(reader, span(topic, 0, 3))) == [0, 1, 2]
+        return
+    with pytest.raises(AdapterError, match=r"check security_protocol.*sasl_"):
+        await ranges(topic, **options)
+
+
+def test_loop_that_runs_only_while_a_part_is_wanted_reads_all(
+    way: str, kafka_server: KafkaEndpoint
+) -> None:
+    """Spark trap 16: a generator without a loop of its own asks for one part at a time."""
+    topic = f"stepped-{way}-{uuid.uuid4().hex[:8]}"
+    reader = KafkaRanges(topic, bootstrap_servers=kafka_server.bootstrap_servers)
+    with asyncio.Runner() as runner:
+        runner.run(_fill(kafka_server.bootstrap_servers, topic))
+        runner.run(reader.open())
+        parts = reader.read_range(span(topic, 0, 500), max_bytes=50_000)
+        found: list[int] = []
+        while part := runner.run(_next(parts)):
+            found += part.positions
+        runner.run(reader.aclose())
+    assert found == list(range(500))
+
+
+async def _fill(servers: str, topic: str) -> None:
+    async with KafkaHarness(servers) as harness:
+        await harness.create_topic(topic)
+        await harness.append(topic, [Record(b"x" * 1_000) for _ in range(500)])
+
+
+async def _next(parts: AsyncIterator[Columns]) -> Columns | None:
+    return await anext(parts, None)

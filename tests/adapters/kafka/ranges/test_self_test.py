@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.protocol import fetch
 
-from consumer_sdk.adapters.kafka.ranges import batches
+from consumer_sdk.adapters.kafka.ranges import KafkaRanges, batches
 from consumer_sdk.adapters.kafka.ranges.self_test import can_read_directly
+from consumer_sdk.errors import ConfigurationError
 
 
 @pytest.fixture(autouse=True)
@@ -34,3 +35,11 @@ def test_other_batches_lead_to_the_public_way(monkeypatch: pytest.MonkeyPatch) -
     """A client whose batches are opened in another way."""
     monkeypatch.setattr(batches, "MemoryRecords", object)
     assert not can_read_directly()
+
+
+async def test_size_of_records_is_not_told_the_public_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what to install."""
+    monkeypatch.setattr(batches, "MemoryRecords", object)
+    reader = KafkaRanges("t", bootstrap_servers="127.0.0.1:1")
+    with pytest.raises(ConfigurationError, match="pip install"):
+        await reader.record_size([])
