@@ -110,7 +110,9 @@ class Field:
         """One piece of work of one process; it may die of it."""
         self.left = self.left - 1 if self.depth else _MOST
         self.now += self.chance.random()
-        work = self.chance.choices([self.feed, self.tend, self.query], [6, 2, 3])[0]
+        work = self.chance.choices([self.feed, self.tend, self.query, self.restart], [6, 3, 3, 1])[
+            0
+        ]
         self.depth += 1
         with contextlib.suppress(DiedError):
             work()
@@ -119,7 +121,11 @@ class Field:
     def feed(self) -> None:
         """Puts some records, of which others may have put a part already."""
         wanted = self.some()
-        self.with_writer(lambda writer: writer.commit([wanted]))
+
+        def put(writer: FeedWriter) -> None:
+            writer.commit([wanted])
+
+        self.with_writer(put)
         # Not reached when the writer died, or when all are stopped.
         self.acked |= {(m.partition.id, str(m.position)) for m in wanted}
 
@@ -127,17 +133,21 @@ class Field:
         """A writer looks what may be deleted."""
         self.with_writer(FeedWriter.tend)
 
-    def with_writer(self, work: Callable[[FeedWriter], object]) -> None:
-        """Lets an idle writer work; a dead one is replaced."""
+    def restart(self) -> None:
+        """A writer is closed, and another one opened."""
+        self.with_writer(lambda _: self.writer())
+
+    def with_writer(self, work: Callable[[FeedWriter], FeedWriter | None]) -> None:
+        """Lets an idle writer work; a dead one is replaced, or it gives another one."""
         if not self.idle:
             raise DiedError
         writer = self.idle.pop(self.chance.randrange(len(self.idle)))
         try:
-            work(writer)
+            again = work(writer)
         except DiedError:
             self.join()
             raise
-        self.idle.append(writer)
+        self.idle.append(writer if again is None else again)
 
     def some(self) -> list[Message]:
         """Records near the newest ones, by number or by text."""
@@ -190,14 +200,14 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_reader, "_IDLE_STEPS", 0)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_processes_stopped_and_killed_anywhere_keep_each_record_once(seed: int) -> None:
     """Trap 23, two pumps, GC, crashes: every acked record reaches the query, and once."""
     field = Field(seed)
-    for _ in range(60):
+    for _ in range(40):
         field.act()
     field.finish()
-    assert len(field.acked) > 50
+    assert len(field.acked) > 20
     assert field.acked - field.delivered.keys() == set()
     assert [place for place, count in field.delivered.items() if count > 1] == []
     field.is_calm = True
@@ -213,7 +223,7 @@ def test_a_query_without_a_name_gets_all_or_an_error() -> None:
         start = reader.initialOffset()
         seen = 0
         try:
-            for _ in range(60):
+            for _ in range(40):
                 field.act()
                 end = reader.latestOffset(start, ReadMaxFiles(9 if seed % 2 else 1))
                 field.act()

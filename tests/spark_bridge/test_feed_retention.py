@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -363,3 +364,30 @@ def dies(holder: object, name: str, work: Callable[[], object]) -> None:
         patch.setattr(type(holder), name, end)
         with pytest.raises(DiedError):
             work()
+
+
+def test_a_writer_that_opens_during_a_deletion_buries_nothing_that_is_needed(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it read of the log half-way is not what is there: it reads everything anew."""
+    dead, writer = feed.writer(), feed.writer()
+    fill(dead)
+    assert dead._lock is not None
+    os.close(dead._lock._handle)  # as the kernel does
+    dead._lock = None
+    feed.mark(3)
+    feed.tend(writer, 0)
+    feed.clock.now += KEEP_FOR
+    original = ManifestLog.check_complete
+
+    def meanwhile(log: ManifestLog) -> None:
+        monkeypatch.undo()
+        writer.tend()
+        original(log)
+
+    monkeypatch.setattr(ManifestLog, "check_complete", meanwhile)
+    late = feed.writer()
+    assert feed.numbers() == [3, 4]
+    assert offsets(feed.path) == list(range(30, 50))
+    fill(late, 6)
+    assert (late.written, late.dropped) == (10, 50)
