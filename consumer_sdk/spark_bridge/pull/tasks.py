@@ -6,16 +6,17 @@ A task is its ranges and nothing else: reading it again, on any worker, yields t
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.errors import ConfigurationError, PositionOutOfRangeError
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import Partition, StartPoint
+from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning import Sizing, pack, parts_wanted, sound
@@ -114,7 +115,8 @@ def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordB
 
     Raises:
         TransientAdapterError: the broker has not answered for too long; the task can be retried.
-        AdapterError: a record cannot be read, or is no longer there.
+        DataLossError: it has deleted records since, and ``failOnDataLoss`` is on.
+        AdapterError: a record cannot be read.
     """
     # Spark calls read once, with None, when there was nothing to plan.
     ranges = task.ranges if isinstance(task, Ranges) else ()
@@ -133,7 +135,40 @@ async def _read(
 ) -> AsyncIterator[tuple[RangeReader, Partition, Columns]]:
     async with of_this_process().connections.borrowed(options) as reader:
         for each in ranges:
-            parts = reader.read_range(each, with_headers=options.with_headers)
-            async with aclosing(parts) as source:  # type: ignore[type-var]  # they are generators
+            async with aclosing(_read_range(reader, each, options)) as source:
                 async for columns in source:
                     yield reader, each.partition, columns
+
+
+async def _read_range(
+    reader: RangeReader, wanted: PartitionRange, options: PullOptions
+) -> AsyncGenerator[Columns, None]:
+    """One range; what the broker has deleted since the batch was planned is a loss."""
+    rest: PartitionRange | None = wanted
+    while rest is not None:
+        try:
+            parts = reader.read_range(rest, with_headers=options.with_headers)
+            async with aclosing(parts) as source:  # type: ignore[type-var]  # they are generators
+                async for columns in source:
+                    yield columns
+        except PositionOutOfRangeError as error:
+            rest = await _what_is_left(reader, rest, options, error)
+        else:
+            return
+
+
+async def _what_is_left(
+    reader: RangeReader, gone: PartitionRange, options: PullOptions, error: Exception
+) -> PartitionRange | None:
+    lost = f"records of {gone.partition} were deleted before the query read them: {error}"
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{lost}; failOnDataLoss=false goes on with the rest") from error
+    _log.warning("%s", lost)
+    partition, start, stop = gone
+    first = (await reader.positions([partition], StartPoint.EARLIEST))[partition]
+    if first is None or first >= stop:
+        return None
+    if first <= start:
+        raise error
+    # It was read up to where the deleted ones began, if at all: all below is done with.
+    return PartitionRange(partition, first, stop)

@@ -301,6 +301,21 @@ def test_records_that_are_gone_are_a_loss(is_tolerant: bool) -> None:  # noqa: F
             query.run()
 
 
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_records_deleted_before_a_task_reads_them_are_a_loss(is_tolerant: bool) -> None:  # noqa: FBT001 - a case
+    """Retention runs between planning and reading too."""
+    logs = Logs.of(30, 5)
+    query = Query(logs, startingOffsets="earliest", failOnDataLoss=not is_tolerant)
+    query.plan()
+    tasks = query.reader.partitions(query.start, query.planned[0])
+    logs.first = {at(0): 28, at(1): 5}
+    if is_tolerant:
+        assert query.values(tasks) == [b"0:28", b"0:29"]
+    else:
+        with pytest.raises(DataLossError, match="failOnDataLoss=false goes on"):
+            query.values(tasks)
+
+
 def test_a_short_outage_passes_unnoticed() -> None:
     """No exception, no lost record."""
     logs = Logs.of(10)
