@@ -25,7 +25,7 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk, kept
+from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
@@ -191,7 +191,7 @@ class QueueTracker(Deliveries):
     ) -> None:
         position = message.position
         if (known := self._index_of.get(position)) is not None:
-            self._window.set_natives(known, [kept(message.native)])
+            self._window.replace_native(known, message.native)
             found.known.append(offset)
         elif position in self._named:
             self._named.add(position, message.native)

@@ -27,7 +27,7 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.chunks import DONE, Span, kept
+from consumer_sdk.trackers.chunks import DONE, Span
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
@@ -161,7 +161,7 @@ class WatermarkTracker(Deliveries):
         indices = self._window.find([message.position for message in ascending])
         for index, message in zip(indices, ascending, strict=True):
             if index >= 0:
-                self._window.set_natives(index, [kept(message.native)])
+                self._window.replace_native(index, message.native)
             else:
                 settled.add(message.position, message.native)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from consumer_sdk.records import Position
-from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, Span, live_from
+from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, Span, kept, live_from
 
 __all__ = ["Window", "is_consecutive"]
 
@@ -129,6 +129,12 @@ class Window:
             done += stop - start
             assert chunk is not None  # noqa: S101 - its records are unsettled
             chunk.natives.update(zip(range(start, stop), part, strict=True))
+
+    def replace_native(self, index: int, native: Any) -> None:
+        """Another delivery's handle is an unsettled record's from now on; both are for long."""
+        natives, offset = self.chunks[index >> self.bits].natives, index & self.mask
+        kept(natives.get(offset))
+        natives[offset] = kept(native)
 
     def mark_all(self, indices: Sequence[int], state: int) -> None:
         """Like `mark`, for many records."""

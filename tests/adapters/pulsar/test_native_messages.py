@@ -94,6 +94,18 @@ def test_message_that_stays_unsettled_holds_the_payload_of_its_batch_no_longer()
     assert held == [False] * 4 + [True] * 8
 
 
+def test_record_that_comes_again_while_it_is_in_flight_holds_no_payload() -> None:
+    """Neither of its deliveries: the first one may be in a handler for hours."""
+    tracker = QueueTracker(make_run([]).assignment)
+    deliveries = [native(), native()]
+    for message in deliveries:
+        message.position = (1, 1, 0)
+        run = make_run([])
+        run.messages.append(message)
+        tracker.track(run, NOW)
+    assert [message.raw for message in deliveries] == [None, None]
+
+
 def test_flush_that_failed_holds_no_payloads() -> None:
     """What is settled waits for as long as the broker is away."""
     tracker = QueueTracker(make_run([]).assignment)
