@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 CONCURRENT = 16
 """Partitions that are worked on at a time."""
 
-
 PAUSES = (0.05, 0.15, 0.3)
 """Seconds between attempts while somebody else holds the subscription."""
 

@@ -17,7 +17,7 @@ from consumer_sdk.adapters.pulsar.ranges.options import (
 )
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
-from consumer_sdk.records import Outcome, Partition, Position, Start
+from consumer_sdk.records import Outcome, OutcomeKind, Partition, Position, Start
 from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
 
 __all__ = ["PulsarRanges"]
@@ -190,9 +190,13 @@ class PulsarRanges(RangeReader):
 
         SENT: the broker has been told. It keeps cursors in memory for a while: a broker that is killed may
         come back with an older one. The subscription is held for the moment of the commit
-        only; FENCED: somebody else holds it, or this reader has none.
+        only; FENCED: somebody else holds it, or this reader has none, or is not open.
         """
-        return await self._open.cursors.commit(positions)
+        try:
+            cursors = self._open.cursors
+        except ConsumerClosedError as error:
+            return dict.fromkeys(positions, Outcome(OutcomeKind.FENCED, error=error))
+        return await cursors.commit(positions)
 
     def encode_position(self, position: Position) -> str:
         return encode_message_id(position)

@@ -1,7 +1,7 @@
 """One range, through one native reader after another.
 
-- **After a reconnect** the broker sends again from the last message that was read: what does not
-  ascend is dropped.
+- **After a reconnect** the client goes on behind the last message that was read; whatever comes that
+  does not ascend is dropped.
 - **The end** is a message that leaves nothing below the stop, or one beyond it; where neither comes
   (ledgers that were deleted, entries that hold no message) the client is asked whether there are more.
 - **Chunks**: a large message lies in several entries, and is where its last one is. Others may lie

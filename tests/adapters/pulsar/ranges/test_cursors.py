@@ -199,6 +199,25 @@ async def test_commit_without_a_subscription_is_fenced(stage: Stage) -> None:
             await ranges.positions([stage.partition], StartPoint.BROKER)
 
 
+async def test_commit_of_a_closed_reader_is_fenced(stage: Stage) -> None:
+    """A late commit raises nothing, and moves nothing."""
+    places = await stage.produce(SENT)
+    async with stage.open(subscription="g") as ranges:
+        pass
+    outcome = (await ranges.commit({stage.partition: places[1]}))[stage.partition]
+    assert outcome.kind is OutcomeKind.FENCED
+    assert await asyncio.to_thread(left, stage) == SENT
+
+
+async def test_commit_without_the_admin_url_moves_it_too(stage: Stage) -> None:
+    """Only where it stands then is not known."""
+    places = await stage.produce(SENT)
+    async with stage.open(admin=False, subscription="g") as ranges:
+        outcome = (await ranges.commit({stage.partition: places[2]}))[stage.partition]
+        assert outcome.kind is OutcomeKind.SENT
+    assert await asyncio.to_thread(left, stage) == SENT[2:]
+
+
 async def test_where_it_stands_needs_the_admin_url(stage: Stage) -> None:
     """The client does not tell where a cursor is."""
     async with stage.open(admin=False, subscription="g") as ranges:
