@@ -64,6 +64,7 @@ def _builder(folder: Path, *, is_smoke: bool) -> Any:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", _SMOKE if is_smoke else _QUIET)
         .config("spark.executorEnv.PYTHONPATH", str(ROOT))
+        .config("spark.sql.shuffle.partitions", "2")  # only the check of what was read shuffles
         .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.local.dir", str(folder))
