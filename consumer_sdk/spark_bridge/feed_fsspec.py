@@ -153,8 +153,11 @@ def _is_local(fs: Any) -> bool:
 
 
 def _check_create(fs: Any) -> None:
-    stock = _import_fsspec().AbstractFileSystem.pipe_file
-    if getattr(type(fs), "pipe_file", None) is stock and not fs.async_impl:
+    base = _import_fsspec().AbstractFileSystem
+    inner = getattr(fs, "fs", None)
+    if isinstance(inner, base):
+        _check_create(inner)  # a wrapper, such as DirFileSystem, is as good as what is in it
+    if type(fs).pipe_file is base.pipe_file and not fs.async_impl:
         raise _not_exclusive(fs, "its pipe_file(mode='create') looks first and writes then")
 
 

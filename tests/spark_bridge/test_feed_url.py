@@ -14,6 +14,19 @@ def test_a_whole_url_is_read() -> None:
     assert url == FeedUrl("/data/a b", max_rows=10, tasks=3)
 
 
+def test_a_reader_that_lets_go_is_read() -> None:
+    """A name and what it is for go together."""
+    url = FeedUrl.parse("feed:///d?retention=committed&reader=delays&asyncProgress=true")
+    assert url == FeedUrl("/d", reader="delays", is_async=True)
+    assert FeedUrl.parse("feed:///d?retention=keep") == FeedUrl("/d")
+
+
+def test_a_bucket_is_read() -> None:
+    """Other file systems have a name of fsspec's, and what comes after it is theirs."""
+    url = FeedUrl.parse("feed+s3://bucket/a/orders?maxBytesPerTrigger=7")
+    assert url == FeedUrl("bucket/a/orders", max_bytes=7, protocol="s3")
+
+
 @pytest.mark.parametrize(
     "url, complaint",
     [
@@ -23,6 +36,13 @@ def test_a_whole_url_is_read() -> None:
         ("feed:data", "absolute directory"),
         ("feed:///", "absolute directory"),
         ("feed:///d?maxRows=1", "'maxRows' is unknown; options are maxRowsPerTrigger"),
+        ("feed+s3://", "bucket and a directory"),
+        ("feed+s3:///?tasks=1", "bucket and a directory"),
+        ("feed:///d?retention=committed", "go together"),
+        ("feed:///d?reader=a", "go together"),
+        ("feed:///d?retention=forever", "one of keep, committed"),
+        ("feed:///d?retention=committed&reader=../a", "up to 64 letters"),
+        ("feed:///d?asyncProgress=true", "without retention"),
         ("feed:///d?tasks=1&tasks=2", "given twice"),
         ("feed:///d?tasks=0", "integer of at least 1"),
         ("feed:///d?tasks=-1", "integer of at least 1"),
