@@ -15,7 +15,7 @@ from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitByName
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
 from consumer_sdk.adapters.kafka.ranges.lookups import LATEST, look_up
-from consumer_sdk.errors import ConsumerSdkError, PositionOutOfRangeError
+from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import Outcome, OutcomeKind
 
 __all__ = ["GroupPosition"]
@@ -69,7 +69,7 @@ class GroupPosition:
             return {}
         try:
             return await self._commit(wanted)
-        except ConsumerSdkError as error:
+        except Exception as error:  # noqa: BLE001 - the outcome carries it
             is_refused = isinstance(error.__cause__, FORBIDDEN)
             kind = OutcomeKind.FENCED if is_refused else OutcomeKind.RETRY
             return dict.fromkeys(wanted, Outcome(kind, error=error))
