@@ -127,7 +127,9 @@ def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
         return after
     if isinstance(before, range) and isinstance(after, range) and before.stop == after.start:
         return range(before.start, after.stop)
-    return [*before, *after]
+    joined = before if isinstance(before, list) else list(before)
+    joined += after  # in place: thousands of batches with gaps would cost quadratic time
+    return joined
 
 
 class Columnizer:
