@@ -127,8 +127,8 @@ def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
         return after
     if isinstance(before, range) and isinstance(after, range) and before.stop == after.start:
         return range(before.start, after.stop)
-    joined = before if isinstance(before, list) else list(before)
-    joined += after  # in place: thousands of batches with gaps would cost quadratic time
+    joined: list[int] = before if isinstance(before, list) else list(before)
+    joined.extend(after)  # in place: thousands of batches with gaps would cost quadratic time
     return joined
 
 
