@@ -302,6 +302,7 @@ class SparkFeed:
             while self._pending and self._exceeds():
                 if self._closing:
                     return False
+                self._pending.drop_cancelled()
                 if self._is_full:
                     self._changed.clear()
                     await self._change(pause)

@@ -85,6 +85,15 @@ class Pending:
                 size += entry.size
         return group
 
+    def drop_cancelled(self) -> None:
+        """Forgets entries whose callers have given up, which can be long before they are taken."""
+        for _ in range(len(self._entries)):
+            entry = self._entries.popleft()
+            if entry.answer.done():
+                self._count(entry, -1)
+            else:
+                self._entries.append(entry)
+
     def parts(self, messages: Sequence[Message]) -> Iterator[tuple[Sequence[Message], int]]:
         """``messages`` in parts of at most a group's size, with the bytes of each."""
         begin = size = 0

@@ -66,7 +66,7 @@ async def test_closing_a_full_feed_refuses_what_waits(tmp_path: Path) -> None:
 
 
 async def test_what_was_fed_before_a_restart_counts(tmp_path: Path) -> None:
-    """The backlog is the directory's, not the process's."""
+    """The backlog is the directory's; and who gives up waiting for room takes no memory."""
     async with SparkFeed(tmp_path, max_wait=0.0) as feed:
         await feed.write(messages(0, 9))
     async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_rows=10) as feed:
@@ -74,6 +74,8 @@ async def test_what_was_fed_before_a_restart_counts(tmp_path: Path) -> None:
         waiting = asyncio.create_task(feed.put(messages(10, 10)[0]))
         await until(lambda: feed.stats().is_full)
         waiting.cancel()
+        await until(lambda: feed.stats().pending == 0)
+    assert offsets(tmp_path) == list(range(10))
 
 
 async def test_a_consumer_pauses_and_counts_no_attempt(tmp_path: Path) -> None:
