@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
