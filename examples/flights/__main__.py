@@ -1,4 +1,7 @@
-"""Produces a year of flights to Kafka, consumes them, kills the consumer, and counts.
+"""Produces a year of flights to Kafka, reads them, kills the reader, and counts.
+
+With ``--source feed`` a consumer checks the flights and feeds Spark; it is killed. With ``--source
+pull`` Spark reads Kafka itself and sends bad flights to the dead letters; Spark is killed.
 
 It exits with 0 when every flight was either processed exactly once or dead-lettered.
 """
@@ -26,6 +29,9 @@ INTERRUPTED = 130
 def command_line() -> argparse.Namespace:
     """The options, checked."""
     parser = argparse.ArgumentParser(prog="examples.flights", description=__doc__)
+    parser.add_argument(
+        "--source", choices=("feed", "pull"), default="feed", help="how Spark gets the flights"
+    )
     parser.add_argument("--kafka", metavar="HOST:PORT", help="use this one; else start one")
     parser.add_argument("--keep", metavar="DIR", type=Path, help="leave all data and logs there")
     parser.add_argument("--limit", metavar="N", type=int, default=ROWS, help="produce N flights")

@@ -27,6 +27,11 @@ def airlines() -> dict[str, str]:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}
 
 
+def planes() -> Path:
+    """The table of the aircraft, a CSV file: ``tailnum``, ``year`` (built), ``seats`` and more."""
+    return tables() / "planes.csv"
+
+
 def tables() -> Path:
     """The folder in which the package keeps its tables.
 

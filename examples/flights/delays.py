@@ -1,16 +1,19 @@
-"""Departure delays per carrier and hour: summed up, and shown as a table."""
+"""Departure delays per carrier, hour, week and age of aircraft: summed up, shown as a table."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TypeVar
 
 Key = TypeVar("Key", str, int)
 
 HOURS = range(5, 24)  # when flights are scheduled; one flight in 336 776 leaves at 1
 TABLE_ROWS = 8
+UNKNOWN = 0
+"""Stands for the decade of an aircraft that the table of planes does not have."""
 
 
 @dataclass
@@ -33,13 +36,24 @@ class Cell:
 
 @dataclass
 class Delays:
-    """A cell for every carrier and scheduled hour that has flights."""
+    """Cells of flights, counted in three ways; only those that have flights.
+
+    Attributes:
+        cells: by carrier and scheduled hour.
+        weeks: by carrier and the first day of a window of seven days.
+        built: by the decade in which the aircraft was built, or `UNKNOWN`.
+    """
 
     cells: defaultdict[tuple[str, int], Cell] = field(default_factory=lambda: defaultdict(Cell))
+    weeks: defaultdict[tuple[str, date], Cell] = field(default_factory=lambda: defaultdict(Cell))
+    built: defaultdict[int, Cell] = field(default_factory=lambda: defaultdict(Cell))
 
-    def add(self, carrier: str, hour: int, flights: int, minutes: float) -> None:
-        """Counts more flights of a cell."""
-        self.cells[carrier, hour].add(flights, minutes)
+    def add(
+        self, carrier: str, hour: int, flights: int, minutes: float, *, week: date, built: int
+    ) -> None:
+        """Counts more flights."""
+        for cell in (self.cells[carrier, hour], self.weeks[carrier, week], self.built[built]):
+            cell.add(flights, minutes)
 
     def by_carrier(self) -> dict[str, Cell]:
         """Each carrier's day, the busiest one first."""
@@ -57,7 +71,16 @@ class Delays:
             "Departure delays in minutes, mean per carrier and scheduled hour",
             f"    {hours}",
             *(self._row(carrier) for carrier in list(self.by_carrier())[:TABLE_ROWS]),
+            f" by the decade in which the aircraft was built: {self._decades()}",
         ]
+
+    def by_decade(self) -> dict[str, Cell]:
+        """By the decade in which the aircraft was built; those that nobody knows of come last."""
+        known = {f"{decade}s": cell for decade, cell in sorted(self.built.items()) if decade}
+        return known | ({"?": self.built[UNKNOWN]} if UNKNOWN in self.built else {})
+
+    def _decades(self) -> str:
+        return "  ".join(f"{name} {round(cell.mean)}" for name, cell in self.by_decade().items())
 
     def _row(self, carrier: str) -> str:
         cells = (self.cells.get((carrier, hour)) for hour in HOURS)

@@ -1,4 +1,7 @@
-"""The demo's course: start everything, kill the consumer in the middle, wait, count."""
+"""The demo's course: start everything, kill who reads in the middle, wait, count.
+
+Who reads Kafka is the consumer (feed), or the Spark job itself (pull).
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from examples.flights.topics import Topics
 
 LOOK_EVERY = 0.1  # seconds
 GIVE_UP_AFTER = 120.0  # seconds in which nothing moves
+MOST_AT_ONCE, BATCHES = 50_000, 5  # flights of a micro-batch, and how many there are at least
 
 
 class Demo:
@@ -30,6 +34,7 @@ class Demo:
 
     def __init__(self, options: argparse.Namespace, folder: Path, progress: Progress) -> None:
         self.ledger = Ledger(folder / "ledger")
+        self._is_pull: bool = options.source == "pull"
         self._kafka: str | None = options.kafka
         self._limit: int = options.limit
         self._kill_at: float = options.kill_at
@@ -41,22 +46,34 @@ class Demo:
     async def run(self) -> Audit:
         """Runs it all; when it returns, raises or is cancelled, nothing is left running."""
         async with AsyncExitStack() as stack:
-            await self._start_spark(stack)
+            if not self._is_pull:
+                await self._start_spark(stack, *self._feed())
             topics = await stack.enter_async_context(Topics(await self._start_kafka(stack)))
             await self._start_producer(stack, topics)
-            await self._start_consumer(stack, topics, life=1)
+            await self._start_reader(stack, topics, life=1)
             if await self._watch(topics, until=self._is_time_to_kill):
-                await self._kill_consumer()
-                await self._start_consumer(stack, topics, life=2)
+                await self._kill_reader()
+                await self._start_reader(stack, topics, life=2)
                 await self._watch(topics, until=lambda: self._accounted(topics) >= self._limit)
             return await self._audit(topics)
 
-    async def _start_spark(self, stack: AsyncExitStack) -> None:
+    async def _start_spark(self, stack: AsyncExitStack, *source: str) -> None:
         self._progress.say("starting Spark")
-        places = {name: self._folder / name for name in ("feed", "ledger", "checkpoint")}
+        places = {name: self._folder / name for name in ("ledger", "checkpoint")}
         for path in places.values():
-            path.mkdir()
-        await self._start(stack, "spark_job", **{name: str(p) for name, p in places.items()})
+            path.mkdir(exist_ok=True)
+        at_once = str(min(MOST_AT_ONCE, -(-self._limit // BATCHES)))
+        folders = {name: str(path) for name, path in places.items()}
+        await self._start(stack, "spark_job", *source, "--at-once", at_once, **folders)
+
+    def _feed(self) -> list[str]:
+        folder = self._folder / "feed"
+        folder.mkdir()
+        return ["--feed", str(folder)]
+
+    def _topic(self, topics: Topics, journal: Path) -> list[str]:
+        places = ["--kafka", topics.server, "--topic", topics.flights]
+        return [*places, "--dead-letters", topics.dead_letters, "--journal", str(journal)]
 
     async def _start_kafka(self, stack: AsyncExitStack) -> KafkaEndpoint:
         if self._kafka:
@@ -68,25 +85,30 @@ class Demo:
         limit = str(self._limit)
         await self._start(stack, "produce", kafka=topics.server, topic=topics.flights, limit=limit)
 
-    async def _start_consumer(self, stack: AsyncExitStack, topics: Topics, *, life: int) -> None:
+    async def _start_reader(self, stack: AsyncExitStack, topics: Topics, *, life: int) -> None:
+        journal = self._journals[life - 1]
+        if self._is_pull:
+            await self._start_spark(stack, *self._topic(topics, journal))
+            return
         await self._start(
             stack,
             "consume",
             kafka=topics.server,
             topic=topics.flights,
             folder=str(self._folder),
-            journal=str(self._journals[life - 1]),
+            journal=str(journal),
         )
 
-    async def _start(self, stack: AsyncExitStack, module: str, **options: str) -> None:
-        arguments = [text for name, value in options.items() for text in (f"--{name}", value)]
+    async def _start(self, stack: AsyncExitStack, module: str, *given: str, **options: str) -> None:
+        named = [text for name, value in options.items() for text in (f"--{name}", value)]
         log = self._folder / f"{module}.log"
-        child = Child(f"examples.flights.{module}", *arguments, log=log)
+        child = Child(f"examples.flights.{module}", *given, *named, log=log)
         self._running[module] = await stack.enter_async_context(child)
 
-    async def _kill_consumer(self) -> None:
-        await self._running.pop("consume").kill()
-        self._progress.say("the consumer is killed (kill -9); another one takes over")
+    async def _kill_reader(self) -> None:
+        module, name = ("spark_job", "Spark") if self._is_pull else ("consume", "the consumer")
+        await self._running.pop(module).kill()
+        self._progress.say(f"{name} is killed (kill -9); another one takes over")
 
     def _is_time_to_kill(self) -> bool:
         share = deliveries(self._journals[0]) / self._limit

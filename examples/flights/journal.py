@@ -1,4 +1,4 @@
-"""Every delivery of a record to the handler, on disk.
+"""Every delivery of a record to the handler, or to the Spark job, on disk.
 
 It survives ``kill -9`` and tells redeliveries from first deliveries.
 """
@@ -22,8 +22,11 @@ class Journal:
 
     def write(self, batch: Iterable[Message]) -> None:
         """Notes the deliveries of a batch."""
-        entries = [ENTRY.pack(int(m.partition.id), m.position, m.attempt) for m in batch]
-        self._file.write(b"".join(entries))
+        self.note((int(m.partition.id), m.position, m.attempt) for m in batch)
+
+    def note(self, entries: Iterable[tuple[int, int, int]]) -> None:
+        """Notes deliveries: partition, offset, attempt."""
+        self._file.write(b"".join(ENTRY.pack(*entry) for entry in entries))
 
     def close(self) -> None:
         """Closes the file."""

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from examples.flights.delays import Delays
+from examples.flights.delays import UNKNOWN, Delays
 
 Origin = tuple[int, int]
 """A record's partition and offset in the topic."""
@@ -21,7 +21,8 @@ def write_batch(folder: Path, batch: int, cells: pa.Table) -> None:
     Args:
         folder: the ledger.
         batch: the micro-batch's number.
-        cells: columns carrier, hour, flights, minutes, origins (a list of partition and offset).
+        cells: columns week, carrier, hour, built, flights, minutes, origins (a list of partition
+            and offset).
     """
     path = folder / f"{batch:06}.parquet"
     draft = path.with_suffix(".draft")
@@ -51,5 +52,7 @@ class Ledger:
                 self._add(row)
 
     def _add(self, row: dict[str, Any]) -> None:
-        self.delays.add(row["carrier"], row["hour"], row["flights"], row["minutes"])
+        when_built = row["built"] if row["built"] is not None else UNKNOWN
+        amount = row["flights"], row["minutes"]
+        self.delays.add(row["carrier"], row["hour"], *amount, week=row["week"], built=when_built)
         self.seen.update((origin["partition"], origin["offset"]) for origin in row["origins"])

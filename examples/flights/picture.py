@@ -15,6 +15,7 @@ from examples.flights.delays import HOURS, Delays
 
 FEW = 20  # flights; a mean of fewer is left out
 COOLEST, HOTTEST = 0, 40  # minutes at the ends of the colours
+LINES = 4  # carriers whose weeks are drawn
 INK, QUIET = "#222222", "#777777"
 
 
@@ -22,13 +23,17 @@ def draw(delays: Delays, path: Path) -> None:
     """Writes a PNG: a cell per carrier and hour, with the means of both along the edges."""
     carriers = list(delays.by_carrier())
     with mpl.rc_context({"font.size": 9, "text.color": INK, "axes.labelcolor": INK}):
-        figure = Figure(figsize=(13.5, 7.6), layout=ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1))
+        figure = Figure(figsize=(13.5, 9.6), layout=ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.1))
         axes = figure.subplot_mosaic(
-            [["hours", "."], ["cells", "carriers"]], width_ratios=(5, 1), height_ratios=(1, 5)
+            [["hours", "."], ["cells", "carriers"], ["weeks", "built"]],
+            width_ratios=(5, 1),
+            height_ratios=(1, 5, 2),
         )
         image = _cells(axes["cells"], delays, carriers)
         _hours(axes["hours"], delays)
         _carriers(axes["carriers"], delays, carriers)
+        _weeks(axes["weeks"], delays, carriers[:LINES])
+        _built(axes["built"], delays)
         figure.colorbar(
             image, ax=axes["carriers"], label="mean departure delay, minutes", extend="both"
         )
@@ -86,6 +91,27 @@ def _carriers(axes: Any, delays: Delays, carriers: list[str]) -> None:
     axes.set_title("all day (flights)", loc="left", color=QUIET, fontsize=9)
     axes.margins(x=0.6)
     _bare(axes)
+
+
+def _weeks(axes: Any, delays: Delays, carriers: list[str]) -> None:
+    for carrier in carriers:
+        weeks = sorted(week for who, week in delays.weeks if who == carrier)
+        means = [delays.weeks[carrier, week].mean for week in weeks]
+        axes.plot(np.array(weeks, dtype="datetime64[D]"), means, label=carrier, linewidth=1.2)
+    axes.set_title("by weeks: the busiest carriers", loc="left", color=QUIET, fontsize=9)
+    axes.legend(frameon=False, ncols=LINES, loc="upper right")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _built(axes: Any, delays: Delays) -> None:
+    decades = {name: cell for name, cell in delays.by_decade().items() if cell.flights >= FEW}
+    means = [cell.mean for cell in decades.values()]
+    bars = axes.barh(list(decades), np.maximum(means, 0), color=_colours(means))
+    axes.bar_label(bars, [f"{round(mean)}" for mean in means], padding=3, color=QUIET)
+    axes.set_title("by the aircraft's age", loc="left", color=QUIET, fontsize=9)
+    axes.margins(x=0.3)
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
 
 
 def _bare(axes: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from aiokafka import AIOKafkaProducer
 from aiokafka.partitioner import murmur2
 
+from consumer_sdk.testing.servers import ExternalKafka
 from examples.flights.children import report
 from examples.flights.data import ROWS, encoded_flights
 
@@ -79,7 +80,10 @@ def main() -> None:
     parser.add_argument("--kafka", metavar="HOST:PORT", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--limit", type=int, default=ROWS, help="how many flights")
+    parser.add_argument("--create", action="store_true", help="make the topic first")
     options = parser.parse_args()
+    if options.create:
+        asyncio.run(ExternalKafka(options.kafka).create_topic(options.topic, PARTITIONS))
     asyncio.run(produce(options.kafka, options.topic, encoded_flights(options.limit)))
 
 

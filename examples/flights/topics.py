@@ -22,6 +22,7 @@ class Topics:
     Attributes:
         server: the server's address.
         flights: the name of the topic.
+        dead_letters: the name of the other one.
         dead: the origins of the dead letters read so far.
     """
 
@@ -29,7 +30,7 @@ class Topics:
         self.server = kafka.bootstrap_servers
         self.flights = f"flights-{secrets.token_hex(4)}"
         self.dead: set[Origin] = set()
-        self._dead_letters = f"{self.flights}-{GROUP}-DLQ"
+        self.dead_letters = f"{self.flights}-{GROUP}-DLQ"
         self._kafka = kafka
         self._stack = AsyncExitStack()
         self._reader: Any = None
@@ -37,7 +38,7 @@ class Topics:
     async def __aenter__(self) -> Self:
         """Makes the topics."""
         async with AsyncExitStack() as stack:
-            for name in (self.flights, self._dead_letters):
+            for name in (self.flights, self.dead_letters):
                 await self._kafka.create_topic(name, partitions=PARTITIONS)
             stack.push_async_callback(self._delete)
             self._reader = AIOKafkaConsumer(
@@ -47,7 +48,7 @@ class Topics:
             )
             stack.push_async_callback(self._reader.stop)
             await self._reader.start()
-            self._reader.assign(_partitions(self._dead_letters))
+            self._reader.assign(_partitions(self.dead_letters))
             self._stack = stack.pop_all()
         return self
 
@@ -58,7 +59,7 @@ class Topics:
     async def _delete(self) -> None:
         admin = AIOKafkaAdminClient(bootstrap_servers=self.server)
         await admin.start()
-        await admin.delete_topics([self.flights, self._dead_letters])
+        await admin.delete_topics([self.flights, self.dead_letters])
         await admin.close()
 
     async def refresh(self) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections import Counter
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from consumer_sdk.records import Assignment, Message, Partition, Redelivery
 from examples.flights.audit import audit
 from examples.flights.consume import is_good
 from examples.flights.data import airlines, encode, encoded_flights
-from examples.flights.delays import Delays
+from examples.flights.delays import UNKNOWN, Delays
 from examples.flights.journal import Journal, deliveries, redelivered
 from examples.flights.ledger import Ledger, write_batch
 from examples.flights.picture import draw
@@ -29,21 +30,23 @@ def table_of(text: str) -> list[list[str]]:
     return list(csv.reader(io.StringIO(text)))
 
 
-def cells(*rows: tuple[str, int, int, float, list[tuple[int, int]]]) -> pa.Table:
-    """What Spark hands over for a micro-batch."""
-    names = ("carrier", "hour", "flights", "minutes", "origins")
-    return pa.Table.from_pylist(
-        [
-            dict(
-                zip(
-                    names,
-                    (*row[:4], [{"partition": p, "offset": o} for p, o in row[4]]),
-                    strict=True,
-                )
-            )
-            for row in rows
-        ]
-    )
+WEEK = date(2013, 1, 3)
+OTHER_WEEK = date(2013, 1, 10)
+
+
+def cell(
+    carrier: str,
+    flights: int,
+    minutes: float,
+    origins: list[tuple[int, int]],
+    *,
+    week: date = WEEK,
+    built: int | None = 2000,
+) -> dict[str, object]:
+    """A row of what Spark hands over for a micro-batch."""
+    places = [{"partition": partition, "offset": offset} for partition, offset in origins]
+    amount = {"flights": flights, "minutes": minutes}
+    return {"week": week, "carrier": carrier, "hour": 5, "built": built, "origins": places} | amount
 
 
 def delivery(partition: int, offset: int, attempt: int) -> Message:
@@ -125,13 +128,35 @@ def test_journal_counts_repeated_attempts_only(tmp_path: Path) -> None:
 def test_ledger_reads_each_micro_batch_once(tmp_path: Path) -> None:
     """A micro-batch that Spark ran twice replaced its file, and counts once."""
     ledger = Ledger(tmp_path)
-    write_batch(tmp_path, 0, cells(("UA", 5, 2, 10.0, [(0, 0), (0, 1)])))
-    write_batch(tmp_path, 0, cells(("UA", 5, 2, 10.0, [(0, 0), (0, 1)])))
+    first = pa.Table.from_pylist([cell("UA", 2, 10.0, [(0, 0), (0, 1)])])
+    write_batch(tmp_path, 0, first)
+    write_batch(tmp_path, 0, first)
     ledger.refresh()
-    write_batch(tmp_path, 1, cells(("UA", 5, 1, 2.0, [(1, 0)])))
+    write_batch(tmp_path, 1, pa.Table.from_pylist([cell("UA", 1, 2.0, [(1, 0)])]))
     ledger.refresh()
     assert ledger.seen == Counter({(0, 0): 1, (0, 1): 1, (1, 0): 1})
     assert ledger.delays.cells["UA", 5].mean == 4.0
+
+
+def test_ledger_adds_windows_of_several_micro_batches(tmp_path: Path) -> None:
+    """Flights of a week that come late add to that week, and those of no known aircraft count."""
+    ledger = Ledger(tmp_path)
+    for number, row in enumerate(
+        (
+            cell("UA", 2, 10.0, [(0, 0), (0, 1)]),
+            cell("UA", 1, 30.0, [(0, 2)], week=OTHER_WEEK, built=None),
+            cell("UA", 1, 2.0, [(1, 0)], built=None),
+        )
+    ):
+        write_batch(tmp_path, number, pa.Table.from_pylist([row]))
+        ledger.refresh()
+    delays = ledger.delays
+    assert {week: total.mean for (_, week), total in delays.weeks.items()} == {
+        WEEK: 4.0, OTHER_WEEK: 30.0,
+    }  # fmt: skip
+    assert {name: total.flights for name, total in delays.by_decade().items()} == {
+        "2000s": 2, "?": 2,
+    }  # fmt: skip
 
 
 def test_audit_of_a_clean_run_adds_up() -> None:
@@ -189,18 +214,19 @@ def test_progress_elsewhere_prints_a_plain_line_now_and_then() -> None:
 def test_picture_of_few_flights_is_drawn(tmp_path: Path) -> None:
     """Cells without (enough) flights stay empty; the file is a PNG."""
     delays = Delays()
-    delays.add("UA", 5, 100, 200.0)
-    delays.add("HA", 9, 3, 30.0)
+    delays.add("UA", 5, 100, 200.0, week=WEEK, built=2000)
+    delays.add("HA", 9, 3, 30.0, week=OTHER_WEEK, built=UNKNOWN)
     draw(delays, tmp_path / "new" / "picture.png")
     assert (tmp_path / "new" / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_table_has_a_line_per_carrier_in_80_columns() -> None:
-    """The busiest carrier comes first."""
+    """The busiest carrier comes first; the last line is of the aircraft."""
     delays = Delays()
-    delays.add("HA", 9, 1, 30.0)
-    delays.add("UA", 23, 2, -1.0)
-    _, _, first, second = delays.table()
+    delays.add("HA", 9, 1, 30.0, week=WEEK, built=1990)
+    delays.add("UA", 23, 2, -1.0, week=WEEK, built=UNKNOWN)
+    _, _, first, second, last = delays.table()
     assert first.startswith(" UA")
     assert second.startswith(" HA")
+    assert last.endswith(": 1990s 30  ? 0")
     assert max(map(len, delays.table())) <= 80

@@ -16,22 +16,24 @@ import pytest
 from consumer_sdk.testing.servers import KafkaServer
 
 # Spark alone takes half a minute to start when the machine is busy.
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
 
 COMMAND = (sys.executable, "-m", "examples.flights")
 
 
-def test_short_run_with_a_kill_adds_up(tmp_path: Path) -> None:
-    """20 000 flights, one kill -9: every flight is processed once or dead-lettered."""
+@pytest.mark.parametrize("source, killed", [("feed", "the consumer"), ("pull", "Spark")])
+def test_short_run_with_a_kill_adds_up(tmp_path: Path, source: str, killed: str) -> None:
+    """20 000 flights, who reads them is killed: each is processed once or dead-lettered."""
     picture = tmp_path / "flights.png"
-    command = [*COMMAND, "--limit", "20000", "--picture", str(picture)]
+    command = [*COMMAND, "--source", source, "--limit", "20000", "--picture", str(picture)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.fullmatch(
         r"produced 20 000 = processed 19 813 \+ dead-lettered 187; redelivered [\d ]+",
         run.stdout.splitlines()[-1],
     )
-    assert "kill -9" in run.stdout
+    assert f"{killed} is killed (kill -9)" in run.stdout
+    assert "by the decade in which the aircraft was built: " in run.stdout
     assert picture.stat().st_size > 10_000
 
 
