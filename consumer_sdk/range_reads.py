@@ -67,6 +67,14 @@ class RangeReader(ABC):
     broker: ClassVar[str]
     group: str | None
 
+    @property
+    def requests_per_look(self) -> int:
+        """About how many requests ``positions(…, LATEST)`` of all partitions costs the broker.
+
+        Who looks again and again for news waits the longer between two looks, the more they cost.
+        """
+        return 1
+
     @abstractmethod
     async def open(self) -> None:
         """Connects.

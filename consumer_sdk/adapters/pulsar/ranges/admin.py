@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
 from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.adapters.pulsar.ids import Place, next_place
 
-__all__ = ["RangeAdmin"]
+__all__ = ["RangeAdmin", "cursor_in", "written_in"]
 
 BATCH_SIZE = "X-Pulsar-num-batch-message"
 CHUNK_ID = "X-Pulsar-chunk-id"
 
 
 class RangeAdmin(Admin):
-    """Asks about one topic partition at a time; each answer is None where there is no such topic."""
+    """Asks of topic partitions; an answer about one is None where there is no such topic.
+
+    Attributes:
+        calls: requests sent so far.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        super().__init__(url, token)
+        self.calls = 0
+
+    async def _run(self, path: str) -> tuple[bytes | None, Any]:
+        self.calls += 1
+        return await super()._run(path)
 
     async def after_last(self, topic: str) -> Place | None:
         """The position after the last message; of an empty topic, where its next one will be."""
         found = await self._get(f"{_path(topic)}/lastMessageId")
         if found is not None and found["ledgerId"] < 0:  # all of it was deleted
             internals = await self.internals(topic)
-            return None if internals is None else _after(internals["lastConfirmedEntry"])
+            return None if internals is None else written_in(internals)
         return None if found is None else next_place((found["ledgerId"], found["entryId"], 0))
 
     async def internals(self, topic: str) -> dict[str, Any] | None:
@@ -30,11 +43,18 @@ class RangeAdmin(Admin):
         found: dict[str, Any] | None = await self._get(f"{_path(topic)}/internalStats")
         return found
 
+    async def of_all(self, topic: str) -> Mapping[str, dict[str, Any]]:
+        """`internals` of each partition of a topic, by their names, in one request.
+
+        Nothing for a topic that is not partitioned.
+        """
+        found = await self._get(f"{_path(topic)}/partitioned-internalStats") or {}
+        partitions: Mapping[str, dict[str, Any]] = found.get("partitions", {})
+        return partitions
+
     async def cursor(self, topic: str, subscription: str) -> Place | None:
         """The next position of a subscription: the broker has that of the last entry that is done."""
-        internals = await self.internals(topic) or {}
-        found = internals.get("cursors", {}).get(subscription)
-        return None if found is None else _after(found["markDeletePosition"])
+        return cursor_in(await self.internals(topic) or {}, subscription)
 
     async def messages_in(self, topic: str) -> int:
         """How many messages came since the broker loaded the topic."""
@@ -56,6 +76,17 @@ class RangeAdmin(Admin):
         path = f"{_path(topic)}/ledger/{ledger}/entry/{entry}"
         body, headers = await self._run(path)
         return None if body is None else headers
+
+
+def cursor_in(internals: Mapping[str, Any], subscription: str) -> Place | None:
+    """Where a topic's subscription stands; None: it has none of that name."""
+    found = internals.get("cursors", {}).get(subscription)
+    return None if found is None else _after(found["markDeletePosition"])
+
+
+def written_in(internals: Mapping[str, Any]) -> Place:
+    """The place after a topic's last entry, which may be one that nobody may read yet."""
+    return _after(internals["lastConfirmedEntry"])
 
 
 def _after(text: str) -> Place:

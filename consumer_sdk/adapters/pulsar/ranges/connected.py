@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -18,6 +19,7 @@ from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
 from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
+from consumer_sdk.adapters.pulsar.ranges.survey import look_cost
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.range_reads import Columns, PartitionRange
@@ -29,6 +31,9 @@ log = logging.getLogger(__name__)
 
 THREADS = 32
 """Ranges that are read at a time; each blocks a thread while it waits for the client."""
+
+MOST_PATIENT = 5
+"""How many times ``seen_within`` many topics wait for being looked up."""
 
 CLOSE = 5.0
 """Seconds for the client to close; it goes on with it."""
@@ -54,6 +59,8 @@ class Connected:
         self.cursors = Cursors(self._client, self._admin, pulsar)
         self.locator = Locator(options, self._admin, self._reader_of)
         self.sizes = Sizes(self._admin)
+        self._seen: Sequence[Partition] = ()
+        self._seen_at = -math.inf
 
     def _reader_of(self, topic: str) -> NativeReader:
         return NativeReader(self._client, topic, self._threads, patience=self._patience)
@@ -68,14 +75,29 @@ class Connected:
         await self.cursors.keep(partitions, are_new=False)
 
     async def partitions(self) -> Sequence[Partition]:
-        """All there are now, sorted; each has the subscription.
+        """All there are, as they were some seconds ago at most; sorted. Each has the subscription.
 
         Raises:
             AdapterError: the broker cannot be reached, or refused.
         """
-        found = await self._look()
-        await self.cursors.keep(found, are_new=True)
-        return found
+        now = asyncio.get_running_loop().time()
+        # Each topic is asked for: many of them are looked up less often.
+        topics = min(len({each.stream for each in self._seen}) or 1, MOST_PATIENT)
+        if now - self._seen_at >= self._options.seen_within * topics:
+            found = await self._look()
+            await self.cursors.keep(found, are_new=True)
+            self._seen, self._seen_at = found, now
+        return self._seen
+
+    @property
+    def admin_calls(self) -> int:
+        """Requests to the REST API so far."""
+        return 0 if self._admin is None else self._admin.calls
+
+    @property
+    def look_cost(self) -> int:
+        """About how many requests a look at the ends of all partitions is."""
+        return max(look_cost(self._seen, has_admin=self._admin is not None), 1)
 
     async def _look(self) -> Sequence[Partition]:
         service = self._options.pulsar.connection.service_url

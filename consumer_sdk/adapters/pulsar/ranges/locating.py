@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import _pulsar
@@ -13,16 +14,14 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.ids import Place, next_place
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.decoding import place
-from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledgers
 from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
+from consumer_sdk.adapters.pulsar.ranges.survey import BEGIN, Survey, begin_of
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Partition, Position, Start, StartPoint
 
 __all__ = ["BEGIN", "Locator"]
-
-BEGIN: Place = (0, 0, 0)
 
 READ = 30
 """Reads of `POLL` milliseconds for a message that the broker says there is."""
@@ -46,6 +45,8 @@ class Locator:
         self._admin = admin
         self._reader_of = reader_of
         self._latest: dict[Partition, Place] = {}
+        name = options.pulsar.subscription
+        self._survey = None if admin is None else Survey(admin, name)
 
     def check(self, at: Start) -> None:
         """A start that this connection can find.
@@ -61,6 +62,19 @@ class Locator:
             raise ConfigurationError(
                 "where a subscription stands is told by the REST API alone: give admin_url=…"
             )
+
+    async def find_all(
+        self, partitions: Collection[Partition], at: Start
+    ) -> Mapping[Partition, Position | None]:
+        """What a start stands for now, for each partition; None: there is none.
+
+        Raises:
+            AdapterError: the broker did not answer, or refused.
+        """
+        known = {} if self._survey is None else await self._survey.find(partitions, at)
+        rest = [each for each in partitions if each not in known]
+        found = await asyncio.gather(*(self.find(each, at) for each in rest))
+        return {**known, **dict(zip(rest, found, strict=True))}
 
     async def find(self, partition: Partition, at: Start) -> Position | None:
         """What a start stands for now; None: there is none.
@@ -83,7 +97,7 @@ class Locator:
             found = await self._read_at(partition, _pulsar.MessageId.earliest)
             return BEGIN if found is None else (found[0], found[1], 0)
         internals = await self._admin.internals(topic_of(partition))
-        return None if internals is None else Ledgers.of(internals).first or BEGIN
+        return None if internals is None else begin_of(internals)
 
     async def _latest_of(self, partition: Partition) -> Place | None:
         """Never goes back: without the REST API nobody tells where a topic ends that was emptied."""

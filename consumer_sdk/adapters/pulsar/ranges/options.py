@@ -22,13 +22,14 @@ NOBODY = "-"
 """The subscription's name where there is none: it is never subscribed to."""
 
 FORM = "write pulsar://host:port/topic[,topic]?subscription=name&admin_url=http://host:8080"
+SECONDS = ("stall_timeout", "seen_within")
 OWN = {
     *("subscription", "pattern", "initial_position", "admin_url", "admin_token", "receiver_queue"),
     *(field.name for field in fields(Connection)),
 }
 OWN_READERS: dict[str, Any] = {
     **{name: READERS[name] for name in OWN & READERS.keys()},
-    "stall_timeout": float,
+    **dict.fromkeys(SECONDS, float),
 }
 
 
@@ -38,16 +39,18 @@ class RangeOptions:
 
     Attributes:
         pulsar: those that an adapter has too.
-        stall_timeout: seconds.
+        stall_timeout, seen_within: seconds.
     """
 
     pulsar: PulsarOptions
     stall_timeout: float
+    seen_within: float
 
     def __post_init__(self) -> None:
-        stall: object = self.stall_timeout  # whatever a caller has given
-        if not (isinstance(stall, int | float) and 0 < stall < math.inf):
-            raise ConfigurationError(f"stall_timeout={stall!r}: give seconds, above 0")
+        for name in SECONDS:
+            given: object = getattr(self, name)  # whatever a caller has given
+            if not (isinstance(given, int | float) and 0 < given < math.inf):
+                raise ConfigurationError(f"{name}={given!r}: give seconds, above 0")
 
     def for_reader(self) -> Any:
         """The native reader's options."""

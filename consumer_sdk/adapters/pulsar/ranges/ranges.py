@@ -38,7 +38,7 @@ class PulsarRanges(RangeReader):
     ==========================================  =====================  ===========================
     question                                    with ``admin_url``     without
     ==========================================  =====================  ===========================
-    `positions`: earliest, latest               one request            a reader, about 0.13 s
+    `positions`: earliest, latest               a request a topic      a reader, about 0.13 s
     `positions`: where the subscription stands  yes                    `ConfigurationError`
     `positions` of an emptied topic             its end                ``(0, 0, 0)`` at first
     `positions`: latest, behind a chunked one   one request            `TransientAdapterError`
@@ -63,6 +63,7 @@ class PulsarRanges(RangeReader):
         receiver_queue: messages that the broker sends ahead of each read. The client keeps them in
             memory whatever their size.
         stall_timeout: seconds without a message, although there are more, after which a read raises.
+        seen_within: seconds after which `partitions` shows new ones; of several topics a multiple.
         crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
         connection: any other option of the adapter's connection, such as ``token``,
             ``tls_trust_certs``, ``operation_timeout`` or ``log_level``.
@@ -87,6 +88,7 @@ class PulsarRanges(RangeReader):
         admin_token: str | None = None,
         receiver_queue: int = 1000,
         stall_timeout: float = 30.0,
+        seen_within: float = 3.0,
         crypto_key_reader: Any = None,
         **connection: Any,
     ) -> None:
@@ -101,7 +103,9 @@ class PulsarRanges(RangeReader):
             receiver_queue=receiver_queue,
             crypto_key_reader=crypto_key_reader,
         )
-        self._options = RangeOptions(pulsar=pulsar, stall_timeout=stall_timeout)
+        self._options = RangeOptions(
+            pulsar=pulsar, stall_timeout=stall_timeout, seen_within=seen_within
+        )
         self._connected: Connected | None = None
         self._is_closed = False
         self._pid: int | None = None
@@ -126,6 +130,16 @@ class PulsarRanges(RangeReader):
             raise ConsumerClosedError("this reader was opened before a fork: make one in the child")
         return self._connected
 
+    @property
+    def admin_calls(self) -> int:
+        """Requests that were sent to the REST API so far, for benchmarks."""
+        return 0 if self._connected is None else self._connected.admin_calls
+
+    @property
+    def requests_per_look(self) -> int:
+        """Requests of a look at the ends of all partitions: few with ``admin_url``."""
+        return 1 if self._connected is None else self._connected.look_cost
+
     async def open(self) -> None:
         """Looks the topics up, and makes the subscription where there is none.
 
@@ -143,7 +157,7 @@ class PulsarRanges(RangeReader):
             raise
 
     async def partitions(self) -> Sequence[Partition]:
-        """All partitions; each look asks the broker.
+        """All partitions; new ones are seen within ``seen_within`` seconds.
 
         Raises:
             AdapterError: the broker does not answer, or refuses.
@@ -155,8 +169,7 @@ class PulsarRanges(RangeReader):
     ) -> Mapping[Partition, Position | None]:
         connected = self._open
         connected.locator.check(at)
-        found = await asyncio.gather(*(connected.locator.find(each, at) for each in partitions))
-        return dict(zip(partitions, found, strict=True))
+        return await connected.locator.find_all(partitions, at)
 
     async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
         sizes = self._open.sizes

@@ -229,7 +229,7 @@ async def test_new_partitions_are_seen_and_kept(pulsar_server: PulsarServer) -> 
     """Those that come later have the subscription from their first record on."""
     stage = Stage(pulsar_server)
     await stage.create(1)
-    async with stage.open(subscription="g", initial_position="latest") as ranges:
+    async with stage.open(subscription="g", initial_position="latest", seen_within=0.001) as ranges:
         assert await ranges.partitions() == [Partition(stage.topic, "0")]
         await stage.grow(12)
         await stage.produce([b"%d" % number for number in range(24)])
