@@ -1,8 +1,9 @@
 """Asking the broker for news: not too often, not too long at a time, and through an outage.
 
 Spark's default trigger asks 90 times a second, and stopping a query waits for the answer. So each
-answer comes within half a second, the broker is asked four times a second when nothing happens,
-and at once while records come in. An outage is no news, until it has lasted too long.
+answer comes within half a second, the broker is sent four requests a second when nothing happens,
+and is asked at once while records come in. A question that takes several requests is asked the less
+often, but every two seconds at least. An outage is no news, until it has lasted too long.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ PATIENCE = 30.0
 
 _ANSWER_SECONDS = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
+"""Seconds between two questions, for each request that one takes."""
+_MOST_PAUSE = 2.0
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -55,12 +58,17 @@ class News:
     Args:
         ask: asks the broker; answers the start itself when there is nothing new.
         patience: seconds of an outage after which the query fails.
+        cost: how many requests a question is now.
     """
 
-    def __init__(self, ask: Ask, *, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, ask: Ask, *, patience: float = PATIENCE, cost: Callable[[], int] = lambda: 1
+    ) -> None:
         self._ask = ask
+        self._cost = cost
         self._patience = patience
         self._pause = 0.0
+        self._begins = 0.0
         self._is_first = True
         self._asking: tuple[tuple[Offset, Limit], asyncio.Task[Offset]] | None = None
         self._unanswered_since: float | None = None
@@ -94,19 +102,27 @@ class News:
         task = await self._question(start, limit)
         await asyncio.wait([task], timeout=_ANSWER_SECONDS)
         if not task.done():
-            self._outage(TimeoutError("no answer yet"))
+            if asyncio.get_running_loop().time() >= self._begins + _ANSWER_SECONDS:
+                self._outage(TimeoutError("no answer yet"))
             return start
         self._asking = None
         try:
             found = task.result()
         except TransientAdapterError as error:
             self._outage(error)
-            self._pause = _LONGEST_PAUSE
+            self._pause = self._longest
             return start
         self._unanswered_since = None
         is_news = found != start
-        self._pause = 0.0 if is_news else min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+        self._pause = 0.0 if is_news else self._next_pause()
         return found
+
+    @property
+    def _longest(self) -> float:
+        return min(_LONGEST_PAUSE * self._cost(), _MOST_PAUSE)
+
+    def _next_pause(self) -> float:
+        return min(max(2 * self._pause, _FIRST_PAUSE * self._cost()), self._longest)
 
     async def _question(self, start: Offset, limit: Limit) -> asyncio.Task[Offset]:
         """The question that is open, if it is this one; else a new one."""
@@ -115,6 +131,7 @@ class News:
             if asked == (start, limit):
                 return task
             await self.aclose()
+        self._begins = asyncio.get_running_loop().time() + self._pause
         task = asyncio.create_task(self._ask_later(self._pause, start, limit))
         self._asking = (start, limit), task
         return task

@@ -48,7 +48,7 @@ class QueryRun:
         # Never opened: it knows the positions' texts, and that the options can work.
         self._texts = options.open_reader()
         self._planner = StreamPlanner(options, process.connections)
-        self._news = News(self._planner.end)
+        self._news = News(self._planner.end, cost=lambda: self._planner.look_cost)
         has_target = options.group is not None or options.store is not None
         self._rule = AckRule(options.ack_mode if has_target else "none")
         self._targets = AckTargets(options, process.connections)

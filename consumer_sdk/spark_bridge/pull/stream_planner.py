@@ -40,6 +40,7 @@ class StreamPlanner:
 
     Attributes:
         latest: where the broker's logs ended when they were last asked; None before.
+        look_cost: how many requests that was.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class StreamPlanner:
         self._let_go = -math.inf
         self._was_empty = False
         self.latest: Offsets | None = None
+        self.look_cost = 1
 
     @property
     def is_final(self) -> bool:
@@ -97,7 +99,7 @@ class StreamPlanner:
         since = await self._since(reader, begin, partitions)
         starts = {**begin.positions, **since}
         latest = await _latest(reader, partitions)
-        self.latest = Offsets(latest)
+        self.latest, self.look_cost = Offsets(latest), reader.requests_per_look
         reach = stops({p: starts[p] for p in latest if p in starts}, latest, self._targets)
         chosen = await self._admitted(reader, starts, reach, limit)
         end = begin if chosen is None else begin.advance(chosen, since)

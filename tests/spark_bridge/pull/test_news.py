@@ -66,6 +66,42 @@ def test_an_idle_stream_asks_at_most_five_times_a_second() -> None:
     simulate(main)
 
 
+@pytest.mark.parametrize("cost", [1, 2, 3, 8])
+def test_a_look_of_several_requests_is_taken_less_often(cost: int) -> None:
+    """Of several topics or leaders: together at most five requests a second; answers stay quick."""
+
+    async def main(_: Simulation) -> None:
+        broker = Broker()
+        news = News(broker.ask, cost=lambda: cost)
+        await poll(news, 10)
+        before = broker.asked
+        answers, longest = await poll(news, 60)
+        assert 3 <= cost * (broker.asked - before) / 60 <= 5
+        assert all(answer == OLD for answer in answers)
+        assert longest < 0.51
+        await news.aclose()
+
+    simulate(main)
+
+
+def test_a_look_of_many_requests_is_taken_every_two_seconds() -> None:
+    """News may be late by no more than that, and waiting is not an outage."""
+
+    async def main(_: Simulation) -> None:
+        broker = Broker()
+        news = News(broker.ask, patience=1.5, cost=lambda: 1000)
+        await poll(news, 60)
+        assert 29 <= broker.asked <= 36
+        broker.has_news = True
+        now = asyncio.get_running_loop().time
+        began = now()
+        while await news.end(OLD, ALL, is_final=False) != NEW:
+            assert now() - began < 2.1
+        await news.aclose()
+
+    simulate(main)
+
+
 def test_news_is_seen_within_a_quarter_of_a_second() -> None:
     """However long the stream was idle; while records come, without any wait."""
 

@@ -105,6 +105,7 @@ class KafkaRanges(RangeReader):
         self.group = group
         self._opened: Connection | None = None
         self._opened_group: GroupPosition | None = None
+        self._looked_at: Collection[TopicPartition] = ()
         self._is_closed = False
 
     @classmethod
@@ -135,6 +136,12 @@ class KafkaRanges(RangeReader):
     def broker_calls(self) -> int:
         """Requests sent so far."""
         return 0 if self._opened is None else self._opened.calls
+
+    @property
+    def requests_per_look(self) -> int:
+        """How many leaders were asked where their partitions end, the last time."""
+        leader_of = self._connection.cluster.leader_for_partition
+        return len({leader_of(tp) for tp in self._looked_at}) or 1
 
     async def open(self) -> None:
         if self._opened is not None or self._is_closed:
@@ -167,6 +174,8 @@ class KafkaRanges(RangeReader):
             return await self._group.committed(tps)
         if at is StartPoint.ENDED:
             return {}
+        if at is StartPoint.LATEST:
+            self._looked_at = tps
         return await look_up(self._connection, tps, _time(at))
 
     async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
