@@ -13,7 +13,7 @@ from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
-from consumer_sdk.adapters.pulsar.ranges.ledgers import is_lost
+from consumer_sdk.adapters.pulsar.ranges.ledgers import is_doubtful, is_lost
 from consumer_sdk.adapters.pulsar.ranges.locating import Locator
 from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
@@ -141,7 +141,10 @@ class Connected:
             await parts.aclose()
 
     async def _check(self, wanted: PartitionRange, first: object) -> None:
-        """Looks for a loss if the first record does not lie in the ledger of the start."""
+        """Looks for a loss if the first record does not lie in the ledger of the start.
+
+        One that may be is a warning: retention deletes ledgers that were read to their end, too.
+        """
         partition, start, stop = wanted
         if not start < stop or (isinstance(first, tuple) and first[0] == start[0]):
             return
@@ -150,6 +153,12 @@ class Connected:
             raise PositionOutOfRangeError(
                 f"{partition}: records from {start} to {stop} were deleted; the first that the "
                 f"broker keeps is at {begin}: start there, or keep them by a subscription or a retention"
+            )
+        if is_doubtful(start, begin):
+            log.warning(
+                "%s: the ledger of %s was deleted; whether it had records behind that, nobody can "
+                "tell. What is read begins at %s",
+                *(partition, start, begin),
             )
 
     async def aclose(self) -> None:

@@ -156,11 +156,23 @@ class Cursors:
 
     async def _move(self, partition: Partition, position: Place) -> Outcome:
         target: Place = (position[0], position[1], 0)
-        if target > self._done.get(partition, NOWHERE):
-            await self._ack_below(partition, target)
-            await self._check(partition, target)
-            self._done[partition] = target
+        if target <= self._done.get(partition, NOWHERE):
+            return Outcome(OutcomeKind.SENT)
+        if await self._is_gone(partition):
+            gone = PartitionLostError(
+                f"{partition}: the topic was deleted: there is nothing to ack"
+            )
+            return Outcome(OutcomeKind.GONE, error=gone)
+        await self._ack_below(partition, target)
+        await self._check(partition, target)
+        self._done[partition] = target
         return Outcome(OutcomeKind.SENT)
+
+    async def _is_gone(self, partition: Partition) -> bool:
+        """Known to be: subscribing to its topic might make it again."""
+        if self._admin is None:
+            return False
+        return await self._admin.internals(topic_of(partition)) is None
 
     async def _ack_below(self, partition: Partition, target: Place) -> None:
         consumer = await self._subscribe(partition)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from consumer_sdk.adapters.pulsar.ids import Place
 
-__all__ = ["Ledger", "Ledgers", "is_lost"]
+__all__ = ["Ledger", "Ledgers", "is_doubtful", "is_lost"]
 
 
 class Ledger(NamedTuple):
@@ -125,9 +125,10 @@ class Ledgers:
 def is_lost(start: Place, stop: Place, first: Place) -> bool:
     """Records of a range are known to be deleted.
 
-    What a deleted ledger had is known only from positions in it: there were entries below a stop.
-    A start in a deleted ledger may well have been its end; that is how every idle topic without retention
-    goes on, so that it is no sign.
+    What a deleted ledger had is known only from positions in it: there were entries below a stop, and
+    an entry at a start that is a record of a batch, or the position of a record. A start that is an
+    entry's begin may well have been the ledger's end; that is how every idle topic without retention
+    goes on, so that it is no sign: see `is_doubtful`.
 
     Args:
         first: where the log begins now.
@@ -135,4 +136,16 @@ def is_lost(start: Place, stop: Place, first: Place) -> bool:
     if not start < stop or start[0] >= first[0]:
         return False
     has_begun = stop > (stop[0], 0, 0)
-    return stop[0] == start[0] or (stop[0] < first[0] and has_begun)
+    return start[2] > 0 or stop[0] == start[0] or (stop[0] < first[0] and has_begun)
+
+
+def is_doubtful(start: Place, first: Place) -> bool:
+    """Whether records of a range were deleted cannot be told: its start lies in a deleted ledger.
+
+    The broker forgets how many entries a ledger had that it deletes. ``(0, 0, 0)``, which stands for the
+    begin of what has nothing, is in no ledger.
+
+    Args:
+        first: where the log begins now.
+    """
+    return start > (0, 0, 0) and start[0] < first[0]

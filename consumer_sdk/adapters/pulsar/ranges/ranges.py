@@ -50,6 +50,12 @@ class PulsarRanges(RangeReader):
     first one: up to 512 entries behind, in another ledger only with ``admin_url``. A range that ends with
     chunks of no whole message is known to end only with ``admin_url``; else the read stalls, and raises.
 
+    **What was deleted** is deleted by whole ledgers, and the broker forgets how many records they had. So a
+    read raises `PositionOutOfRangeError` where a loss is certain: the range's stop is in a deleted ledger
+    too (behind its begin), or its start is a record's own position. A start that is the end of what was
+    read before, in a ledger that was deleted since, is how every idle topic without retention goes on: the
+    read begins at the first record that is kept, and says so in a warning that names the partition.
+
     Args:
         topics: their names; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
@@ -203,7 +209,8 @@ class PulsarRanges(RangeReader):
 
         SENT: the broker has been told. It keeps cursors in memory for a while: a broker that is killed may
         come back with an older one. The subscription is held for the moment of the commit
-        only; FENCED: somebody else holds it, or this reader has none, or is not open.
+        only; FENCED: somebody else holds it, or this reader has none, or is not open. GONE, with
+        ``admin_url``: the topic was deleted; without, the broker may make it again.
         """
         try:
             cursors = self._open.cursors

@@ -163,6 +163,16 @@ async def test_commit_while_another_holds_it_is_fenced(stage: Stage) -> None:
         assert await standing(ranges, stage.partition) == (*places[3][:2], 0)
 
 
+async def test_commit_of_a_deleted_topic_is_gone(stage: Stage) -> None:
+    """It is told, and does not make the topic again."""
+    places = await stage.produce(SENT)
+    async with stage.open(subscription="g") as ranges:
+        await stage.server.delete_topic(stage.topic)
+        outcome = (await ranges.commit({stage.partition: places[3]}))[stage.partition]
+        assert outcome.kind is OutcomeKind.GONE
+        assert stage.topic not in await stage.server.topics()
+
+
 async def test_opening_while_another_holds_it_works(stage: Stage) -> None:
     """The subscription is there, which is all that opening needs."""
     with consuming(stage, "g"):

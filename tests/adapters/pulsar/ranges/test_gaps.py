@@ -79,9 +79,12 @@ async def test_a_deleted_ledger_is_a_loss(pulsar_server: PulsarServer) -> None:
 
 
 async def test_the_end_of_a_ledger_that_was_deleted_is_no_loss(
-    pulsar_server: PulsarServer,
+    pulsar_server: PulsarServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An idle topic without retention drops the ledger in which its last position lies."""
+    """An idle topic without retention drops the ledger in which its last position lies: a warning.
+
+    That of its last record, to be read again, is one.
+    """
     stage = Stage(pulsar_server)
     await stage.create(kept=False)
     old = await rolled(stage, SENT[:3])
@@ -92,7 +95,12 @@ async def test_the_end_of_a_ledger_that_was_deleted_is_no_loss(
         async with stage.open(admin=admin) as ranges:
             whole = await stage.whole(ranges)
             behind = (old[2][0], old[2][1] + 1, 0)
+            caplog.clear()
             assert values(await read(ranges, stage.range(behind, whole.stop))) == SENT[3:5]
+            assert stage.topic.rpartition("/")[2] in caplog.text
+            assert "was deleted" in caplog.text
+            with pytest.raises(PositionOutOfRangeError, match="were deleted"):
+                await read(ranges, stage.range(old[2], whole.stop))
 
 
 @pytest.mark.parametrize("admin", [False, True])

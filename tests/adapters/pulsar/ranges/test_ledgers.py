@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.adapters.pulsar.ids import Place
-from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledger, Ledgers, is_lost
+from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledger, Ledgers, is_doubtful, is_lost
+from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 LEDGERS = Ledgers([Ledger(3, 5, 50), Ledger(4, 0, 0), Ledger(8, 2, 20)])
 
@@ -92,8 +93,19 @@ def test_a_cut_is_above_its_start_and_counts_right(start: Place, stop: Place, co
         ((8, 0, 0), (8, 2, 0), False),
         ((0, 0, 0), (9, 2, 0), False),
         ((5, 3, 0), (5, 3, 0), False),
+        ((5, 3, 2), (8, 2, 0), True),  # a record of a batch, which was there
+        ((5, 3, LAST_BATCH_INDEX), (8, 2, 0), True),  # the position of a record
     ],
 )
 def test_a_loss_is_told_where_it_is_known(start: Place, stop: Place, lost: bool) -> None:  # noqa: FBT001 - a column of the table
     """The log begins at ledger 8 now."""
     assert is_lost(start, stop, (8, 0, 0)) is lost
+
+
+@pytest.mark.parametrize(
+    "start,doubtful",
+    [((5, 3, 0), True), ((5, 0, 0), True), ((0, 0, 0), False), ((8, 0, 0), False)],
+)
+def test_a_start_in_a_deleted_ledger_is_a_doubt(start: Place, doubtful: bool) -> None:  # noqa: FBT001 - a column of the table
+    """The log begins at ledger 8 now; the begin of nothing is in no ledger."""
+    assert is_doubtful(start, (8, 0, 0)) is doubtful
