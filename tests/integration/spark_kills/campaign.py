@@ -25,6 +25,8 @@ EARLY = 0.3
 START_SECONDS = 12.0
 """About as long as a driver starts."""
 LOOK_SECONDS = 0.1
+BATCH_SECONDS = {"begin": 0.2, "end": 0.02}
+"""About as long as a batch is read, and as its log then takes."""
 
 
 def seeded(seed: int, **counts: int) -> list[str]:
@@ -81,10 +83,24 @@ class Campaign:
                 await asyncio.sleep(self._chance.random() * START_SECONDS)
             else:
                 await self._recovered(goal, killed_at)
-                await asyncio.sleep(self._chance.random())
+                await self._moment()
             goal, killed_at = self._stage.next, asyncio.get_running_loop().time()
             await self._kill(target)
         await self._recovered(goal, killed_at)
+
+    async def _moment(self) -> None:
+        """Any; or while a batch is read; or after its rows are in the sink and before Spark's log."""
+        await asyncio.sleep(self._chance.random())
+        if word := self._chance.choice(("", "begin", "end")):
+            await self._until_said(word)
+            await asyncio.sleep(self._chance.random() * BATCH_SECONDS[word])
+
+    async def _until_said(self, word: str) -> None:
+        known = len(self._job.events.lines())
+        async with asyncio.timeout(PATIENCE):
+            while not any(line.startswith(word) for line in self._job.events.lines()[known:]):
+                self._driver.check()
+                await asyncio.sleep(0.005)
 
     async def _kill(self, target: str) -> None:
         self.figures.kills[target] += 1

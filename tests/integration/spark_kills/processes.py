@@ -15,6 +15,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+import pyspark
+
 from tests.integration.spark_kills.driver import ROOT, Job
 
 __all__ = ["PATIENCE", "Driver"]
@@ -50,6 +52,7 @@ class Driver:
         self.orphans = 0
         self._process: subprocess.Popen[bytes] | None = None
         job.sink.mkdir(parents=True)
+        _link_spark(Path(job.folder) / "spark")
 
     def start(self) -> None:
         """Starts it; its output goes to a file."""
@@ -142,11 +145,19 @@ def _environment(folder: str) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": str(ROOT),
+        "SPARK_HOME": f"{folder}/spark",
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_WORKER_DIR": f"{folder}/executors",
         "TMPDIR": tempfile.gettempdir(),
     }
     return {**os.environ, **ours}
+
+
+def _link_spark(home: Path) -> None:
+    """Spark without its zip of PySpark, which nobody has compiled: each Python starts in a third."""
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "python":
+            (home / entry.name).symlink_to(entry)
 
 
 def _kill(pid: int) -> None:
