@@ -13,10 +13,12 @@ from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
+from consumer_sdk.adapters.pulsar.ranges.kept import KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.ledgers import is_doubtful, is_lost
 from consumer_sdk.adapters.pulsar.ranges.locating import Locator
 from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
+from consumer_sdk.adapters.pulsar.ranges.queues import Queues
 from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
 from consumer_sdk.adapters.pulsar.ranges.survey import look_cost
@@ -59,6 +61,8 @@ class Connected:
         self.cursors = Cursors(self._client, self._admin, pulsar)
         self.locator = Locator(options, self._admin, self._reader_of)
         self.sizes = Sizes(self._admin)
+        self._queues = Queues(self.sizes, pulsar.receiver_queue)
+        self._kept = KeptReaders()
         self._seen: Sequence[Partition] = ()
         self._seen_at = -math.inf
 
@@ -126,6 +130,8 @@ class Connected:
             stop,
             new_reader=lambda: self._reader_of(topic),
             configuration=self._options.for_reader,
+            queue=await self._queues.of(partition),
+            kept=self._kept,
             entries=Entries(topic, self._admin),
             stall=self._options.stall_timeout,
         )
@@ -163,6 +169,7 @@ class Connected:
 
     async def aclose(self) -> None:
         """Bounded."""
+        await self._kept.aclose()
         self._threads.shutdown(wait=False)
         try:
             async with asyncio.timeout(CLOSE):

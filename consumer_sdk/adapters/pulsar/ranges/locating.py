@@ -117,8 +117,7 @@ class Locator:
     ) -> Place | None:
         """The position of the first message of a reader; None: there is no message."""
         reader = self._reader_of(topic_of(partition))
-        configuration = self._options.for_reader()
-        configuration.receiver_queue_size(1)
+        configuration = self._options.for_reader(1)
         try:
             await reader.open(start, configuration)
             if time is not None:

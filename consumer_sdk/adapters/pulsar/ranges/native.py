@@ -46,6 +46,11 @@ class NativeReader:
         self._native: Any = None
         self.topic = topic
 
+    @property
+    def is_connected(self) -> bool:
+        """It is open, and has a connection at the moment."""
+        return self._native is not None and bool(self._native.is_connected())
+
     async def open(self, start: Any, configuration: Any) -> None:
         """At a message id, whose message is the first one.
 

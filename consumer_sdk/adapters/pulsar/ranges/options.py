@@ -52,10 +52,10 @@ class RangeOptions:
             if not (isinstance(given, int | float) and 0 < given < math.inf):
                 raise ConfigurationError(f"{name}={given!r}: give seconds, above 0")
 
-    def for_reader(self) -> Any:
-        """The native reader's options."""
+    def for_reader(self, queue: int) -> Any:
+        """The native reader's options, with so many messages that are sent ahead."""
         made = _pulsar.ReaderConfiguration()
-        made.receiver_queue_size(self.pulsar.receiver_queue)
+        made.receiver_queue_size(queue)
         keys = self.pulsar.crypto_key_reader
         if keys is not None:
             made.crypto_key_reader(keys.cryptoKeyReader)

@@ -66,8 +66,8 @@ class PulsarRanges(RangeReader):
             In partitions that are new later, at the earliest.
         admin_url: ``http://host:8080``; see the table.
         admin_token: a JWT for it.
-        receiver_queue: messages that the broker sends ahead of each read. The client keeps them in
-            memory whatever their size.
+        receiver_queue: messages that the broker sends ahead of each read; fewer where they are large,
+            for 32 MiB. Without ``admin_url`` that is known once the first ones were read.
         stall_timeout: seconds without a message, although there are more, after which a read raises.
         seen_within: seconds after which `partitions` shows new ones; of several topics a multiple.
         crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.

@@ -21,7 +21,9 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.ids import Place, id_at
 from consumer_sdk.adapters.pulsar.ranges.decoding import Part, ends_at, first_chunk, place
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
+from consumer_sdk.adapters.pulsar.ranges.kept import Kept, KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.native import POLL, NativeReader
+from consumer_sdk.adapters.pulsar.ranges.queues import Queue
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.range_reads import Columns
 
@@ -45,7 +47,9 @@ class RangeReading:
 
     Args:
         new_reader: makes readers, not opened.
-        configuration: makes a native reader's.
+        configuration: makes a native reader's, for a number of messages that are sent ahead.
+        queue: knows that number.
+        kept: where the reader may come from, and goes to.
         entries: what is known of the topic's entries.
         stall: seconds without anything after which the broker counts as stuck.
 
@@ -60,15 +64,21 @@ class RangeReading:
         stop: Place,
         *,
         new_reader: Callable[[], NativeReader],
-        configuration: Callable[[], Any],
+        configuration: Callable[[int], Any],
+        queue: Queue,
+        kept: KeptReaders,
         entries: Entries,
         stall: float,
     ) -> None:
         self._stop = stop
         self._new_reader = new_reader
         self._configuration = configuration
+        self._queue = queue
+        self._length = queue.length
+        self._kept = kept
         self._entries = entries
         self._stall = stall
+        self._start = start
         self._reader = new_reader()
         self._begin: Place = (start[0], start[1], 0)
         self._last: Place = (start[0], start[1], start[2] - 1)
@@ -76,6 +86,7 @@ class RangeReading:
         self._held: Any = None
         self._came = 0.0
         self._is_done = not start < stop
+        self._is_at_stop = False
         self.first: Place | None = None
         self.has_records = False
 
@@ -89,19 +100,41 @@ class RangeReading:
         if self._is_done:
             return
         try:
-            await self._open()
+            await self._take_reader()
             while not self._is_done:
                 part = Part(with_headers=with_headers)
                 await self._fill(part, max_bytes)
                 if len(part):
                     self.has_records = True
+                    self._queue.weigh(len(part), part.size)
                     yield part.columns()
         finally:
-            await asyncio.shield(self._reader.aclose())
+            await asyncio.shield(self._leave_reader())
+
+    async def _take_reader(self) -> None:
+        found = self._kept.take(self._reader.topic, self._start)
+        if found is None:
+            await self._open()
+        else:
+            self._reader, self._begin, self._length = found.reader, found.begin, found.queue
+            self._came = asyncio.get_running_loop().time()
+
+    async def _leave_reader(self) -> None:
+        """Where the last message of the range was read, and nothing behind it, the next range begins."""
+        if self._is_at_stop and self._queue.may_stay(self._length):
+            self._kept.keep(Kept(self._reader, self._begin, self._stop, self._length))
+        else:
+            await self._reader.aclose()
 
     async def _open(self) -> None:
-        await self._reader.open(id_at(self._begin), self._configuration())
+        self._length = self._queue.length
+        await self._reader.open(id_at(self._begin), self._configuration(self._length))
         self._came = asyncio.get_running_loop().time()
+
+    async def _open_at(self, begin: Place) -> None:
+        await self._reader.aclose()
+        self._reader, self._begin, self._held = self._new_reader(), begin, None
+        await self._open()
 
     async def _fill(self, part: Part, max_bytes: int) -> None:
         """Leaves it empty only at the end."""
@@ -116,6 +149,8 @@ class RangeReading:
             ) from error
 
     async def _advance(self, part: Part, max_bytes: int) -> None:
+        if self._queue.is_too_long(self._length):
+            await self._open_at((*self._last[:2], 0))  # the rest of a batch comes once more
         if self._held is not None:
             await self._mind_gap()
         if await self._reader.run(self._read, part, max_bytes):
@@ -152,9 +187,7 @@ class RangeReading:
         for count in steps:
             begin = await self._entries.before(gap, count)
             if begin < self._begin:
-                await self._reader.aclose()
-                self._reader, self._begin, self._held = self._new_reader(), begin, None
-                await self._open()
+                await self._open_at(begin)
                 return True
         return False
 
@@ -191,7 +224,7 @@ class RangeReading:
                 last, ledger, due = here, here[0], here[1] + 1
                 add(raw, here)
                 if ends_at(native_id, here, stop):
-                    self._is_done = True
+                    self._is_done = self._is_at_stop = True
                     return True
         except _pulsar.Timeout:
             pass  # there is no more for now
