@@ -85,6 +85,21 @@ class PulsarTopic:
             path = path_of(f"{self.stream}-partition-{partition}")
             call(self.server.admin_url, "POST", f"{path}/trim")
 
+    def lose(self) -> None:
+        """Has the broker delete all that was sent; returns when it is gone."""
+        for partition in range(len(self.counts)):
+            path = path_of(f"{self.stream}-partition-{partition}")
+            call(self.server.admin_url, "DELETE", f"{path}/subscription/g?force=true")
+        self.unload()
+        while self._entries():
+            self.trim()
+
+    def _entries(self) -> int:
+        found = call(
+            self.server.admin_url, "GET", f"{path_of(self.stream)}/partitioned-internalStats"
+        )
+        return sum(each["numberOfEntries"] for each in found["partitions"].values())
+
     def backlog(self) -> int:
         """Entries that the subscription has not acked."""
         return complete(self.server.backlog(self.name, "g"))

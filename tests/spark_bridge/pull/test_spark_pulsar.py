@@ -193,6 +193,25 @@ def test_nothing_is_deleted_before_the_first_batch_was_confirmed(
     assert sink.rows == topic.expected
 
 
+def test_records_that_were_deleted_unread_fail_the_query_unless_it_accepts_that(
+    spark: SparkSession, topic: PulsarTopic, tmp_path: Path
+) -> None:
+    """Trap 8: of a batch whose both ends are in deleted ledgers, the loss is certain."""
+    topic.send(100)
+    sink = Sink(topic.stream_of(spark), tmp_path, fail_at=0)
+    with pytest.raises(Exception, match="the sink failed"):
+        sink.run()
+    lost = topic.expected
+    topic.lose()
+    topic.send(10)
+    with pytest.raises(Exception, match="failOnDataLoss"):
+        sink.run()
+    sink.batches.clear()
+    sink.frame = topic.stream_of(spark, failOnDataLoss=False)
+    sink.run()
+    assert sink.rows == sorted(set(topic.expected) - set(lost))
+
+
 def test_a_partition_that_is_added_is_read_from_its_begin(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:
