@@ -21,7 +21,7 @@ from tests.integration.spark_kills.driver import ROOT, Job
 
 __all__ = ["PATIENCE", "Driver"]
 
-PATIENCE = 180.0
+PATIENCE = 300.0
 """Seconds that anything may take: a machine with much else to do starts a JVM slowly."""
 GRACE = 20.0
 """Seconds in which what is left of a dead driver ends by itself."""
