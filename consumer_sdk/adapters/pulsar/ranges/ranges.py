@@ -43,6 +43,7 @@ class PulsarRanges(RangeReader):
     `positions` of an emptied topic             its end                ``(0, 0, 0)`` at first
     `positions`: latest, behind a chunked one   one request            `TransientAdapterError`
     `records`, `cut`, `record_size`             from the ledgers       `ConfigurationError`
+    `requests_per_look`                         about 1 a topic        4 a partition
     topics that do not exist                    `open` raises          the broker may make them
     ==========================================  =====================  ===========================
 
