@@ -133,7 +133,7 @@ def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordB
 async def _read(
     options: PullOptions, ranges: Sequence[PartitionRange]
 ) -> AsyncIterator[tuple[RangeReader, Partition, Columns]]:
-    async with of_this_process().connections.borrowed(options) as reader:
+    async with of_this_process().connections.borrowed(options.for_tasks()) as reader:
         for each in ranges:
             async with aclosing(_read_range(reader, each, options)) as source:
                 async for columns in source:

@@ -31,7 +31,8 @@ def at(number: int) -> Partition:
 class Logs:
     """What a broker has, and what happens to it.
 
-    ``faults`` are raised, one for each question, before it is answered.
+    ``faults`` are raised, one for each question, before it is answered; ``openers`` are the
+    groups of the readers that were opened.
     """
 
     values: dict[Partition, list[bytes]] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class Logs:
     delay: float = 0.0
     asked: int = 0
     opened: int = 0
+    openers: list[str | None] = field(default_factory=list)
     closed: int = 0
 
     @classmethod
@@ -74,6 +76,7 @@ class MemoryRanges(RangeReader):
 
     async def open(self) -> None:
         self.logs.opened += 1
+        self.logs.openers.append(self.group)
         await self._answer()
 
     async def partitions(self) -> Sequence[Partition]:
@@ -142,13 +145,17 @@ class MemoryRanges(RangeReader):
             raise self.logs.faults.pop(0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class MemorySource:
     """What `PullOptions` opens readers from."""
 
     logs: Logs
     group: str | None = "g"
     broker: ClassVar[str] = "memory"
+
+    def for_tasks(self) -> MemorySource:
+        """Return the same without the group."""
+        return replace(self, group=None)
 
     def open_reader(self) -> RangeReader:
         """Make a reader."""
