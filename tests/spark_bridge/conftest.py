@@ -24,8 +24,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A quiet local session with two cores, where a task may fail twice."""
     from pyspark.sql import SparkSession
 
+    from tests.spark_bridge.spark_home import link_spark
+
     # Else workers are whatever `python3` is on the PATH, and fail with no word of why.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = str(link_spark(tmp_path_factory.mktemp("spark") / "home"))
     session = (
         SparkSession.builder.master("local[2,3]")
         .appName("consumer_sdk tests")
@@ -41,5 +44,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    del os.environ["SPARK_HOME"]  # Spark has it; what tests start themselves have their own
     yield session
     session.stop()
