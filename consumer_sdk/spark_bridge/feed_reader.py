@@ -91,6 +91,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark 4.0 and 4.1 call it without arguments.
         """
         begin = self._log.floor() if start is None else _number(start)
+        # A checkpoint of another feed must let nothing be deleted.
+        self._known(begin)
         if self._mark and not self._url.is_async:
             # Spark has logged what ends here as committed. It calls `commit` only when it has
             # planned the next micro-batch, which a full feed would wait for in vain.

@@ -16,7 +16,7 @@ from consumer_sdk.spark_bridge.feed_json import damaged, decode, encode
 from consumer_sdk.spark_bridge.files import Files
 from consumer_sdk.spark_bridge.manifest_log import READERS, ManifestLog
 
-__all__ = ["ReaderMark", "check_name", "lowest_mark"]
+__all__ = ["ReaderMark", "check_name", "read_marks"]
 
 log = logging.getLogger(__name__)
 
@@ -36,16 +36,16 @@ def check_name(name: str) -> None:
         )
 
 
-def lowest_mark(files: Files) -> int | None:
-    """The first number that some reader may read again; None without a reader.
+def read_marks(files: Files) -> dict[str, int]:
+    """The first number that each reader may read again, by its name.
 
     Raises:
         FeedFormatError: a reader's file is damaged.
         OSError: they cannot be read.
     """
     names = [name for name in files.names(READERS) if name.endswith(_SUFFIX)]
-    found = [_read(files, f"{READERS}/{name}") for name in names]
-    return min((number for number, _ in filter(None, found)), default=None)
+    found = {name: _read(files, f"{READERS}/{name}") for name in names}
+    return {name.removesuffix(_SUFFIX): each[0] for name, each in found.items() if each}
 
 
 class ReaderMark:

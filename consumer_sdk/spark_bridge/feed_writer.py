@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from consumer_sdk.errors import ConsumerClosedError
@@ -24,7 +24,7 @@ from consumer_sdk.spark_bridge.columns import Rows, encode, warm_up
 from consumer_sdk.spark_bridge.contents import ranges_of, texts_of
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
 from consumer_sdk.spark_bridge.feed_index import FeedIndex
-from consumer_sdk.spark_bridge.feed_readers import lowest_mark
+from consumer_sdk.spark_bridge.feed_readers import read_marks
 from consumer_sdk.spark_bridge.feed_rows import count_rows, place_text, rows_of
 from consumer_sdk.spark_bridge.feed_summary import Summary
 from consumer_sdk.spark_bridge.files import Files, translated
@@ -118,6 +118,7 @@ class FeedWriter:
         self._lock: WriterLock | None = None
         self._name = ""
         self._epoch = self._swept = 0
+        self._ignored: Set[str] = frozenset()
 
     @property
     def segments(self) -> int:
@@ -165,9 +166,8 @@ class FeedWriter:
         Only what every registered reader has committed goes, and it was seen for long enough.
         """
         try:
-            self._index.follow()
-            self._index.forget()
             self._look_at_readers()
+            self._index.forget()
             if self.committed is not None:
                 self._cut(self.committed)
         except (OSError, FeedError) as error:
@@ -199,7 +199,22 @@ class FeedWriter:
         return summary
 
     def _look_at_readers(self) -> None:
-        self.committed = lowest_mark(self._files)
+        marks = read_marks(self._files)
+        # Afterwards: what a reader has committed was there when it said so.
+        self._index.follow()
+        sound = {name: at for name, at in marks.items() if at <= self._index.next}
+        self._complain(marks.keys() - sound.keys())
+        self.committed = min(sound.values(), default=None)
+
+    def _complain(self, ignored: Set[str]) -> None:
+        if ignored - self._ignored:
+            log.error(
+                "readers %s of %s say that they have committed more than was ever written: they "
+                "are ignored. Delete readers/NAME.json, unless the directory was replaced",
+                ", ".join(sorted(ignored)),
+                self.directory,
+            )
+        self._ignored = ignored
 
     def _cut(self, committed: int) -> None:
         index = self._index

@@ -18,7 +18,7 @@ from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.spark_bridge import SparkFeed
 from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader
-from consumer_sdk.spark_bridge.feed_readers import ReaderMark, lowest_mark
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark, read_marks
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
@@ -71,7 +71,7 @@ def test_two_writers_keep_each_record_once(files: Files) -> None:
     fast.commit([messages(0, 9)])
     slow.commit([messages(5, 14)])
     assert offsets(files) == list(range(15))
-    assert lowest_mark(files) is None
+    assert read_marks(files) == {}
     ReaderMark(files, "query").move(1)
     fast.tend()
     assert [found.number for found in manifests(files)] == [1]

@@ -9,7 +9,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.errors import FeedError, FeedFormatError
-from consumer_sdk.spark_bridge.feed_readers import ReaderMark, check_name, lowest_mark
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark, check_name, read_marks
 from consumer_sdk.spark_bridge.files import PosixFiles
 from consumer_sdk.spark_bridge.manifest_log import FOLDERS
 
@@ -22,19 +22,19 @@ def files(tmp_path: Path) -> PosixFiles:
     return files
 
 
-def test_the_lowest_reader_counts(files: PosixFiles) -> None:
-    """Without readers nothing is known; with some, the slowest one says it."""
-    assert lowest_mark(files) is None
+def test_each_reader_says_its_number(files: PosixFiles) -> None:
+    """Without readers nothing is known; each one says its number."""
+    assert read_marks(files) == {}
     ReaderMark(files, "a").move(7)
     ReaderMark(files, "b").move(5)
-    assert lowest_mark(files) == 5
+    assert read_marks(files) == {"a": 7, "b": 5}
 
 
 def test_a_restarted_query_takes_its_name_over(files: PosixFiles) -> None:
     """A reader's number may fall, when an older checkpoint was restored; the dead one is silent."""
     ReaderMark(files, "a").move(7)
     ReaderMark(files, "a").move(3)
-    assert lowest_mark(files) == 3
+    assert read_marks(files) == {"a": 3}
 
 
 def test_of_two_queries_with_one_name_the_older_is_told(files: PosixFiles) -> None:
@@ -68,9 +68,9 @@ def test_a_disk_that_refuses_does_not_fail_the_query(
         mark.move(2)
     assert "could not write" in caplog.text
     (tmp_path / "away").rename(tmp_path / "readers")
-    assert lowest_mark(files) == 1
+    assert read_marks(files) == {"a": 1}
     mark.move(2)
-    assert lowest_mark(files) == 2
+    assert read_marks(files) == {"a": 2}
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b'{"next":1}'])
@@ -78,7 +78,7 @@ def test_a_damaged_reader_file_is_named(files: PosixFiles, tmp_path: Path, data:
     """Nobody guesses how far a query is."""
     (tmp_path / "readers" / "a.json").write_bytes(data)
     with pytest.raises(FeedFormatError, match=r"a\.json"):
-        lowest_mark(files)
+        read_marks(files)
 
 
 @pytest.mark.parametrize("name", ["", ".", "../up", "a/b", "-x", "a b", "x" * 65])

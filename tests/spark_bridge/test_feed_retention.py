@@ -310,6 +310,30 @@ def test_a_query_that_was_overtaken_is_told(feed: Feed, *, knows: bool) -> None:
         reader.partitions({"next": 1}, {"next": 5})
 
 
+def test_a_checkpoint_of_another_feed_lets_nothing_be_deleted(feed: Feed) -> None:
+    """The query is refused before it says how far it is: what was held stays held."""
+    writer = feed.writer()
+    fill(writer)
+    feed.mark(3)
+    with pytest.raises(FeedFormatError, match="another one"):
+        feed.reader().latestOffset({"next": 500}, ReadAllAvailable())
+    feed.tend(writer)
+    assert feed.numbers() == [3, 4]
+
+
+def test_a_reader_beyond_the_end_is_ignored(feed: Feed, caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody can have committed what was never written: it deletes nothing, and is named once."""
+    writer = feed.writer()
+    fill(writer)
+    feed.mark(6, "lost")
+    feed.tend(writer)
+    assert feed.numbers() == [0, 1, 2, 3, 4]
+    feed.mark(2, "sound")
+    feed.tend(writer)
+    assert feed.numbers() == [2, 3, 4]
+    assert caplog.text.count("readers lost of") == 1
+
+
 def test_a_task_whose_segment_went_says_so(feed: Feed) -> None:
     """Trap 23, deleted early: between planning and reading."""
     fill(feed.writer(), 1)
