@@ -19,7 +19,7 @@ from consumer_sdk.records import Partition, StartPoint
 from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options import PullOptions
-from consumer_sdk.spark_bridge.pull.planning import Sizing, pack, parts_wanted, sound
+from consumer_sdk.spark_bridge.pull.planning import Sizing, cut_sizes, pack, parts_wanted, sound
 from consumer_sdk.spark_bridge.pull.rows import ArrowRows
 
 if TYPE_CHECKING:
@@ -90,24 +90,23 @@ async def _parts(
     parts: list[tuple[PartitionRange, int | None]] = []
     for each, count in zip(ranges, wanted, strict=True):
         known = records.get(each.partition)
-        cut = await _cut(reader, each, known or 1, count)
-        size = None if known is None else max(1, known // len(cut))
-        parts += [(part, size) for part in cut]
+        parts += [(each, None)] if known is None else await _cut(reader, each, known, count)
     return parts
 
 
 async def _cut(
     reader: RangeReader, whole: PartitionRange, records: int, count: int
-) -> list[PartitionRange]:
-    parts = []
-    rest = whole
-    for _ in range(count - 1):
-        stop = await reader.cut(rest, max(1, records // count))
+) -> list[tuple[PartitionRange, int | None]]:
+    """The parts, and about how many records each has."""
+    parts: list[tuple[PartitionRange, int | None]] = []
+    rest, left = whole, records
+    for size in cut_sizes(records, count):
+        stop = await reader.cut(rest, size)
         if stop == rest.stop:
             break
-        parts.append(rest._replace(stop=stop))
-        rest = rest._replace(start=stop)
-    return [*parts, rest]
+        parts.append((rest._replace(stop=stop), size))
+        rest, left = rest._replace(start=stop), left - size
+    return [*parts, (rest, max(1, left))]
 
 
 def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
+from consumer_sdk.spark_bridge.pull.tasks import Ranges
 from tests.spark_bridge.pull.memory_ranges import Logs, memory_options
 
 
@@ -21,6 +23,13 @@ def logs() -> Iterator[Logs]:
     yield Logs.of(11)
     of_this_process().loop.call(of_this_process().connections.aclose(), timeout=5)
     of_this_process().loop.stop()
+
+
+def sizes(count: int, **options: Any) -> list[int]:
+    """Return how many records each task of a batch query has."""
+    reader = PullBatchReader(memory_options(Logs.of(count), **options))
+    tasks = [task.ranges for task in reader.partitions() if isinstance(task, Ranges)]
+    return sorted(sum(each.stop - each.start for each in ranges) for ranges in tasks)
 
 
 def test_a_task_of_a_stream_opens_a_reader_without_the_group(logs: Logs) -> None:
@@ -39,3 +48,21 @@ def test_a_task_of_a_batch_query_opens_a_reader_without_the_group(logs: Logs) ->
     for _ in range(2):
         assert sum(batch.num_rows for batch in reader.read(task)) == 11
     assert logs.openers == ["g", None]
+
+
+@pytest.mark.parametrize(
+    "count, most, expected",
+    [(11, 4, [3, 4, 4]), (11, 10, [5, 6]), (12, 4, [4, 4, 4]), (3, 4, [3]), (5, 1, [1] * 5)],
+)
+@pytest.mark.usefixtures("logs")
+def test_no_task_is_larger_than_max_records_per_partition(
+    count: int, most: int, expected: list[int]
+) -> None:
+    """What does not divide evenly is spread, and not left to the last task."""
+    assert sizes(count, maxRecordsPerPartition=most) == expected
+
+
+@pytest.mark.usefixtures("logs")
+def test_min_partitions_makes_tasks_of_about_one_size() -> None:
+    """Of 1999 records, no task out of a thousand has more than two."""
+    assert sizes(1999, minPartitions=1000) == [1] + [2] * 999
