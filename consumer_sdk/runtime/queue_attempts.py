@@ -83,40 +83,55 @@ class QueueAttempts:
     async def save(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """Adds what was counted since the last save; durable at once where that is nothing."""
         outcomes = {flush.assignment: Outcome.durable() for flush in flushes}
-        left = [flush for flush in flushes if self._has_news(flush)]
+        # What was agreed upon when these were taken: one that is lost meanwhile has nothing any more,
+        # and what it was restored from would count as news.
+        agreed = {flush.assignment: self._agreed.get(flush.assignment, {}) for flush in flushes}
+        left = [f for f in flushes if agreed[f.assignment] != _counts(f.checkpoint.attempts)]
         for _ in range(ROUNDS):
+            left = [flush for flush in left if self._is_held(flush)]
             if not left:
                 break
-            outcomes |= await self._try(left)
+            outcomes |= await self._try(left, agreed)
             left = [f for f in left if outcomes[f.assignment].kind is OutcomeKind.FENCED]
-        for flush in left:
+        for flush in filter(self._is_held, left):
             error = TransientStoreError(
                 f"{flush.assignment.partition}: other consumers of the queue save all the time"
             )
             outcomes[flush.assignment] = Outcome.retry(error)
         return [outcomes[flush.assignment] for flush in flushes]
 
-    def _has_news(self, flush: AckFlush) -> bool:
-        return self._agreed.get(flush.assignment, {}) != _counts(flush.checkpoint.attempts)
+    def _is_held(self, flush: AckFlush) -> bool:
+        return flush.assignment in self._agreed
 
-    async def _try(self, flushes: Sequence[AckFlush]) -> dict[Assignment, Outcome]:
-        """One claim and one write of each."""
-        assignments = [flush.assignment for flush in flushes]
+    async def _try(
+        self, flushes: Sequence[AckFlush], agreed: Mapping[Assignment, Mapping[Position, int]]
+    ) -> dict[Assignment, Outcome]:
+        """One claim and one write of each; nothing is written for one that is lost meanwhile."""
         try:
-            texts = await self._store.claim(self._group, assignments)
-            merged = {f.assignment: self._merged(f, texts[f.assignment]) for f in flushes}
+            texts = await self._store.claim(self._group, [f.assignment for f in flushes])
+            held = [flush for flush in flushes if self._is_held(flush)]
+            merged = {
+                f.assignment: self._merged(f, texts[f.assignment], agreed[f.assignment])
+                for f in held
+            }
         except StoreError as error:
-            return dict.fromkeys(assignments, Outcome.retry(error))
-        items = [StoreItem(a, self._encode(a.partition, merged[a])) for a in assignments]
-        outcomes = await self._store.save(self._group, items)
+            return dict.fromkeys((f.assignment for f in flushes), Outcome.retry(error))
+        return await self._write(held, merged)
+
+    async def _write(
+        self, flushes: Sequence[AckFlush], merged: Mapping[Assignment, Attempts]
+    ) -> dict[Assignment, Outcome]:
+        items = [StoreItem(a, self._encode(a.partition, merged[a])) for a in merged]
+        outcomes = await self._store.save(self._group, items) if items else []
         for flush, outcome in zip(flushes, outcomes, strict=True):
             if outcome.kind is OutcomeKind.DURABLE:
                 self._agree(flush, merged[flush.assignment])
-        return dict(zip(assignments, outcomes, strict=True))
+        return {item.assignment: outcome for item, outcome in zip(items, outcomes, strict=True)}
 
-    def _merged(self, flush: AckFlush, stored: str | Outcome | None) -> Attempts:
+    def _merged(
+        self, flush: AckFlush, stored: str | Outcome | None, agreed: Mapping[Position, int]
+    ) -> Attempts:
         text = None if isinstance(stored, Outcome) else stored
-        agreed = self._agreed.get(flush.assignment, {})
         theirs = self._decode(flush.assignment.partition, text).attempts
         return merge(theirs, agreed, flush.checkpoint.attempts)
 
@@ -125,7 +140,7 @@ class QueueAttempts:
         counted = _counts(flush.checkpoint.attempts)
         holding = self._holdings.get(flush.assignment)
         if holding is None or not isinstance(holding.tracker, QueueTracker):
-            return
+            return  # lost during the write
         clock = self._options.clock
         learnt = holding.tracker.learn(merged, counted, clock.monotonic(), clock.wall())
         kept = {position: count for position, count in counted.items() if position in merged}

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from consumer_sdk import Consumer, RetryPolicy
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import TransientStoreError
-from consumer_sdk.records import Assignment, Partition
-from consumer_sdk.runtime.queue_attempts import merge
+from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Partition
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.queue_attempts import QueueAttempts, merge
 from consumer_sdk.stores import LocalStore, MemoryStore, ZooKeeperStore
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
@@ -200,6 +201,46 @@ def test_store_that_is_away_delays_acks_and_loses_no_count() -> None:
             assert (left, await _stored(store)) == (0, 1)
 
     bench(test)
+
+
+def test_loss_while_a_save_is_under_way_adds_nothing_twice() -> None:
+    """What it was restored from is no news because nobody holds it any more."""
+
+    async def test(b: Bench) -> None:
+        store, clock = MemoryStore(), b.simulation.clock.wall
+        first, second = Assignment(PARTITION, 1), Assignment(PARTITION, 2)
+        await _save(b, store, first, {(1, 0): (2, clock())})
+        lost: list[Assignment] = []
+
+        async def lose(seam: str) -> None:
+            if seam == "claim":
+                lost.append(second)
+                attempts.forget(second)
+
+        attempts = _attempts(b, store.handle(faults=Seam(lose)))
+        restored = (await attempts.load([second]))[second].attempts
+        counted = {**restored, (2, 0): (1, clock())}
+        await attempts.save([AckFlush(second, 1, Checkpoint(attempts=counted))])
+        assert lost == [second]  # nor is it claimed again
+        left = (await _attempts(b, store).load([first]))[first].attempts
+        assert {position: failures for position, (failures, _) in left.items()} == {(1, 0): 2}
+
+    bench(test)
+
+
+def _attempts(b: Bench, store: CheckpointStore) -> QueueAttempts:
+    """Those of a consumer that holds nothing."""
+    adapter = MemoryAdapter(b.broker, "s", group="g", subscription="shared")
+    return QueueAttempts(adapter, store, Options(clock=b.simulation.clock), {})
+
+
+async def _save(
+    b: Bench, store: CheckpointStore, assignment: Assignment, counted: dict[Any, tuple[int, float]]
+) -> None:
+    """As a consumer does that has counted these."""
+    attempts = _attempts(b, store)
+    await attempts.load([assignment])
+    await attempts.save([AckFlush(assignment, 1, Checkpoint(attempts=counted))])
 
 
 MEMBERS = 3
