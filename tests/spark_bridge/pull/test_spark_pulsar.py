@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import uuid
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,7 +34,8 @@ pytestmark = [
 @pytest.fixture
 def topic(pulsar_server: PulsarServer, request: pytest.FixtureRequest) -> PulsarTopic:
     """Give a topic with two partitions, named after the test."""
-    return PulsarTopic(pulsar_server, re.sub(r"\W", "-", request.node.name)[-60:])
+    name = re.sub(r"\W", "-", request.node.name)[-50:]
+    return PulsarTopic(pulsar_server, f"{name}-{uuid.uuid4().hex[:8]}")
 
 
 def client_of(topic: PulsarTopic) -> Any:
