@@ -21,7 +21,7 @@ from examples.flights.progress import Gauge, Progress, number
 from examples.flights.topics import Topics
 
 LOOK_EVERY = 0.1  # seconds
-GIVE_UP_AFTER = 120.0  # seconds in which nothing moves
+GIVE_UP_AFTER = 240.0  # seconds in which nothing moves
 MOST_AT_ONCE, BATCHES = 50_000, 5  # flights of a micro-batch, and how many there are at least
 
 

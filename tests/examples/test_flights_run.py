@@ -16,7 +16,7 @@ import pytest
 from consumer_sdk.testing.servers import KafkaServer
 
 # Spark alone takes half a minute to start when the machine is busy.
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 COMMAND = (sys.executable, "-m", "examples.flights")
 
