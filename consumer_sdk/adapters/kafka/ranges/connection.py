@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Any, TypeVar
 
 from aiokafka import TopicPartition
@@ -20,6 +20,7 @@ from consumer_sdk.adapters.kafka.client import connect, never_create_topics
 from consumer_sdk.adapters.kafka.closing import bounded, close_connections
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
+from consumer_sdk.adapters.kafka.topics import INVALID, UNKNOWN, describe_topics
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
 
 __all__ = ["Connection", "check_code", "names_of"]
@@ -55,6 +56,9 @@ class Connection:
         never_create_topics(self._client)
         self._update = self._client._metadata_update
         self._client._metadata_update = self._counted_update
+        self._troubles: dict[str, int] = {}
+        self._take_in = self.cluster.update_metadata
+        self.cluster.update_metadata = self._noted_update
 
     async def open(self) -> None:
         """Connects, and learns who leads what."""
@@ -82,6 +86,27 @@ class Connection:
         done: bool = await self._update(cluster, topics)
         return done
 
+    def _noted_update(self, metadata: Any) -> None:
+        """The client forgets topics whose metadata are an error: they would pass for gone."""
+        self._troubles = {
+            topic: code for code, topic, *_ in metadata.topics if code not in (0, UNKNOWN, INVALID)
+        }
+        self._take_in(metadata)
+
+    @property
+    def troubled(self) -> Collection[str]:
+        """Topics of which the last metadata said nothing but an error that is not absence."""
+        return self._troubles.keys()
+
+    def check_topic(self, name: str) -> None:
+        """Raises what the last metadata said is wrong with a topic, unless it is absent.
+
+        Raises:
+            KafkaError: it may not be described, or has no leader at the moment.
+        """
+        if name in self._troubles:
+            check_code(self._troubles[name], name)
+
     async def refresh(self) -> None:
         """Fresh metadata.
 
@@ -99,25 +124,43 @@ class Connection:
             PositionOutOfRangeError: the partition is gone.
             KafkaError: there is no leader at the moment; ask again.
         """
+        self.check_topic(tp.topic)
         if self.is_gone(tp):
             raise PositionOutOfRangeError(
-                f"{tp.topic}[{tp.partition}] does not exist (any more): its records are lost"
+                f"{_name(tp)} does not exist (any more): its records are lost"
             )
         leader = self.cluster.leader_for_partition(tp)
         if leader is None:
-            raise UnknownTopicOrPartitionError(f"{tp.topic}[{tp.partition}]")
+            raise UnknownTopicOrPartitionError(_name(tp))
         if leader < 0:
-            raise NotLeaderForPartitionError(f"{tp.topic}[{tp.partition}] has no leader")
+            raise NotLeaderForPartitionError(f"{_name(tp)} has no leader")
         return int(leader)
 
     def is_gone(self, tp: TopicPartition) -> bool:
         """No metadata have named it for a while, and the last ones are not old."""
-        if self.cluster.leader_for_partition(tp) is not None:
+        is_known = self.cluster.leader_for_partition(tp) is not None
+        if is_known or tp.topic in self._troubles:
             self._absent_since.pop(tp, None)
             return False
         now = asyncio.get_running_loop().time()
         since = self._absent_since.setdefault(tp, now)
         return now - since >= ABSENCE and self.age < KNOWN
+
+    async def confirm_gone(self, tps: Collection[TopicPartition]) -> None:
+        """Asks by name for topics that seem gone: a list of all leaves out what is forbidden.
+
+        Raises:
+            KafkaError: one is there, or nobody can tell, or this principal may not know.
+            AdapterError: the broker did not answer, or refused.
+        """
+        self.calls += 1
+        topics = await describe_topics(self._client, sorted({tp.topic for tp in tps}))
+        for tp in tps:
+            topic = topics[tp.topic]
+            if topic.error and not topic.is_absent:
+                check_code(topic.error, tp.topic)
+            if tp.partition in topic.partitions:
+                raise UnknownTopicOrPartitionError(f"{_name(tp)} is there after all")
 
     async def send(
         self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
@@ -167,19 +210,24 @@ class Connection:
         close_connections(self._client)
 
 
-def check_code(code: int, tp: TopicPartition) -> None:
+def check_code(code: int, of: TopicPartition | str) -> None:
     """Raises the client's error for a code; one that may pass is marked as such."""
+    name = of if isinstance(of, str) else _name(of)
     if code in STALE:
         error = for_code(code)
         if not error.retriable:
-            raise NotLeaderForPartitionError(f"{error.__name__}: {tp.topic}[{tp.partition}]")
-        raise error(f"{tp.topic}[{tp.partition}]")
+            raise NotLeaderForPartitionError(f"{error.__name__}: {name}")
+        raise error(name)
     if code:
-        raise for_code(code)(f"{tp.topic}[{tp.partition}]")
+        raise for_code(code)(name)
+
+
+def _name(tp: TopicPartition) -> str:
+    return f"{tp.topic}[{tp.partition}]"
 
 
 def names_of(tps: Iterable[TopicPartition], most: int = 8) -> str:
     """For messages: the partitions, but not hundreds."""
-    names = sorted(f"{tp.topic}[{tp.partition}]" for tp in tps)
+    names = sorted(map(_name, tps))
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -36,6 +36,8 @@ async def look_up(
     async def ask() -> None:
         rest = wanted - found.keys()
         gone = {tp for tp in rest if connection.is_gone(tp)}
+        if gone:
+            await connection.confirm_gone(gone)
         found.update(dict.fromkeys(gone))
         await _ask(connection, rest - gone, time, found)
 

@@ -64,10 +64,14 @@ class Selection:
         Raises:
             AdapterError: the broker did not answer, or refused.
         """
-        connection = self._connection
-        if connection.age >= self._options.seen_within:
-            await connection.persist("looking for new partitions", connection.refresh)
+        await self._connection.persist("looking for new partitions", self._look)
         return [Partition(topic, str(n)) for topic, n in sorted(self._chosen())]
+
+    async def _look(self) -> None:
+        if self._connection.age >= self._options.seen_within:
+            await self._connection.refresh()
+        for topic in self._topics():
+            self._connection.check_topic(topic)
 
     def _chosen(self) -> Iterator[tuple[str, int]]:
         for topic in self._topics():
@@ -79,4 +83,6 @@ class Selection:
         if self._options.pattern is None:
             return self._options.names
         pattern = re.compile(self._options.pattern)
-        return [t for t in self._connection.cluster.topics() if pattern.fullmatch(t)]
+        cluster = self._connection.cluster
+        topics = {*cluster.topics(), *self._connection.troubled} - cluster.internal_topics
+        return [topic for topic in sorted(topics) if pattern.fullmatch(topic)]
