@@ -96,13 +96,14 @@ class StreamPlanner:
 
     async def _end(self, reader: RangeReader, begin: Offsets, limit: Limit) -> Offsets:
         partitions = await reader.partitions()
+        hidden = await _hidden(reader, begin, partitions)
         since = await self._since(reader, begin, partitions)
         starts = {**begin.positions, **since}
         latest = await _latest(reader, partitions)
         self.latest, self.look_cost = Offsets(latest), reader.requests_per_look
         reach = stops({p: starts[p] for p in latest if p in starts}, latest, self._targets)
         chosen = await self._admitted(reader, starts, reach, limit)
-        end = begin if chosen is None else begin.advance(chosen, since)
+        end = begin if chosen is None else begin.advance({**hidden, **chosen}, since)
         if end is not begin:
             self._let_go = self._clock()
             _log_batch(begin, end, latest)
@@ -148,6 +149,17 @@ class StreamPlanner:
         if self._options.limits.max_bytes is None and limit.kind != "max_bytes":
             return None
         return await reader.record_size([each.partition for each in waiting])
+
+
+async def _hidden(
+    reader: RangeReader, begin: Offsets, partitions: Collection[Partition]
+) -> dict[Partition, Position]:
+    """Where partitions stay that are not listed, and are there: no list shows them for a moment."""
+    unlisted = sorted(begin.positions.keys() - set(partitions))
+    if not unlisted:
+        return {}
+    found = await reader.positions(unlisted, StartPoint.EARLIEST)
+    return {p: begin.positions[p] for p in unlisted if found[p] is not None}
 
 
 async def _latest(

@@ -32,7 +32,7 @@ class Logs:
     """What a broker has, and what happens to it.
 
     ``faults`` are raised, one for each question, before it is answered; ``openers`` are the
-    groups of the readers that were opened.
+    groups of the readers that were opened; ``unlisted`` partitions are there and not shown.
     """
 
     values: dict[Partition, list[bytes]] = field(default_factory=dict)
@@ -43,6 +43,7 @@ class Logs:
     faults: list[Exception] = field(default_factory=list)
     delay: float = 0.0
     asked: int = 0
+    unlisted: set[Partition] = field(default_factory=set)
     opened: int = 0
     openers: list[str | None] = field(default_factory=list)
     closed: int = 0
@@ -80,7 +81,7 @@ class MemoryRanges(RangeReader):
         await self._answer()
 
     async def partitions(self) -> Sequence[Partition]:
-        return sorted(self.logs.values)
+        return sorted(self.logs.values.keys() - self.logs.unlisted)
 
     async def positions(
         self, partitions: Collection[Partition], at: Start

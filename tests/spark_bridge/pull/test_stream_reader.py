@@ -278,6 +278,20 @@ def test_a_new_partition_is_read_from_its_first_record() -> None:
     assert query.batch() == [b"1:0", b"1:1"]
 
 
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_a_partition_that_a_list_leaves_out_keeps_its_place(is_tolerant: bool) -> None:  # noqa: FBT001 - a case
+    """Trap 11: what no list shows for a moment is not gone, and not new when it comes back."""
+    logs = Logs.of(3, 3)
+    query = Query(logs, startingOffsets="earliest", failOnDataLoss=not is_tolerant)
+    query.batch()
+    logs.unlisted = {at(1)}
+    logs.add(0, 1)
+    logs.add(1, 1)
+    assert query.batch() == [b"0:3"]
+    logs.unlisted = set()
+    assert query.batch() == [b"1:3"]
+
+
 def test_a_stream_without_partitions_waits_for_them() -> None:
     """And misses nothing of what comes."""
     logs = Logs.of()
