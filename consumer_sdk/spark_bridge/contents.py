@@ -55,7 +55,8 @@ class Contents:
 
     def __init__(self, ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> None:
         self._ranges: dict[str, IntervalSet] = {}
-        self._texts: dict[str, set[str]] = {}
+        # With the last manifest that has it: a text that was forgotten may come again.
+        self._texts: dict[str, dict[str, int]] = {}
         self._ages: deque[_Remembered] = deque()
         self._add_ranges(ranges or {})
 
@@ -63,18 +64,23 @@ class Contents:
         """Everything in ``manifest`` is in the feed; ``age`` never falls."""
         self._add_ranges(manifest.ranges)
         for key, texts in manifest.texts.items():
-            self._texts.setdefault(key, set()).update(texts)
+            self._texts.setdefault(key, {}).update(dict.fromkeys(texts, manifest.number))
         if manifest.texts:
             self._ages.append(_Remembered(age, manifest.number, manifest.texts))
 
     def forget(self, before: float) -> None:
         """Drops the text positions that were added with a lower age."""
         while self._ages and self._ages[0].age < before:
-            for key, texts in self._ages.popleft().texts.items():
-                known = self._texts[key]
-                known.difference_update(texts)
-                if not known:
-                    del self._texts[key]
+            self._drop(self._ages.popleft())
+
+    def _drop(self, old: _Remembered) -> None:
+        for key, texts in old.texts.items():
+            known = self._texts.get(key, {})
+            for text in texts:
+                if known.get(text) == old.number:
+                    del known[text]
+            if not known:
+                self._texts.pop(key, None)
 
     def renew(self, age: float) -> None:
         """Gives this age to all text positions."""
@@ -110,7 +116,7 @@ class Contents:
 
     def _knows_any(self, key: str, places: Sequence[Place]) -> bool:
         texts = self._texts.get(key)
-        if texts and not texts.isdisjoint(_texts(places)):
+        if texts and not texts.keys().isdisjoint(_texts(places)):
             return True
         ranges = self._ranges.get(key)
         numbers = _numbers(places)

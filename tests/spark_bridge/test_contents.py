@@ -52,3 +52,24 @@ def test_each_record_is_unseen_once(groups: list[list[Record]]) -> None:
             ranges=ranges_of(fresh), texts=texts_of(fresh),
         )  # fmt: skip
         contents.add(Manifest.decode(manifest.encode(), number, "here"), number)
+
+
+def manifest_of(number: int, records: list[Record]) -> Manifest:
+    """A manifest that has ``records``."""
+    rows = as_rows(records)
+    return Manifest(
+        number=number, segment="s", rows=0, size=0, crc32=0,
+        ranges=ranges_of(rows), texts=texts_of(rows),
+    )  # fmt: skip
+
+
+def test_a_text_that_came_again_is_forgotten_with_its_last_manifest() -> None:
+    """A record was forgotten and fed again: the older manifest takes nothing from the younger."""
+    record: Record = ("0", "a")
+    contents = Contents()
+    contents.add(manifest_of(0, [record]), 0.0)
+    contents.add(manifest_of(1, [record]), 10.0)
+    contents.forget(5.0)
+    assert contents.unseen(as_rows([record])) == []
+    contents.forget(11.0)
+    assert as_records(contents.unseen(as_rows([record]))) == [record]
