@@ -8,6 +8,7 @@ both. Many others only seem to: fsspec's stock ``create`` looks first and writes
 from __future__ import annotations
 
 import contextlib
+import errno
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
@@ -46,40 +47,40 @@ class FsspecFiles(Files):
 
     def prepare(self, folders: Iterable[str]) -> None:
         for name in folders:
-            self._fs.makedirs(self._path(name), exist_ok=True)
+            self._do("makedirs", self._path(name), exist_ok=True)
         self._probe(f"{self._root}/{secrets.token_hex(8)}.tmp")
 
     def is_there(self) -> bool:
-        return bool(self._fs.isdir(self._root))
+        return bool(self._do("isdir", self._root))
 
     def names(self, folder: str) -> list[str]:
         path = self._path(folder)
         self._fs.invalidate_cache(path)
         try:
-            found = self._fs.ls(path, detail=False)
+            found = self._do("ls", path, detail=False)
         except FileNotFoundError:
             return []
         return [name.rstrip("/").rpartition("/")[2] for name in found]
 
     def read(self, name: str) -> bytes:
-        return bytes(self._fs.cat_file(self._path(name)))
+        return bytes(self._do("cat_file", self._path(name)))
 
     def buffer(self, name: str) -> pa.Buffer:
         return import_pyarrow().py_buffer(self.read(name))
 
     def add(self, name: str, data: bytes | memoryview) -> None:
-        self._fs.pipe_file(self._path(name), bytes(data))
+        self._do("pipe_file", self._path(name), bytes(data))
 
     def claim(self, name: str, data: bytes, scratch: str) -> None:  # noqa: ARG002 - puts are whole
-        self._fs.pipe_file(self._path(name), data, mode="create")
+        self._do("pipe_file", self._path(name), data, mode="create")
 
     def replace(self, name: str, data: bytes, scratch: str) -> None:  # noqa: ARG002 - puts are whole
-        self._fs.pipe_file(self._path(name), data)
+        self._do("pipe_file", self._path(name), data)
 
     def delete(self, name: str) -> None:
         # Another writer may be faster.
         with contextlib.suppress(FileNotFoundError):
-            self._fs.rm_file(self._path(name))
+            self._do("rm_file", self._path(name))
 
     def sync(self, folder: str) -> None:
         """Nothing to do: a put that has returned is durable."""
@@ -96,6 +97,16 @@ class FsspecFiles(Files):
             if self._fs.exists(path):
                 self._fs.rm_file(path)
         raise _not_exclusive(self._fs, "it made the same file twice")
+
+    def _do(self, method: str, *args: Any, **options: Any) -> Any:
+        """Calls the file system; stores have errors of their own (botocore's are no OSErrors)."""
+        try:
+            return getattr(self._fs, method)(*args, **options)
+        except OSError:
+            raise
+        except Exception as error:
+            text = f"{type(self._fs).__name__}.{method}: {error!r}"
+            raise OSError(errno.EIO, text) from error
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"

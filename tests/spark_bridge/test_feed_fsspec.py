@@ -16,6 +16,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.spark_bridge import SparkFeed
+from consumer_sdk.spark_bridge import feed as feed_module
 from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark, read_marks
@@ -109,6 +110,54 @@ class TakesAnything(type(fsspec.filesystem("memory"))):  # type: ignore[misc]  #
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
         """Always replaces."""
         super().pipe_file(path, value)
+
+
+class StoreError(Exception):
+    """As botocore's: no OSError."""
+
+
+class Away(type(fsspec.filesystem("memory"))):  # type: ignore[misc]  # its class by name
+    """A store that can be cut off."""
+
+    cachable = False
+    refusals = 0
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        """Refuses, as often as it was told to."""
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreError("cannot connect to the endpoint")
+        super().pipe_file(path, value, mode=mode)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> Any:  # noqa: FBT001, FBT002 - fsspec's
+        """Likewise."""
+        if self.refusals:
+            raise StoreError("cannot connect to the endpoint")
+        return super().ls(path, detail=detail)
+
+
+async def test_a_store_that_is_away_lets_records_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A store's own error is an outage too: no attempt fails, and it is written in the end."""
+    monkeypatch.setattr(feed_module, "_FIRST_PAUSE", 0.0)
+    fs, name = Away(), f"/feed-{uuid.uuid4().hex}"
+    async with SparkFeed(name, filesystem=fs, max_wait=0.0) as feed:
+        fs.refusals = 2
+        await feed.put(messages(0, 0)[0])
+    assert offsets(files_on(fs, name)) == [0]
+    assert caplog.text.count("records wait") == 2
+
+
+def test_a_stores_own_error_is_an_os_error() -> None:
+    """So that whoever looks for readers and summaries waits and logs, as with a disk."""
+    fs = Away()
+    files = files_on(fs, f"/feed-{uuid.uuid4().hex}")
+    files.prepare(FOLDERS)
+    fs.refusals = 1
+    with pytest.raises(OSError, match="cannot connect") as caught:
+        files.names(SEGMENTS)
+    assert isinstance(caught.value.__cause__, StoreError)
 
 
 @pytest.mark.parametrize(
