@@ -22,7 +22,7 @@ from typing import Any, Self, final
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Message, Position
 from consumer_sdk.spark_bridge.columns import import_pyarrow
-from consumer_sdk.spark_bridge.errors import TransientFeedError
+from consumer_sdk.spark_bridge.errors import FeedError, TransientFeedError
 from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_rows import place_text
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
@@ -197,6 +197,7 @@ class SparkFeed:
                 consumer pauses and no attempt is counted.
             FeedRecordError: this record cannot be stored.
             FeedFormatError: another writer's manifest is damaged.
+            FeedError: the feed has ended by itself, with the cause.
             ConsumerClosedError: the feed is not open, belongs to another event loop, or was
                 closed while its backlog was full: the record is not stored.
 
@@ -234,14 +235,20 @@ class SparkFeed:
 
         With a full backlog, what is pending is refused instead: its consumer delivers it again.
 
+        Raises:
+            FeedError: the feed had ended by itself, with the cause.
+
         Cancellation: what was handed to the thread is still finished there.
         """
         self._closing = True
         self._changed.set()
         if self._pump is not None:
             await asyncio.wait([self._pump])
+            self._check_pump(self._pump)
 
     def _submit(self, messages: Sequence[Message], size: int) -> asyncio.Future[None]:
+        if self._pump is not None and self._pump.done():
+            self._check_pump(self._pump)
         if self._closing or self._pump is None or self._pump.done():
             raise ConsumerClosedError(f"{self!r} is not open: use it inside `async with`")
         if asyncio.get_running_loop() is not self._loop:
@@ -253,6 +260,13 @@ class SparkFeed:
             self._changed.set()
         return entry.answer
 
+    def _check_pump(self, pump: asyncio.Task[None]) -> None:
+        if not pump.cancelled() and (cause := pump.exception()) is not None:
+            raise FeedError(
+                f"{self!r} has ended by itself: {cause!r}. That is a defect of this SDK; records "
+                "that were not stored are delivered again to a consumer that is started anew"
+            ) from cause
+
     async def _run(self) -> None:
         try:
             while self._pending or not self._closing:
@@ -263,6 +277,8 @@ class SparkFeed:
                 if group := self._pending.take():
                     await self._commit(group)
         finally:
+            # Also when it ends by itself: what came in now would wait for ever.
+            self._closing = True
             while self._pending:
                 self._refuse(self._pending.take())
             closed = self._thread.submit(self._writer.close)

@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from consumer_sdk.errors import ConsumerClosedError
@@ -118,7 +118,7 @@ class FeedWriter:
         self._lock: WriterLock | None = None
         self._name = ""
         self._epoch = self._swept = 0
-        self._ignored: Set[str] = frozenset()
+        self._ignored: frozenset[str] = frozenset()
 
     @property
     def segments(self) -> int:
@@ -172,6 +172,9 @@ class FeedWriter:
                 self._cut(self.committed)
         except (OSError, FeedError) as error:
             log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
+        except Exception:
+            # Records can be written all the same: a fault in here must not end that.
+            log.exception("nothing more is deleted from %s for now", self.directory)
 
     def close(self) -> None:
         """Gives the writer's name up. Idempotent, and allowed after a failed `open`."""
@@ -203,10 +206,10 @@ class FeedWriter:
         # Afterwards: what a reader has committed was there when it said so.
         self._index.follow()
         sound = {name: at for name, at in marks.items() if at <= self._index.next}
-        self._complain(marks.keys() - sound.keys())
+        self._complain(frozenset(marks.keys() - sound.keys()))
         self.committed = min(sound.values(), default=None)
 
-    def _complain(self, ignored: Set[str]) -> None:
+    def _complain(self, ignored: frozenset[str]) -> None:
         if ignored - self._ignored:
             log.error(
                 "readers %s of %s say that they have committed more than was ever written: they "

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
-from consumer_sdk.spark_bridge import FeedFormatError, FeedRecordError, SparkFeed
+from consumer_sdk.spark_bridge import FeedError, FeedFormatError, FeedRecordError, SparkFeed
 from tests.spark_bridge.feeding import (
     ROOT,
     close,
@@ -82,6 +82,25 @@ async def test_a_cancelled_put_is_stored_once_when_put_again(tmp_path: Path) -> 
             if tasks[0].cancelled():
                 await feed.put(messages(2 * at, 2 * at)[0])
     assert offsets(tmp_path) == list(range(80))
+
+
+async def _fault(_: SparkFeed) -> bool:
+    raise RuntimeError("a fault")
+
+
+async def test_a_feed_that_has_ended_by_itself_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither `put` nor the end of the block hides the cause behind "not open"."""
+    with pytest.raises(FeedError, match="ended by itself: RuntimeError"):
+        async with SparkFeed(tmp_path, max_wait=0.0) as feed:
+            monkeypatch.setattr(SparkFeed, "_has_room", _fault)
+            with pytest.raises(ConsumerClosedError):
+                await feed.put(messages(0, 0)[0])
+            await asyncio.wait([feed._pump])  # type: ignore[list-item]  # it is open
+            with pytest.raises(FeedError, match="ended by itself") as caught:
+                await feed.put(messages(1, 1)[0])
+            assert isinstance(caught.value.__cause__, RuntimeError)
 
 
 async def test_a_put_cancelled_before_its_group_closes_is_not_stored(tmp_path: Path) -> None:

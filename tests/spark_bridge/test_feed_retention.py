@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from consumer_sdk.records import Message
 from consumer_sdk.spark_bridge import feed_reader
 from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.feed_index import FeedIndex
 from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamReader
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
@@ -212,6 +213,19 @@ def test_a_damaged_reader_file_stops_the_deletion_only(
     assert "other.json" in caplog.text
     fill(writer, 1, first=5)
     assert feed.numbers() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_fault_in_the_deletion_ends_nothing_else(
+    feed: Feed, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong while it tends, with its traceback in the log, records are written."""
+    writer = feed.writer()
+    with monkeypatch.context() as patch:
+        patch.setattr(FeedIndex, "forget", lambda _: {}["a fault"])
+        feed.tend(writer)
+    assert "Traceback" in caplog.text
+    fill(writer)
+    assert feed.numbers() == [0, 1, 2, 3, 4]
 
 
 def read(reader: FeedStreamReader, start: dict[str, int], end: dict[str, int]) -> list[int]:
