@@ -91,8 +91,8 @@ class SparkFeed:
     no further one comes.
 
     Segments stay, unless Spark's queries have reader names (``?retention=committed&reader=…``).
-    Then an open feed deletes what every such query has committed and that it has itself seen
-    for ``keep_for``. A query that starts later starts at the first segment that is left; one
+    Then an open feed deletes what every such query has committed, ``keep_for`` after it has seen
+    that. A query that starts later starts at the first segment that is left; one
     without a reader name holds nothing back, and gets an error when it has been overtaken. A
     reader that is gone for good holds everything back until ``readers/NAME.json`` is deleted.
 
@@ -119,7 +119,7 @@ class SparkFeed:
             stays as it is and the parts of a tuple are joined with ``:``.
         max_backlog_rows: records that may wait for Spark; None for any number.
         max_backlog_bytes: likewise, bytes of segments.
-        keep_for: seconds that a segment is kept at least, though Spark has committed it.
+        keep_for: seconds that a segment is kept after this feed saw that Spark has committed it.
         remember: seconds for which positions that are not integers are recognised.
         filesystem: where ``path`` is; None for a local path.
 

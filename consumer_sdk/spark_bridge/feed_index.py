@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -20,14 +21,12 @@ class Kept:
     Attributes:
         number: its manifest's.
         segment: its file name.
-        seen: when this writer first saw it committed, by its own clock.
         rows: records in all segments that this writer has seen, up to and with this one.
         size: their bytes, likewise.
     """
 
     number: int
     segment: str
-    seen: float
     rows: int
     size: int
 
@@ -56,6 +55,7 @@ class FeedIndex:
         """The time that the last manifest says."""
         self._rows = self._size = 0
         self._dropped = 0, 0
+        self._commits: deque[tuple[int, float]] = deque()
 
     def load(self) -> Summary:
         """Reads everything anew; returns the summary of what was deleted."""
@@ -104,13 +104,28 @@ class FeedIndex:
         before = self._before(waiting[0].number)
         return waiting[-1].rows - before[0], waiting[-1].size - before[1]
 
-    def expired(self, committed: int, keep_for: float, most: int) -> int:
-        """The first number that has to be kept, at most ``most`` above the floor."""
+    def commits(self, number: int) -> None:
+        """Every reader has committed what is below ``number``, as is seen just now."""
+        seen = self._commits
+        when = self._clock()
+        # A reader may fall back, to what was committed when it was ahead.
+        while seen and seen[-1][0] >= number:
+            when = seen.pop()[1]
+        seen.append((number, when))
+
+    def expired(self, keep_for: float, most: int) -> int:
+        """The first number that has to be kept, at most ``most`` above the floor.
+
+        Args:
+            keep_for: seconds that a segment is kept after this writer saw it committed.
+            most: segments.
+        """
         limit = self._clock() - keep_for
-        for kept in self.kept[:most]:
-            if kept.number >= committed or kept.seen > limit:
-                return kept.number
-        return self.floor + min(most, len(self.kept))
+        while len(self._commits) > 1 and self._commits[1][1] <= limit:
+            self._commits.popleft()
+        number, when = self._commits[0] if self._commits else (0, limit)
+        last = number if when <= limit else self.floor
+        return max(self.floor, min(last, self.floor + min(most, len(self.kept))))
 
     def drop_below(self, number: int) -> None:
         """The segments below ``number`` are deleted."""
@@ -139,9 +154,7 @@ class FeedIndex:
         self.at = max(self.at, manifest.at)
         self._rows += manifest.rows
         self._size += manifest.size
-        self.kept.append(
-            Kept(manifest.number, manifest.segment, self._clock(), self._rows, self._size)
-        )
+        self.kept.append(Kept(manifest.number, manifest.segment, self._rows, self._size))
 
     def _before(self, number: int) -> tuple[int, int]:
         """Rows and bytes of all that was seen before ``number``, one of those kept."""

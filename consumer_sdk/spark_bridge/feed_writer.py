@@ -52,7 +52,7 @@ class Keeping:
     """How long a writer keeps what Spark has committed.
 
     Attributes:
-        segments: seconds that a committed segment is kept.
+        segments: seconds that a segment is kept after its commit was seen.
         texts: seconds for which positions that are not integers are recognised.
     """
 
@@ -163,13 +163,13 @@ class FeedWriter:
     def tend(self) -> None:
         """Looks how far Spark is, and deletes what it has committed; failures are logged.
 
-        Only what every registered reader has committed goes, and it was seen for long enough.
+        Only what every registered reader has committed goes, long enough after that was seen.
         """
         try:
             self._look_at_readers()
             self._index.forget()
             if self.committed is not None:
-                self._cut(self.committed)
+                self._cut()
         except (OSError, FeedError) as error:
             log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
         except Exception:
@@ -208,6 +208,7 @@ class FeedWriter:
         sound = {name: at for name, at in marks.items() if at <= self._index.next}
         self._complain(frozenset(marks.keys() - sound.keys()))
         self.committed = min(sound.values(), default=None)
+        self._index.commits(self.committed or 0)
 
     def _complain(self, ignored: frozenset[str]) -> None:
         if ignored - self._ignored:
@@ -219,9 +220,9 @@ class FeedWriter:
             )
         self._ignored = ignored
 
-    def _cut(self, committed: int) -> None:
+    def _cut(self) -> None:
         index = self._index
-        floor = index.expired(committed, self._keeping.segments, _MOST_DELETED)
+        floor = index.expired(self._keeping.segments, _MOST_DELETED)
         if floor == index.floor:
             return
         contents = index.contents
