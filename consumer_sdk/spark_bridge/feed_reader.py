@@ -25,6 +25,7 @@ from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.files import Files
+from consumer_sdk.spark_bridge.manifest import Manifest
 from consumer_sdk.spark_bridge.manifest_log import ManifestLog
 from consumer_sdk.spark_bridge.segments import SegmentFile, pack, read_segments
 
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["FeedBatchReader", "FeedStreamReader"]
+
+# What a query without a reader name starts at. Spark asks for the start again when it restarts in
+# its first batch, and nobody has held that one's segments: where it began is in the batch's end.
+_UNRESOLVED = {"next": -1}
 
 # Spark's default trigger asks for news 90 times a second. An idle answer is held back for this
 # long, which is short enough that stopping a query does not wait for it.
@@ -69,10 +74,13 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The first manifest that is kept, always the same: else a crash would skip records.
 
         A query with a reader name holds it from now on, so that it is the same also when Spark
-        asks again after a restart.
+        asks again after a restart. Without one it is a constant, which the end of the first
+        batch resolves.
         """
+        if self._mark is None:
+            return _UNRESOLVED
         if self._first is None:
-            self._first = self._mark.hold_all() if self._mark else self._log.floor()
+            self._first = self._mark.hold_all()
         return _offset(self._first)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -90,7 +98,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Spark 4.0 and 4.1 call it without arguments.
         """
-        begin = self._log.floor() if start is None else _number(start)
+        begin = self._begin(start)
         # A checkpoint of another feed must let nothing be deleted.
         self._known(begin)
         if self._mark and not self._url.is_async:
@@ -98,7 +106,10 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # planned the next micro-batch, which a full feed would wait for in vain.
             self._mark.move(begin)
         end = self._news(begin) if self._target is None else self._frozen(begin)
-        return _offset(self._known(begin).admit(begin, end, limit or ReadAllAvailable()))
+        end = self._known(begin).admit(begin, end, limit or ReadAllAvailable())
+        if start == _UNRESOLVED:
+            return {**_offset(end), "since": begin}
+        return start if start and end == begin else _offset(end)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Reads no further than what is there now."""
@@ -111,9 +122,11 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The segments between two offsets, in few tasks."""
-        first, last = _number(start), _number(end)
-        self._log.check_kept(first)
-        manifests = [self._log.read(number) for number in range(first, last)]
+        first = _number(end, "since") if start == _UNRESOLVED else _number(start)
+        manifests = self._manifests(first, _number(end))
+        if self._mark:
+            # A batch of before a restart: its checkpoint may be older than what the mark says.
+            self._mark.hold(first)
         return _tasks([SegmentFile.of(manifest) for manifest in manifests], self._tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -128,6 +141,19 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if self._mark:
             self._mark.move(_number(end))
+
+    def _begin(self, start: dict[str, int] | None) -> int:
+        if start is not None and start != _UNRESOLVED:
+            return _number(start)
+        if self._first is None:
+            self._first = self._log.floor()
+        return self._first
+
+    def _manifests(self, first: int, last: int) -> list[Manifest]:
+        found = [self._log.find(number) for number in range(first, last)]
+        # Afterwards: below the floor they may be deleted, and others in their places.
+        self._log.check_kept(first)
+        return [each or self._log.read(first + at) for at, each in enumerate(found)]
 
     def _known(self, begin: int) -> Backlog:
         """The backlog from ``begin`` on, without looking for news."""
@@ -201,12 +227,11 @@ def _read(files: Files, partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 def _offset(number: int) -> dict[str, int]:
-    """One key: Spark compares the JSON texts, in which two keys could come in another order."""
     return {"next": number}
 
 
-def _number(offset: dict[str, Any]) -> int:
-    number = offset.get("next")
+def _number(offset: dict[str, Any], name: str = "next") -> int:
+    number = offset.get(name)
     if type(number) is not int or number < 0:
         raise FeedFormatError(
             f"the query's checkpoint holds the offset {offset!r}, which is not a feed's: "

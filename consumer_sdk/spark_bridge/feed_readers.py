@@ -77,6 +77,11 @@ class ReaderMark:
             if manifests.floor() == floor:
                 return floor
 
+    def hold(self, number: int) -> None:
+        """As `move`, unless this process has said already how far the query is."""
+        if self._at is None:
+            self.move(number)
+
     def move(self, number: int) -> None:
         """The query reads nothing below ``number`` again. Failures are logged and made up for.
 

@@ -92,7 +92,7 @@ def _places(offset: str | None) -> tuple[LagUnit, dict[Partition, int | None]] |
     found = _json(offset)
     if not isinstance(found, dict):
         return None
-    if found.keys() == {"next"} and type(found["next"]) is int:
+    if found.keys() - {"since"} == {"next"} and type(found["next"]) is int:
         return "segments", {FEED: found["next"]}
     positions = found.get("positions")
     if found.get("version") != 1 or not isinstance(positions, dict):

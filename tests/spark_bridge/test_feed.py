@@ -97,7 +97,7 @@ async def test_a_feed_that_has_ended_by_itself_says_why(
             monkeypatch.setattr(SparkFeed, "_has_room", _fault)
             with pytest.raises(ConsumerClosedError):
                 await feed.put(messages(0, 0)[0])
-            await asyncio.wait([feed._pump])  # type: ignore[list-item]  # it is open
+            await asyncio.wait([feed._pump])  # type: ignore[type-var]  # it is open
             with pytest.raises(FeedError, match="ended by itself") as caught:
                 await feed.put(messages(1, 1)[0])
             assert isinstance(caught.value.__cause__, RuntimeError)

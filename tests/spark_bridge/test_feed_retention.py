@@ -56,7 +56,8 @@ class Feed:
         return writer
 
     def tend(self, writer: FeedWriter, after: float = KEEP_FOR) -> None:
-        """Lets the writer look after that much time."""
+        """Lets the writer look, and again after that much time."""
+        writer.tend()
         self.clock.now += after
         writer.tend()
 
@@ -116,13 +117,18 @@ def test_nothing_is_deleted_without_a_reader(feed: Feed) -> None:
 
 
 def test_a_committed_segment_is_kept_for_a_while(feed: Feed) -> None:
-    """``keep_for`` counts from when the writer saw it, whatever the writers' wall clocks say."""
+    """``keep_for`` counts from when the writer saw the commit, whatever wall clocks say."""
     writer = feed.writer(wall=lambda: 4e9)
     fill(writer, 2)
+    feed.tend(writer, 10 * KEEP_FOR)
     feed.mark(2)
     feed.tend(writer, KEEP_FOR - 1)
     assert feed.numbers() == [0, 1]
+    feed.mark(1)
     feed.tend(writer, 1)
+    assert feed.numbers() == [1]
+    feed.mark(2)
+    feed.tend(writer, KEEP_FOR)
     assert feed.numbers() == []
     behind = feed.writer(wall=lambda: 0.0)
     fill(behind, 1, first=2)
@@ -248,6 +254,62 @@ def test_a_planned_batch_is_held_until_spark_has_committed_it(feed: Feed) -> Non
     assert read(restarted, start, end) == read(reader, start, end) == list(range(50))
 
 
+def test_a_query_without_a_name_that_restarts_in_its_first_batch_skips_nothing(
+    feed: Feed,
+) -> None:
+    """Trap 1: Spark asks for the start again, and others have committed what it began with."""
+    writer = feed.writer()
+    fill(writer)
+    reader = feed.reader(None)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    restarted = feed.reader(None)
+    assert restarted.initialOffset() == start
+    assert read(restarted, start, end) == list(range(50))
+    feed.mark(3)
+    feed.tend(writer)
+    restarted = feed.reader(None)
+    with pytest.raises(FeedFormatError, match="below 3, and this query stands at 0"):
+        restarted.partitions(restarted.initialOffset(), end)
+
+
+def test_what_is_deleted_while_a_batch_is_planned_is_noticed(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifests are read first: a name below the floor may be another segment's by then."""
+    writer = feed.writer()
+    fill(writer)
+    feed.mark(5)
+    feed.tend(writer, 0)
+    feed.clock.now += KEEP_FOR
+    original = ManifestLog.find
+
+    def meanwhile(log: ManifestLog, number: int) -> Any:
+        found = original(log, number)
+        monkeypatch.undo()
+        writer.tend()
+        return found
+
+    monkeypatch.setattr(ManifestLog, "find", meanwhile)
+    with pytest.raises(FeedFormatError, match="deleted its segments below 5"):
+        feed.reader(None).partitions({"next": 0}, {"next": 1})
+
+
+def test_a_batch_planned_from_a_restored_checkpoint_is_held(feed: Feed) -> None:
+    """Trap 7: the mark says more than the older checkpoint, until its first batch is planned."""
+    writer = feed.writer()
+    fill(writer)
+    feed.mark(5)
+    restored = feed.reader()
+    parts = restored.partitions({"next": 1}, {"next": 3})
+    feed.tend(writer)
+    assert feed.numbers() == [1, 2, 3, 4]
+    assert sum(b.num_rows for part in parts for b in restored.read(part)) == 20
+    assert read(restored, {"next": 3}, {"next": 4}) == list(range(30, 40))
+    feed.tend(writer)
+    assert feed.numbers() == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("says", ["commit", "start"])
 def test_both_words_of_spark_for_committed_let_go(feed: Feed, says: str) -> None:
     """Trap 3: `commit`, and the start of the next look, which an idle stream has too."""
@@ -288,9 +350,9 @@ def test_a_new_query_starts_at_the_first_segment_that_is_kept(feed: Feed) -> Non
     for name in (None, "late"):
         reader = feed.reader(name)
         start = reader.initialOffset()
-        assert start == {"next": 3}
-        assert reader.latestOffset() == {"next": 5}
-        assert read(reader, start, {"next": 5}) == list(range(30, 50))
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert (reader.latestOffset(), end["next"]) == ({"next": 5}, 5)
+        assert read(reader, start, end) == list(range(30, 50))
     batch = FeedBatchReader(FeedUrl(str(feed.path)), 2)
     found = [each.num_rows for part in batch.partitions() for each in batch.read(part)]
     assert sum(found) == 20
