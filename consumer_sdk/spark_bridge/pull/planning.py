@@ -72,6 +72,7 @@ def sound(
     earliest: Mapping[Partition, Position | None],
     gone: Collection[Partition] = (),
     *,
+    latest: Mapping[Partition, Position | None] | None = None,
     fail: bool,
 ) -> Sound:
     """Judges the ranges of a batch.
@@ -81,12 +82,15 @@ def sound(
     range is left as it is for the reader to judge, unless losses are accepted.
 
     A log that ends below the start was made again or cut short. Which of the two, nobody can
-    tell, so nothing of it is read twice: the next batch goes on from its end.
+    tell, so nothing of it is read twice: the next batch goes on from its end. One that ends below
+    the stop is read to its end: where positions are integers, an end never goes back by itself,
+    since transactions only begin above the last stable one.
 
     Args:
         ranges: `Offsets.ranges_to`'s.
         earliest: each partition's first position now; None or missing: it is gone.
         gone: `Offsets.gone_in`'s.
+        latest: each partition's end now; None or missing: it is not known.
         fail: ``failOnDataLoss``.
 
     Raises:
@@ -97,7 +101,8 @@ def sound(
     doubts: list[str] = []
     for each in sorted(ranges):
         if each.start != each.stop:
-            verdict = _judge(each, earliest.get(each.partition), fail=fail)
+            ends = earliest.get(each.partition), (latest or {}).get(each.partition)
+            verdict = _judge(each, *ends, fail=fail)
             kept += verdict.kept
             losses += verdict.losses
             doubts += verdict.doubts
@@ -112,12 +117,17 @@ class _Verdict(NamedTuple):
     doubts: Sequence[str] = ()
 
 
-def _judge(each: PartitionRange, first: Position | None, *, fail: bool) -> _Verdict:
+def _judge(
+    each: PartitionRange, first: Position | None, last: Position | None, *, fail: bool
+) -> _Verdict:
     if first is None:
         return _Verdict(losses=[f"{each.partition} is gone"])
     if each.start > each.stop:
         why = f"{each.partition} ends at {each.stop}, below {each.start}, as if it was made again"
         return _Verdict(losses=[why])
+    if isinstance(last, int) and last < each.stop:
+        why = f"{each.partition} ends at {last}, below {each.stop}, as if it was cut short"
+        return _Verdict(_from(each._replace(stop=last), max(first, each.start)), losses=[why])
     if first <= each.start:
         return _Verdict([each])
     why = f"{each.partition} begins at {first}, above {each.start}"

@@ -113,7 +113,8 @@ class MemoryRanges(RangeReader):
     async def read_range(
         self, wanted: PartitionRange, *, with_headers: bool = False, max_bytes: int = 8 * 2**20
     ) -> AsyncIterator[Columns]:
-        if wanted.start < self.logs.first.get(wanted.partition, 0):
+        end = self.logs.end(wanted.partition)
+        if wanted.start < self.logs.first.get(wanted.partition, 0) or wanted.start > end:
             raise PositionOutOfRangeError(f"{wanted} is gone")
         for start in range(wanted.start, wanted.stop, 10):
             await self._answer()

@@ -219,6 +219,34 @@ def test_an_accepted_loss_is_a_warning(
     assert [complaint in warning for warning in judged.warnings] == [True]
 
 
+CUT_SHORT = [
+    (PartitionRange(A, 5, 9), 7, [PartitionRange(A, 5, 7)]),
+    (PartitionRange(A, 2, 9), 7, [PartitionRange(A, 3, 7)]),
+    (PartitionRange(A, 5, 9), 5, []),
+    (PartitionRange(A, 5, 9), 4, []),
+]
+
+
+@pytest.mark.parametrize("each, last, kept", CUT_SHORT)
+def test_a_log_that_ends_below_the_stop_is_a_loss(
+    each: PartitionRange, last: int, kept: list[PartitionRange]
+) -> None:
+    """A topic made again, or cut short by an election: what is missing never comes."""
+    with pytest.raises(DataLossError, match=f"t/0 ends at {last}, below 9"):
+        sound([each], {A: 3}, latest={A: last}, fail=True)
+    judged = sound([each], {A: 3}, latest={A: last}, fail=False)
+    assert judged.ranges == kept
+    assert len(judged.warnings) == 1
+
+
+def test_a_log_that_ends_at_the_stop_is_whole() -> None:
+    """Nor does an end say anything that is not a number: it may lie in another ledger."""
+    each = PartitionRange(A, 5, 9)
+    assert sound([each], {A: 0}, latest={A: 9}, fail=True) == Sound([each], [])
+    ledger = PartitionRange(A, (5, 0, 0), (6, 2, 0))
+    assert sound([ledger], {A: (5, 0, 0)}, latest={A: (6, 0, 0)}, fail=True) == Sound([ledger], [])
+
+
 def test_partitions_that_vanished_are_losses() -> None:
     """Trap 11: nobody knows what they still had."""
     with pytest.raises(DataLossError, match="t/1 is gone"):

@@ -330,6 +330,37 @@ def test_records_deleted_before_a_task_reads_them_are_a_loss(is_tolerant: bool) 
             query.values(tasks)
 
 
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_a_log_made_again_below_a_planned_batch_is_a_loss(is_tolerant: bool) -> None:  # noqa: FBT001 - a case
+    """Trap 11: it is found before a task waits for what never comes."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", failOnDataLoss=not is_tolerant)
+    assert query.plan()
+    logs.values[at(0)] = [b"new"] * 2
+    if is_tolerant:
+        assert query.run() == [b"new"] * 2
+    else:
+        with pytest.raises(DataLossError, match="t/0 ends at 2, below 10"):
+            query.run()
+
+
+@pytest.mark.parametrize("is_tolerant", [False, True])
+def test_a_log_made_again_before_a_task_reads_it_is_a_loss(is_tolerant: bool) -> None:  # noqa: FBT001 - a case
+    """Nothing of the new one is read for what was lost, and the task ends."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest", failOnDataLoss=not is_tolerant)
+    query.batch()
+    logs.add(0, 5)
+    query.plan()
+    tasks = query.reader.partitions(query.start, query.planned[1])
+    logs.values[at(0)] = [b"new"] * 2
+    if is_tolerant:
+        assert query.values(tasks) == []
+    else:
+        with pytest.raises(DataLossError, match="failOnDataLoss=false goes on"):
+            query.values(tasks)
+
+
 def test_a_short_outage_passes_unnoticed() -> None:
     """No exception, no lost record."""
     logs = Logs.of(10)
