@@ -27,6 +27,8 @@ __all__ = ["QueryRun"]
 _ACK_SECONDS = 0.1
 _STRICT_SECONDS = 30.0
 _LAST_ACK_SECONDS = 2.0
+_RUN_END_SECONDS = 10.0
+"""For the last ack of an AvailableNow run; the first one of a broker's first group takes seconds."""
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -68,7 +70,10 @@ class QueryRun:
             self._ack(start)
         is_final = self._planner.is_final
         answer = self._news.end(start, limit, is_final=is_final)
-        return self._loop.call(answer, timeout=PATIENCE + 5)
+        found = self._loop.call(answer, timeout=PATIENCE + 5)
+        if is_final and found == start:
+            self._settle_run()
+        return found
 
     def tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of one batch."""
@@ -116,6 +121,10 @@ class QueryRun:
     async def _done(self, offset: Offset, patience: float) -> Exception | None:
         self._acks.done(Offsets.from_json(offset, self._texts.decode_position).positions)
         return await self._acks.settle(patience)
+
+    def _settle_run(self) -> None:
+        """The run ends here, and Spark its process with it: the last ack has its time before."""
+        self._loop.call(self._acks.settle(_RUN_END_SECONDS), timeout=2 * _RUN_END_SECONDS)
 
     def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
         return self._loop.call(patiently(work), timeout=PATIENCE + 5)
