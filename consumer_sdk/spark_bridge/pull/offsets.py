@@ -36,15 +36,18 @@ class Offsets:
         positions: the next position of each partition.
         since: where the batch that this ends began to read partitions that its start does not
             know: all in the first batch, later those that are new.
+        is_begun: it is not the initial one, even if it has no positions: there were no partitions,
+            or all are gone. What comes then is new, and read from its first record.
     """
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
     since: Mapping[Partition, Position] = field(default_factory=dict)
+    is_begun: bool = False
 
     @property
     def is_initial(self) -> bool:
         """It is `INITIAL`: the wanted start is still to be resolved."""
-        return not self.positions and not self.since
+        return not self.positions and not self.since and not self.is_begun
 
     def unknown(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those of ``partitions`` that it says nothing of: they are new."""
@@ -62,9 +65,10 @@ class Offsets:
             stops: where each partition is read up to; those that are gone are left out.
             since: where partitions begin that are not known here, at the least.
         """
-        if stops == self.positions:
+        if stops == self.positions and not self.is_initial:
             return self
-        return Offsets(stops, {partition: since[partition] for partition in self.unknown(stops)})
+        begins = {partition: since[partition] for partition in self.unknown(stops)}
+        return Offsets(stops, begins, is_begun=not stops)
 
     def ranges_to(self, end: Offsets) -> list[PartitionRange]:
         """What the batch from here to ``end`` reads: sorted, empty and reversed ones included.
@@ -88,7 +92,9 @@ class Offsets:
     def to_json(self, encode: Callable[[Position], str]) -> dict[str, Any]:
         """What Spark writes: equal offsets give equal texts, which is how Spark compares them."""
         body = INITIAL | {"positions": _texts(self.positions, encode)}
-        return body | {"since": _texts(self.since, encode)} if self.since else body
+        if self.since:
+            body["since"] = _texts(self.since, encode)
+        return body | {"begun": True} if self.is_begun else body
 
     @classmethod
     def from_json(cls, body: Any, decode: Callable[[str], Position]) -> Offsets:
@@ -101,10 +107,11 @@ class Offsets:
             raise _not_ours(body, "has another form")
         if body["version"] != VERSION:
             raise _not_ours(body, f"has version {body['version']!r}, not {VERSION}")
-        if extra := sorted(body.keys() - {"version", "positions", "since"}):
+        if extra := sorted(body.keys() - {"version", "positions", "since", "begun"}):
             raise _not_ours(body, f"has {', '.join(map(repr, extra))} too")
         try:
-            return cls(_read(body["positions"], decode), _read(body.get("since", {}), decode))
+            positions, since = (_read(body.get(n, {}), decode) for n in ("positions", "since"))
+            return cls(positions, since, is_begun=bool(body.get("begun")))
         except (AttributeError, TypeError, CheckpointFormatError) as error:
             raise _not_ours(body, f"names a position of another kind ({error})") from error
 

@@ -54,7 +54,6 @@ class StreamPlanner:
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._targets: _Positions | None = None
         self._let_go = -math.inf
-        self._was_empty = False
         self.latest: Offsets | None = None
         self.look_cost = 1
 
@@ -114,12 +113,9 @@ class StreamPlanner:
     ) -> dict[Partition, Position]:
         """Where partitions begin that the query does not know yet."""
         unknown = begin.unknown(partitions)
-        is_first = begin.is_initial and not self._was_empty
-        # Nothing can be pinned of a query without partitions: what comes later is new to it.
-        self._was_empty = self._was_empty or (begin.is_initial and not partitions)
         if not unknown:
             return {}
-        starts = self._options.stream_starts() if is_first else NEW
+        starts = self._options.stream_starts() if begin.is_initial else NEW
         return await resolved(reader, self._options, starts, unknown)
 
     async def _admitted(

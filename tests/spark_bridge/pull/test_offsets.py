@@ -47,6 +47,17 @@ def test_equal_offsets_have_equal_texts(
     assert text_of(Offsets(*map(dict, shuffled))) == text_of(Offsets(at, since))
 
 
+def test_an_offset_without_partitions_is_not_the_initial_one() -> None:
+    """There were none, or all are gone: either way it has begun, and says so for good."""
+    for before in (Offsets(), Offsets({A0: 4})):
+        end = before.advance({}, {})
+        assert text_of(end) != json.dumps(INITIAL)
+        found = Offsets.from_json(json.loads(text_of(end)), decode_offset)
+        assert found == end
+        assert not found.is_initial
+        assert found.advance({}, {}) is found
+
+
 def test_the_text_is_as_it_always_was() -> None:
     """Checkpoints outlive versions: the form is frozen."""
     offsets = Offsets({B0: 5, A10: 7, A1: 2}, {B0: 4})

@@ -293,11 +293,28 @@ def test_a_partition_that_a_list_leaves_out_keeps_its_place(is_tolerant: bool) -
 
 
 def test_a_stream_without_partitions_waits_for_them() -> None:
-    """And misses nothing of what comes."""
+    """And misses nothing of what comes, in this run or the next: the checkpoint has begun."""
     logs = Logs.of()
     query = Query(logs)
+    assert query.batch() == []
+    assert query.batch() is None
+    query.restart()
     assert query.batch() is None
     logs.add(0, 2)
+    query.restart()
+    assert query.batch() == [b"0:0", b"0:1"]
+
+
+def test_a_stream_whose_partitions_are_all_gone_has_still_begun() -> None:
+    """Trap 11: "latest" is for its very beginning: what is made again is new."""
+    logs = Logs.of(3)
+    query = Query(logs, failOnDataLoss=False)
+    query.batch()
+    logs.values.clear()
+    assert query.batch() == []
+    assert query.start != INITIAL
+    logs.add(0, 2)
+    query.restart()
     assert query.batch() == [b"0:0", b"0:1"]
 
 
