@@ -32,7 +32,7 @@ from consumer_sdk.trackers import WatermarkTracker
 __all__ = ["Acks", "Write"]
 
 Write = Callable[[Sequence[AckFlush]], Awaitable[list[Outcome]]]
-"""Makes flushes durable; one outcome for each. Never raises."""
+"""Makes flushes durable; one outcome for each. What it raises counts as a failure of all."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -88,10 +88,17 @@ class Acks:
     async def _write_all(self) -> None:
         pause = _FIRST_PAUSE
         while flushes := self._flushes():
-            outcomes = await self._write([flush for _, flush in flushes])
+            outcomes = await self._written([flush for _, flush in flushes])
             if not self._apply(flushes, outcomes):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _written(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        try:
+            return await self._write(flushes)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing is known to be durable
+            _log.debug("an ack failed unexpectedly", exc_info=True)
+            return [Outcome.retry(error) for _ in flushes]
 
     def _flushes(self) -> list[tuple[AckTracker, AckFlush]]:
         now = asyncio.get_running_loop().time()

@@ -99,6 +99,28 @@ def test_a_refused_ack_waits_for_the_next_one() -> None:
     simulate(main)
 
 
+def test_a_write_that_raises_is_a_failed_write() -> None:
+    """A defect of a client, say: nothing looks durable that is not, and it is tried again."""
+
+    async def main(_: Simulation) -> None:
+        group = Group()
+        left = [RuntimeError("a defect"), AttributeError("another")]
+
+        async def write(flushes: Sequence[AckFlush]) -> list[Outcome]:
+            if left:
+                raise left.pop(0)
+            return await group.write(flushes)
+
+        acks = Acks(write)
+        acks.done({at(0): 5})
+        assert "a defect" in str(await acks.settle(0.05))
+        await asyncio.sleep(10)
+        assert group.written == [{"0": 5}]
+        assert await acks.settle(0.05) is None
+
+    simulate(main)
+
+
 def test_one_write_is_in_the_air_at_a_time() -> None:
     """What is done meanwhile is written next, at its latest."""
 
