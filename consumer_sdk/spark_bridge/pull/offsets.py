@@ -42,7 +42,7 @@ class Offsets:
 
     positions: Mapping[Partition, Position] = field(default_factory=dict)
     since: Mapping[Partition, Position] = field(default_factory=dict)
-    is_begun: bool = False
+    is_begun: bool = field(default=False, kw_only=True)
 
     @property
     def is_initial(self) -> bool:
