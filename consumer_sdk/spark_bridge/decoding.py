@@ -3,8 +3,9 @@
 Spark's ``from_json`` decodes, in the JVM. On its own it is lenient where a pipeline must not be:
 
 - What follows the JSON (``{"id": 1} and more``) is not looked at. So the text is decoded as the
-  only element of an array inside an object, with a member after it: only a text that is one JSON
-  value leaves both where they are.
+  only element of an array, in a map with one more entry after it. A text that closes the array
+  and opens others (``{"id": 1}], "x": [{"id": 2}``) makes more entries, or leaves the last one
+  to another map: that one and the map itself have a random name, which no text can know.
 - ``NOT NULL`` in the schema means nothing to it. Fields that are, at any depth, are looked at.
 - Bytes that are no UTF-8 become U+FFFD; an empty text becomes null. Both are rejected.
 - Quotes may be single, and numbers ``NaN``. Here not, unless ``options`` say so.
@@ -12,6 +13,7 @@ Spark's ``from_json`` decodes, in the JVM. On its own it is lenient where a pipe
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -64,11 +66,12 @@ def from_json_value(
 
     text = f.col(value).cast("string")
     # A column of its own first: used in several places below, it would be decoded as often.
-    parsed = rows.withColumn(_PARSED, _parse(text, wanted, {**_STRICT, **(options or {})}))
-    root = f.col(_PARSED)["json"][0]
+    name = secrets.token_hex(8)
+    parsed = rows.withColumn(_PARSED, _parse(text, name, wanted, {**_STRICT, **(options or {})}))
+    root = f.col(_PARSED)[name]["json"][0]
     reason = (
         f.when(~f.is_valid_utf8(text), "the value is no UTF-8")
-        .when(_is_corrupt() | root.isNull(), _misfit(wanted))
+        .when(_is_corrupt(name) | root.isNull(), _misfit(wanted))
         .otherwise(missing_field(root, wanted))
     )
     found = add_outcome(parsed, value, into, root, reason, reject_null=reject_null)
@@ -120,34 +123,37 @@ def check_names(rows: DataFrame, value: str, into: str) -> None:
     Raises:
         ConfigurationError: it is not so.
     """
-    types = {field.name: field.dataType.simpleString() for field in rows.schema}
-    if types.get(value) not in {"binary", "string"}:
+    # Spark takes names that differ in case only for the same.
+    types = {field.name.lower(): field.dataType.simpleString() for field in rows.schema}
+    if types.get(value.lower()) not in {"binary", "string"}:
         raise ConfigurationError(
-            f"value={value!r}: name a column of bytes or text (there are {', '.join(types)})"
+            f"value={value!r}: name a column of bytes or text (there are {', '.join(rows.columns)})"
         )
-    if into == "reason":
-        raise ConfigurationError("into='reason': that column says why a value is rejected")
-    for name in {into, "reason"} & types.keys():
+    if into.lower() == "reason":
+        raise ConfigurationError(f"into={into!r}: that column says why a value is rejected")
+    for name in {into.lower(), "reason"} & types.keys():
         raise ConfigurationError(f"there is a column {name!r} already: rename it, or give into=…")
 
 
-def _parse(text: Column, schema: StructType, options: dict[str, str]) -> Column:
+def _parse(text: Column, name: str, schema: StructType, options: dict[str, str]) -> Column:
     from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, BooleanType, StringType
+    from pyspark.sql.types import ArrayType, MapType, StringType
     from pyspark.sql.types import StructType as Struct
 
-    outer = Struct().add("json", ArrayType(schema)).add("end", BooleanType())
-    wrapped = f.concat(f.lit('{"json":['), text, f.lit('],"end":true}'))
+    outer = Struct().add(name, MapType(StringType(), ArrayType(schema)))
+    wrapped = f.concat(f.lit(f'{{"{name}":{{"json":['), text, f.lit(f'],"{name}":[]}}}}'))
     corrupt = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     return f.from_json(wrapped, outer.add(_CORRUPT, StringType()), {**options, **corrupt})
 
 
-def _is_corrupt() -> Column:
+def _is_corrupt(name: str) -> Column:
     from pyspark.sql import functions as f
 
     parsed = f.col(_PARSED)
-    is_cut_short = parsed["end"].isNull() | (f.size(parsed["json"]) != 1)
-    return parsed[_CORRUPT].isNotNull() | is_cut_short
+    parts = parsed[name]
+    is_whole = (f.size(parts) == 2) & (f.size(parts[name]) == 0)  # noqa: PLR2004 - the text's and the last one
+    is_alone = is_whole & (f.size(parts["json"]) == 1)
+    return parsed[_CORRUPT].isNotNull() | ~f.coalesce(is_alone, f.lit(False))
 
 
 def _misfit(schema: StructType) -> str:

@@ -72,6 +72,16 @@ def test_what_fits_is_decoded(spark: SparkSession) -> None:
         pytest.param([b'{"id":1} {"id":2}', b'{"id":1}{"id":2}'], id="two values"),
         pytest.param([b'{"id":1},{"id":2}', b'{"id":1},"json":[{"id":2}]'], id="list"),
         pytest.param([b'{"id":1} and more', b'{"id":1}}', b'{"id":1}]', b'{"id":1}]}'], id="tail"),
+        pytest.param(
+            [
+                b'{"id":1}],"x":[{"id":2}',
+                b'{"id":1}],"json":[{"id":2}',
+                b'{"id":1}],"end":[],"x":[{"id":2}',
+                b'{"id":1}],"end":[]},"x":{"json":[{"id":2}',
+                b'{"id":1}]},"x":{"json":[{"id":2}',
+            ],
+            id="closed and opened",
+        ),
         pytest.param([b'\xff\xfe{\x00"\x00', b'{"id":1,"name":"\xff"}'], id="no UTF-8"),
     ],
 )
@@ -224,5 +234,10 @@ def test_what_cannot_work_is_refused_at_once(spark: SparkSession) -> None:
         from_json_value(rows, SCHEMA, value="at")
     with pytest.raises(ConfigurationError, match="'at' already"):
         from_json_value(rows, SCHEMA, into="at")
-    with pytest.raises(ConfigurationError, match="into='reason'"):
-        from_json_value(rows, SCHEMA, into="reason")
+    with pytest.raises(ConfigurationError, match="'at' already"):
+        from_json_value(rows, SCHEMA, into="At")
+    with pytest.raises(ConfigurationError, match="'reason' already"):
+        from_json_value(rows.withColumnRenamed("at", "Reason"), SCHEMA)
+    for name in ("reason", "Reason"):
+        with pytest.raises(ConfigurationError, match=f"into='{name}'"):
+            from_json_value(rows, SCHEMA, into=name)
