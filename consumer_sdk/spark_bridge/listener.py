@@ -25,7 +25,8 @@ class ProgressListener(StreamingQueryListener):
         self._metrics = metrics
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing is known yet."""
+        """A run begins."""
+        self._metrics.started(str(event.id), str(event.runId))
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
         """A micro-batch is done."""
@@ -33,7 +34,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
         """A trigger found nothing to do."""
-        self._metrics.idle(str(event.id))
+        self._metrics.idle(str(event.id), str(event.runId))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """A query has ended."""

@@ -80,13 +80,21 @@ class SourceMetrics:
 
     # -- what the listener tells --------------------------------------------------------------
 
+    def started(self, query_id: str, run_id: str) -> None:
+        """A query runs; whether it has a source of the bridge is known if it ran before."""
+        self._update(query_id, lambda before: before and before.restarted(run_id))
+
     def progress(self, progress: Progress) -> None:
         """A micro-batch is done."""
         self._update(str(progress.id), lambda before: add_progress(before, progress))
 
-    def idle(self, query_id: str) -> None:
+    def idle(self, query_id: str, run_id: str) -> None:
         """A trigger found nothing to do."""
-        self._update(query_id, lambda before: before and before.idle())
+
+        def idle(before: QueryStats | None) -> QueryStats | None:
+            return before.idle() if before and before.run_id == run_id else None
+
+        self._update(query_id, idle)
 
     def terminated(self, query_id: str, run_id: str, *, has_failed: bool) -> None:
         """A query has ended; a later run of it may have reported already."""

@@ -117,6 +117,13 @@ class QueryStats:
         """The same, after a trigger that found nothing to do."""
         return replace(self, is_idle=True, rows_per_second=0.0, processed_rows_per_second=0.0)
 
+    def restarted(self, run_id: str) -> QueryStats:
+        """A new run, of which nothing is known but that it began."""
+        known = replace(self.idle(), run_id=run_id, is_idle=False, is_active=True, has_failed=False)
+        unread = tuple(replace(each, rows=0) for each in self.sources)
+        size = None if self.bytes is None else 0
+        return replace(known, batches=0, rows=0, bytes=size, sources=unread)
+
     def ended(self, *, has_failed: bool) -> QueryStats:
         """The same, after its end."""
         return replace(self.idle(), is_active=False, has_failed=has_failed)

@@ -102,14 +102,33 @@ def test_sources_of_others_are_passed_over() -> None:
 def test_an_idle_query_keeps_its_counts_and_has_no_rate() -> None:
     """Nothing came in; what was read was read."""
     metrics = SourceMetrics()
-    metrics.idle("q1")  # of a query that has not reported: nothing to tell
+    metrics.idle("q1", "r1")  # of a query that has not reported: nothing to tell
     assert metrics.stats() == ()
     metrics.progress(Report([Source(pull(p0=9), pull(p0=9))]))
-    metrics.idle("q1")
+    metrics.idle("q1", "r1")
     found = only(metrics)
     assert (found.is_idle, found.rows, found.rows_per_second) == (True, 10, 0.0)
     metrics.progress(Report([Source(pull(p0=9), pull(p0=9))]))
     assert not only(metrics).is_idle
+
+
+def test_a_run_that_begins_is_not_the_one_that_failed() -> None:
+    """It is active and has read nothing, and what is said of the run before changes nothing."""
+    metrics = SourceMetrics()
+    metrics.started("q1", "r1")  # whose source it has is not known yet
+    assert metrics.stats() == ()
+    metrics.progress(Report([Source(pull(p0=9), pull(p0=9))]))
+    metrics.terminated("q1", "r1", has_failed=True)
+    metrics.idle("q1", "r2")
+    assert (only(metrics).has_failed, only(metrics).run_id) == (True, "r1")
+    metrics.started("q1", "r2")
+    found = only(metrics)
+    assert (found.run_id, found.is_active, found.has_failed) == ("r2", True, False)
+    assert (found.rows, found.batches, found.sources[0].rows) == (0, 0, 0)
+    metrics.idle("q1", "r1")
+    assert not only(metrics).is_idle
+    metrics.terminated("q1", "r2", has_failed=True)
+    assert only(metrics).has_failed
 
 
 def test_an_ended_query_stays_to_be_looked_at_and_not_for_ever() -> None:
@@ -146,7 +165,7 @@ def test_a_callback_hears_of_everything_and_may_fail(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.ERROR):
         metrics.progress(Report([Source(pull(p0=1), pull(p0=1))]))
         metrics.progress(Report([Source(FOREIGN, FOREIGN)], id="foreign"))
-        metrics.idle("q1")
+        metrics.idle("q1", "r1")
         metrics.terminated("q1", "r1", has_failed=True)
     assert [(each.is_idle, each.is_active) for each in heard] == [
         (False, True),
