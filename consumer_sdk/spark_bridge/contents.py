@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -43,12 +43,19 @@ def _texts(places: Sequence[Place]) -> list[str]:
     return [] if are_numbers(places) else [place for place in places if isinstance(place, str)]
 
 
+def _by_stream(texts: Mapping[str, Sequence[str]]) -> dict[str, dict[str, Sequence[str]]]:
+    found: defaultdict[str, dict[str, Sequence[str]]] = defaultdict(dict)
+    for key, places in texts.items():
+        found[key.partition("/")[0]][key] = places  # a slash in a name is quoted
+    return found
+
+
 class Contents:
     """The positions of every manifest read so far.
 
     Integer positions are kept for ever, in O(gaps) of memory. Others cost memory each, since
     which positions lie between two of them, nobody but the broker can tell; those are forgotten
-    by age.
+    by age, stream by stream.
     """
 
     __slots__ = ("_ages", "_ranges", "_texts")
@@ -57,7 +64,7 @@ class Contents:
         self._ranges: dict[str, IntervalSet] = {}
         # With the last manifest that has it: a text that was forgotten may come again.
         self._texts: dict[str, dict[str, int]] = {}
-        self._ages: deque[_Remembered] = deque()
+        self._ages: defaultdict[str, deque[_Remembered]] = defaultdict(deque)
         self._add_ranges(ranges or {})
 
     def add(self, manifest: Manifest, age: float) -> None:
@@ -65,13 +72,17 @@ class Contents:
         self._add_ranges(manifest.ranges)
         for key, texts in manifest.texts.items():
             self._texts.setdefault(key, {}).update(dict.fromkeys(texts, manifest.number))
-        if manifest.texts:
-            self._ages.append(_Remembered(age, manifest.number, manifest.texts))
+        for stream, part in _by_stream(manifest.texts).items():
+            self._ages[stream].append(_Remembered(age, manifest.number, part))
 
-    def forget(self, before: float) -> None:
-        """Drops the text positions that were added with a lower age."""
-        while self._ages and self._ages[0].age < before:
-            self._drop(self._ages.popleft())
+    def forget(self, seconds: float) -> None:
+        """Drops text positions that are so much older than their stream's newest.
+
+        Not than another stream's: one whose consumer stands still is what is fed again later.
+        """
+        for ages in self._ages.values():
+            while ages[0].age < ages[-1].age - seconds:
+                self._drop(ages.popleft())
 
     def _drop(self, old: _Remembered) -> None:
         for key, texts in old.texts.items():
@@ -84,7 +95,9 @@ class Contents:
 
     def renew(self, age: float) -> None:
         """Gives this age to all text positions."""
-        self._ages = deque(_Remembered(age, each.number, each.texts) for each in self._ages)
+        for stream, ages in self._ages.items():
+            renewed = (_Remembered(age, each.number, each.texts) for each in ages)
+            self._ages[stream] = deque(renewed)
 
     def ranges(self) -> dict[str, list[tuple[int, int]]]:
         """The integer positions, as a summary's."""
@@ -92,7 +105,8 @@ class Contents:
 
     def remembered(self, below: int) -> list[tuple[int, int]]:
         """Closed intervals of the manifests below a number whose texts are not forgotten."""
-        return intervals_of([each.number for each in self._ages if each.number < below])
+        numbers = {each.number for ages in self._ages.values() for each in ages}
+        return intervals_of(sorted(number for number in numbers if number < below))
 
     def _add_ranges(self, ranges: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         for key, spans in ranges.items():

@@ -66,7 +66,7 @@ class FeedIndex:
             for manifest in self._log.news(summary.number):
                 self._take(manifest, manifest.at / 1000)
                 # Twice, since here the manifests' times count: the writers' clocks may differ.
-                self.contents.forget(manifest.at / 1000 - 2 * self._remember)
+                self.contents.forget(2 * self._remember)
             if self._log.floor() == summary.number:
                 self.contents.renew(self._clock())
                 return summary
@@ -90,7 +90,7 @@ class FeedIndex:
 
     def forget(self) -> None:
         """Drops text positions that are old enough."""
-        self.contents.forget(self._clock() - self._remember)
+        self.contents.forget(self._remember)
 
     def backlog(self, committed: int | None) -> tuple[int, int]:
         """Rows and bytes that are kept and that no reader has committed yet.

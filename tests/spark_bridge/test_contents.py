@@ -71,5 +71,7 @@ def test_a_text_that_came_again_is_forgotten_with_its_last_manifest() -> None:
     contents.add(manifest_of(1, [record]), 10.0)
     contents.forget(5.0)
     assert contents.unseen(as_rows([record])) == []
-    contents.forget(11.0)
+    assert contents.remembered(9) == [(1, 1)]
+    contents.add(manifest_of(2, [("0", "b")]), 20.0)
+    contents.forget(5.0)
     assert as_records(contents.unseen(as_rows([record]))) == [record]
