@@ -102,8 +102,8 @@ class SparkFeed:
     any reader the whole feed counts.
 
     Integer positions are recognised for ever. Others cost memory each, and are recognised for
-    ``remember`` seconds at least; an outage between two runs does not count, and the clocks of
-    writers may differ by as much.
+    ``remember`` seconds at least before the newest of their stream; an outage does not count, and
+    the clocks of writers may differ by as much.
 
     The directory must be on one file system with hard links and ``flock`` that every writer
     and, for Spark, every executor can reach; or give ``filesystem`` one of fsspec's that can
@@ -152,7 +152,7 @@ class SparkFeed:
         self._writer = FeedWriter(files, encode_position, Keeping(keep_for, remember))
         self._max_wait = max_wait
         self._most = (max_backlog_rows or math.inf, max_backlog_bytes or math.inf)
-        self._is_full = False
+        self._is_full = self._is_told = False
         self._tend_at = 0.0
         self._pending = Pending(max_rows, max_bytes)
         self._changed = asyncio.Event()
@@ -313,22 +313,34 @@ class SparkFeed:
 
     async def _has_room(self) -> bool:
         """Waits until the backlog is below its limits; False if the feed is closed before."""
-        pause = _FIRST_PAUSE
+        pause, must_wait = _FIRST_PAUSE, False
         try:
             while self._pending and self._exceeds():
                 if self._closing:
                     return False
                 self._pending.drop_cancelled()
-                if self._is_full:
+                if must_wait:
+                    self._tell_full()
                     self._changed.clear()
                     await self._change(pause)
                     pause = min(pause * 2, _LONGEST_LOOK)
                 # The first look is for what Spark has committed since the last one.
-                self._is_full = True
+                self._is_full = must_wait = True
                 await self._in_thread(self._writer.tend)
+            if self._pending and pause == _FIRST_PAUSE:
+                self._is_told = False
         finally:
             self._is_full = False
         return True
+
+    def _tell_full(self) -> None:
+        """Once, until there has been room without waiting."""
+        if self._is_told:
+            return
+        self._is_told = True
+        name = self._writer.slowest
+        why = f"the reader {name!r} is the last one" if name else "no reader is registered"
+        log.warning("%r is full, records wait for Spark: %s", self, why)
 
     def _exceeds(self) -> bool:
         return any(n >= most for n, most in zip(self._writer.backlog(), self._most, strict=True))

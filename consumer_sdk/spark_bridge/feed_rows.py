@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Assignment, Message, Partition, Position
 from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers
+from consumer_sdk.spark_bridge.errors import FeedRecordError
 
 __all__ = ["count_rows", "place_text", "rows_of"]
 
@@ -31,7 +32,11 @@ def place_text(position: Position) -> str:
 
 
 def rows_of(messages: Iterable[Message], encode_position: Callable[[Position], str]) -> list[Rows]:
-    """The messages in order, each partition once."""
+    """The messages in order, each partition once.
+
+    Raises:
+        FeedRecordError: a position has no text form.
+    """
     granted: defaultdict[Assignment, list[Message]] = defaultdict(list)
     for message in messages:
         granted[message.assignment].append(message)
@@ -57,4 +62,9 @@ def _places(messages: Sequence[Message], encode: Callable[[Position], str]) -> l
 def _place(position: Position, encode: Callable[[Position], str]) -> Place:
     if type(position) is int and position in _INT64:
         return position
-    return encode(position)
+    try:
+        return encode(position)
+    except ConsumerSdkError:
+        raise
+    except Exception as error:
+        raise FeedRecordError(f"encode_position({position!r}) failed: {error!r}") from error

@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 
 # Deleting goes on at the next opportunity: records must not wait for thousands of deletions.
 _MOST_DELETED = 500
+# A summary names every gap in the positions: with millions of them, writing one takes seconds, in
+# which no record is committed. So no more than a twentieth of the time goes into that.
+_PACE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +111,12 @@ class FeedWriter:
         self.dropped = 0
         self.written = 0
         self.committed: int | None = None
+        self.slowest: str | None = None
         self._files = files
         self._encode_position = encode_position
         self._keeping = keeping or Keeping()
+        self._clock = clock
+        self._cut_at = clock()
         self._wall = wall
         self._log = ManifestLog(files)
         self._index = FeedIndex(self._log, self._keeping.texts, clock)
@@ -168,7 +174,7 @@ class FeedWriter:
         try:
             self._look_at_readers()
             self._index.forget()
-            if self.committed is not None:
+            if self.committed is not None and self._clock() >= self._cut_at:
                 self._cut()
         except (OSError, FeedError) as error:
             log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
@@ -207,7 +213,8 @@ class FeedWriter:
         self._index.follow()
         sound = {name: at for name, at in marks.items() if at <= self._index.next}
         self._complain(frozenset(marks.keys() - sound.keys()))
-        self.committed = min(sound.values(), default=None)
+        self.slowest = min(sound, key=sound.__getitem__, default=None)
+        self.committed = None if self.slowest is None else sound[self.slowest]
         self._index.commits(self.committed or 0)
 
     def _complain(self, ignored: frozenset[str]) -> None:
@@ -225,7 +232,7 @@ class FeedWriter:
         floor = index.expired(self._keeping.segments, _MOST_DELETED)
         if floor == index.floor:
             return
-        contents = index.contents
+        contents, began = index.contents, self._clock()
         summary = Summary(
             number=floor,
             ranges=contents.ranges(),
@@ -237,10 +244,11 @@ class FeedWriter:
         if is_ours:
             self._log.sweep(summary, self._swept)
             self._swept = floor
+        self._cut_at = self._clock() + _PACE * (self._clock() - began)
 
     def _commit(self, messages: Iterable[Message]) -> None:
         rows = rows_of(messages, self._encode_position)
-        with translated(self.directory):
+        with translated(self.directory, hopeless=()):
             stored = self._store(rows)
         self.dropped += count_rows(rows) - stored
 

@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,12 +213,18 @@ def sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def translated(directory: str) -> Iterator[None]:
-    """Turns an OSError of a write below ``directory`` into the SDK's own."""
+def translated(directory: str, hopeless: Container[int | None] = _HOPELESS) -> Iterator[None]:
+    """Turns an OSError of a write below ``directory`` into the SDK's own.
+
+    Args:
+        directory: as messages name it.
+        hopeless: numbers of errors that no retry mends. None is, where the directory could be
+            written before: a mount that is away looks like one that never was.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno in _HOPELESS:
+        if error.errno in hopeless:
             raise ConfigurationError(
                 f"cannot write to the feed directory {directory}: {error}. It must be a directory "
                 "with write permission, on a file system with hard links"

@@ -18,6 +18,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.spark_bridge import FeedError, FeedFormatError, FeedRecordError, SparkFeed
+from consumer_sdk.spark_bridge import feed as feed_module
 from tests.spark_bridge.feeding import (
     ROOT,
     close,
@@ -131,6 +132,34 @@ async def test_a_bad_record_fails_its_own_put(tmp_path: Path) -> None:
         answers = await asyncio.gather(*puts, return_exceptions=True)
     assert [at for at, answer in enumerate(answers) if isinstance(answer, FeedRecordError)] == [7]
     assert offsets(tmp_path) == [at for at in range(100) if at != 7]
+
+
+async def test_a_directory_that_is_away_lets_records_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It could be written when it was opened: a mount that is gone for a while fails no record."""
+    monkeypatch.setattr(feed_module, "_FIRST_PAUSE", 0.01)
+    async with SparkFeed(tmp_path / "feed", max_wait=0.0) as feed:
+        (tmp_path / "feed" / "segments").rename(tmp_path / "away")
+        waiting = asyncio.create_task(feed.put(messages(0, 0)[0]))
+        async with asyncio.timeout(30):
+            while "records wait" not in caplog.text:
+                await asyncio.sleep(0)
+        (tmp_path / "away").rename(tmp_path / "feed" / "segments")
+        await waiting
+    assert offsets(tmp_path / "feed") == [0]
+
+
+async def test_a_position_without_a_text_form_fails_its_own_put(tmp_path: Path) -> None:
+    """Whatever ``encode_position`` raises for one record, its neighbours are stored."""
+    group = messages(0, 2)
+    for message in group:
+        message.position = (1, message.position)
+    table = {(1, 0): "a", (1, 2): "c"}
+    async with SparkFeed(tmp_path, encode_position=lambda at: table[at]) as feed:
+        answers = await asyncio.gather(*map(feed.put, group), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [type(None), FeedRecordError, type(None)]
+    assert "KeyError((1, 1))" in str(answers[1])
 
 
 async def test_each_caller_gets_an_error_of_its_own(tmp_path: Path) -> None:

@@ -44,6 +44,34 @@ async def test_a_full_feed_lets_records_wait_until_spark_has_committed(tmp_path:
     assert offsets(tmp_path) == list(range(30))
 
 
+async def test_a_full_feed_says_once_whom_it_waits_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The slowest reader by its name, or that there is none; then silence until there was room."""
+    async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_rows=10) as feed:
+        await feed.write(messages(0, 9))
+        waiting = asyncio.create_task(feed.write(messages(10, 19)))
+        await until(lambda: "no reader is registered" in caplog.text)
+        ReaderMark(PosixFiles(tmp_path), "fast").move(1)
+        await waiting
+        ReaderMark(PosixFiles(tmp_path), "slow").move(0)
+        ReaderMark(PosixFiles(tmp_path), "fast").move(2)
+        waiting = asyncio.create_task(feed.write(messages(20, 29)))
+        await until(lambda: feed.stats().committed == 0)
+        ReaderMark(PosixFiles(tmp_path), "slow").move(2)
+        await waiting
+        assert caplog.text.count("is full") == 1
+        ReaderMark(PosixFiles(tmp_path), "fast").move(4)
+        ReaderMark(PosixFiles(tmp_path), "slow").move(3)
+        await feed.write(messages(30, 39))
+        waiting = asyncio.create_task(feed.write(messages(40, 49)))
+        await until(lambda: "'slow' is the last one" in caplog.text)
+        assert caplog.text.count("is full") == 2
+        for name in ("slow", "fast"):
+            ReaderMark(PosixFiles(tmp_path), name).move(4)
+        await waiting
+
+
 async def test_a_limit_in_bytes_counts_the_files(tmp_path: Path) -> None:
     """The first segment is let through, as the feed is empty; the second waits."""
     async with SparkFeed(tmp_path, max_wait=0.0, max_backlog_bytes=100) as feed:

@@ -168,12 +168,53 @@ def test_text_positions_are_recognised_for_a_while_after_the_deletion(feed: Feed
     for repeating in (writer, feed.writer()):
         repeating.commit([shard(0, 19)])
         assert repeating.dropped == 20
-    writer.commit([messages(0, 9)])
+    feed.clock.now += REMEMBER + 1
+    writer.commit([shard(20, 29)])
     feed.mark(3)
-    feed.tend(writer, REMEMBER + 1)
-    assert feed.files.names("manifests") == []
+    feed.tend(writer)
+    assert feed.files.names("manifests") == ["0000000002.json"]
     writer.commit([shard(0, 9)])
     assert len(rows(feed.path)) == 10
+
+
+def test_a_stream_that_goes_on_makes_no_other_one_forgotten(feed: Feed) -> None:
+    """Two consumers feed one directory; one is away for longer than ``remember``."""
+    writer = feed.writer()
+    writer.commit([shard(0, 9)])
+    feed.clock.now += 10 * REMEMBER
+    other = messages(0, 9, stream="views")
+    for message in other:
+        message.position = (message.position, 0)
+    writer.commit([other])
+    feed.mark(2)
+    feed.tend(writer)
+    assert segment_names(feed.path) == set()
+    for back in (writer, feed.writer()):
+        back.commit([shard(0, 9)])
+        assert (back.dropped, feed.numbers()) == (10, [])
+
+
+def test_a_cut_that_takes_long_is_not_made_often(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records wait while a large summary is written: that takes a twentieth of the time at most."""
+    writer = feed.writer()
+    fill(writer)
+    feed.mark(1)
+    original = ManifestLog.cut
+
+    def slow(*args: Any) -> bool:
+        feed.clock.now += 10
+        return original(*args)
+
+    monkeypatch.setattr(ManifestLog, "cut", slow)
+    feed.tend(writer)
+    assert feed.numbers() == [1, 2, 3, 4]
+    feed.mark(2)
+    feed.tend(writer, 199)
+    assert feed.numbers() == [1, 2, 3, 4]
+    feed.tend(writer, 1)
+    assert feed.numbers() == [2, 3, 4]
 
 
 def test_an_outage_does_not_make_text_positions_forgotten(feed: Feed) -> None:
@@ -227,7 +268,7 @@ def test_a_fault_in_the_deletion_ends_nothing_else(
     """Whatever goes wrong while it tends, with its traceback in the log, records are written."""
     writer = feed.writer()
     with monkeypatch.context() as patch:
-        patch.setattr(FeedIndex, "forget", lambda _: {}["a fault"])
+        patch.setattr(FeedIndex, "forget", lambda _: {"": 0}["a fault"])
         feed.tend(writer)
     assert "Traceback" in caplog.text
     fill(writer)
