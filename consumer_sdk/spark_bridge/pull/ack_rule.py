@@ -15,22 +15,38 @@ as seen on Spark 4.3 and in its sources:
 Hence, in mode ``auto``, ``start`` is done
  1. when no batch was planned in this run: it is what the checkpoint ended with;
  2. in an AvailableNow run;
- 3. when a ``commit(s)`` came before ``partitions(s, e)``, where ``s`` is the end of a batch of this
-    run, and never after it. One ``partitions`` that came first rules it out for good;
- 4. when it ends the only batch of this run, and was still the last one `FIRST_BATCH_SECONDS` later.
+ 3. when ``commit(s)`` came between the last ``latestOffset(s)`` and ``partitions(s, e)`` for at
+    least `PROOFS` batches of this run, where ``s`` is the end of another, and always. One batch
+    that was planned without rules it out for good;
+ 4. when it ends the only batch of this run that read from here, this was the first of all batches
+    of the run, and it was still the last one `FIRST_BATCH_SECONDS` later. It was the first if it
+    was planned before anything was asked (Spark repeats what was left undone before it asks), or
+    if it begins at the initial offset: no end equals that, so that a query's very first batch reads
+    from each of its sources. Any other may be a later one: those before it had news of another
+    source alone, or repeated what had.
 
-What this leaves open: a stream with asynchronous progress that falls idle after its second batch
-shows the group as far as Spark has called ``commit``.
+Soundness goes before promptness. What this leaves open, until the next batch, and for longer only
+in a stream that falls idle then: in the usual engine, the last of a run's few batches before rule 3
+holds; with ``Trigger.Once``, the last batch, until the next run; with asynchronous progress, what
+Spark has not called ``commit`` for. Rule 3 is a judgement: an asynchronous query whose ``commit``
+overtakes so often, and never fails to, would be mistaken for the usual engine until it fails to.
+With ``asyncProgressTrackingEnabled`` use ``ackMode=commit``, which judges nothing.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Literal, TypeAlias
 
-__all__ = ["FIRST_BATCH_SECONDS", "AckRule"]
+from consumer_sdk.spark_bridge.pull.offsets import INITIAL
+
+__all__ = ["FIRST_BATCH_SECONDS", "PROOFS", "AckRule"]
 
 FIRST_BATCH_SECONDS = 1.0
 """Far longer than Spark takes to write a file of its log in the background."""
+
+PROOFS = 3
+"""Batches after which an engine counts as the usual one: asynchronous commits overtake by chance."""
 
 Mode: TypeAlias = Literal["auto", "commit", "none"]
 
@@ -40,21 +56,28 @@ class AckRule:
 
     Args:
         mode: ``"commit"`` trusts ``commit(end)`` alone; ``"none"`` acks nothing.
+        initial: the offset that a new query begins at.
     """
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: Mode, initial: str = json.dumps(INITIAL)) -> None:
         self._mode = mode
+        self._initial = initial
         self._is_final = False
         self._ends: list[str] = []  # of this run's batches; the last two are enough
         self._batches = 0
         self._committed: str | None = None
-        self._is_logged_first: bool | None = None
+        self._proofs = 0
+        self._is_refuted = False
+        self._was_asked = False
+        self._is_first = False  # the first batch that reads from here is the first of the run
         self._first_seen: float | None = None
 
     @property
     def is_logged_first(self) -> bool | None:
         """Batches are logged before the next one is asked for; None: not known yet."""
-        return self._is_logged_first
+        if self._is_refuted:
+            return False
+        return True if self._proofs >= PROOFS else None
 
     def available_now(self) -> None:
         """This is an AvailableNow run."""
@@ -62,11 +85,18 @@ class AckRule:
 
     def asked(self, start: str, now: float) -> bool:
         """``latestOffset(start)`` was called; True: everything below ``start`` is done."""
+        self._was_asked = True
+        self._committed = None
         if self._mode != "auto":
             return False
-        if self._is_final or not self._batches or self._is_logged_first:
+        if self._is_final or not self._batches or self.is_logged_first:
             return True
-        return self._batches == 1 and start == self._ends[-1] and self._has_settled(now)
+        return (
+            self._is_first
+            and self._batches == 1
+            and start == self._ends[-1]
+            and self._has_settled(now)
+        )
 
     def committed(self, end: str) -> bool:
         """``commit(end)`` was called; True: everything below ``end`` is done."""
@@ -77,9 +107,12 @@ class AckRule:
         """``partitions(start, end)`` was called; Spark may repeat it."""
         if self._ends and end == self._ends[-1]:
             return
+        if not self._batches:
+            self._is_first = start == self._initial or not self._was_asked
         if start in self._ends:
-            is_first = self._committed == start
-            self._is_logged_first = is_first and self._is_logged_first is not False
+            is_proof = self._committed == start
+            self._proofs += is_proof
+            self._is_refuted |= not is_proof
         self._ends = [*self._ends[-1:], end]
         self._batches += 1
 

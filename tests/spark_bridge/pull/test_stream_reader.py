@@ -258,9 +258,9 @@ def test_acks_that_fail_fail_a_strict_query() -> None:
 def test_a_stopped_reader_has_acked_what_is_done() -> None:
     """The last word before the process ends."""
     logs = Logs.of(10)
-    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=5)
-    query.batch()
-    query.batch()
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    for _ in range(5):
+        query.batch()
     logs.commit_faults = [Outcome.retry(OSError("down"))]
     query.plan()
     query.reader.stop()
