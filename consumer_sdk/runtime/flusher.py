@@ -4,7 +4,8 @@ With a store, the store comes first and decides; the broker is told afterwards, 
 tools, through a slot where the latest flush wins. Without one the broker's commit is the
 checkpoint. A broker that wants to hear of each settled record redelivers the others: there a
 flush is done when the store and the broker have answered, and what either did not take is put
-back. A crash between the two means redelivery at most.
+back. A crash between the two means redelivery at most. A queue's store has attempts alone: its
+acks come first, and wait for no store.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class Flusher:
 
     def force(self) -> None:
         """Flush now, without waiting for the interval."""
+        if self.attempts is not None:
+            self.attempts.remind(force=True)
         self._is_forced = True
         self._is_dirty.set()
 
@@ -136,8 +139,11 @@ class Flusher:
 
     def _next_due(self) -> float | None:
         found = (h.tracker.flush_due for h in self.holdings.values())
-        dues = [due for due in found if due is not None]
+        dues = [due for due in (*found, self._next_save()) if due is not None]
         return max(min(dues), self._rest_until) if dues else None
+
+    def _next_save(self) -> float | None:
+        return None if self.attempts is None else self.attempts.next_due
 
     async def _wait_until(self, due: float) -> None:
         """Waits for it, for `force` or `hurry`: dirty holdings only join the flush that is due."""
@@ -159,6 +165,8 @@ class Flusher:
         async with self._lock:
             clock = self._options.clock
             now, wall = clock.monotonic(), clock.wall()
+            if self.attempts is not None:
+                self.attempts.remind(force=force)
             flushes = [
                 (h, flush)
                 for h in holdings
@@ -167,7 +175,7 @@ class Flusher:
             if not flushes:
                 return
             try:
-                write = self._prepare([flush for _, flush in flushes])
+                write = self._prepare([flush for _, flush in flushes], force=force)
                 # Many holes make a flush expensive: it may take a twentieth of the time.
                 self._rest_until = now + REST * (clock.monotonic() - now)
                 outcomes = await write()
@@ -177,11 +185,13 @@ class Flusher:
                 raise
             self._apply(flushes, outcomes)
 
-    def _prepare(self, flushes: Sequence[AckFlush]) -> Callable[[], Awaitable[list[Outcome]]]:
+    def _prepare(
+        self, flushes: Sequence[AckFlush], *, force: bool
+    ) -> Callable[[], Awaitable[list[Outcome]]]:
         """Encodes; what it returns does the waiting."""
         self._totals.flushes += 1
         if self.attempts is not None:
-            return partial(self._save_and_ack, partial(self.attempts.save, flushes), flushes)
+            return partial(self._ack_and_save, self.attempts, flushes, force=force)
         if self._store is not None:
             items = self._encode(flushes, self._store.max_size)
             save = partial(self._save, self._store, *items)
@@ -218,6 +228,14 @@ class Flusher:
             replace(outcome, covered=last) if outcome.kind is OutcomeKind.DURABLE else outcome
             for outcome, last in zip(outcomes, covered, strict=True)
         ]
+
+    async def _ack_and_save(
+        self, attempts: QueueAttempts, flushes: Sequence[AckFlush], *, force: bool
+    ) -> list[Outcome]:
+        """Of a queue: no trouble with the store holds acks back."""
+        outcomes = await self._adapter.commit(flushes)
+        await attempts.save(flushes, force=force)
+        return outcomes
 
     async def _save_and_ack(
         self, save: Callable[[], Awaitable[list[Outcome]]], flushes: Sequence[AckFlush]

@@ -10,12 +10,17 @@ refused, and it begins again; so no count is lost, and two that fail at a time a
 which nobody knows whether it was applied may be added twice.) What was settled here is taken out;
 what nobody settles or counts for a day leaves by its age: see `QueueTracker`.
 
-Consumers hear of each other's counts when they save, and when they start.
+Consumers hear of each other's counts when they save, and when they start. They save about once a
+second at most, and wait at random when others came in between: or many would only hold each other
+up. No ack waits for a save: what could not be saved is news of a later one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
 
 from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
 from consumer_sdk.errors import StoreError, TransientStoreError
@@ -34,8 +39,16 @@ from consumer_sdk.trackers import QueueTracker, decode_checkpoint, encode_checkp
 
 __all__ = ["QueueAttempts"]
 
-ROUNDS = 20
-"""How often others may come in between before a save is tried again later, with a back-off."""
+log = logging.getLogger(__name__)
+
+ROUNDS = 8
+"""How often others may come in between before a save is left for later."""
+
+PAUSE = 0.02
+"""Seconds, the longest wait after the first round; twice as long after each other one."""
+
+SPACING = 1.0
+"""Seconds between two saves of a partition."""
 
 Attempts = Mapping[Position, tuple[int, float]]
 """Failed deliveries, and when the next one is due, in seconds since the epoch."""
@@ -46,6 +59,7 @@ class QueueAttempts:
 
     Args:
         holdings: those held now; their trackers learn what others have counted.
+        random: numbers in [0, 1), for the waits.
     """
 
     def __init__(
@@ -54,6 +68,7 @@ class QueueAttempts:
         store: CheckpointStore,
         options: Options,
         holdings: Mapping[Assignment, Holding],
+        random: Callable[[], float] = random.random,
     ) -> None:
         self._adapter = adapter
         self._store = store
@@ -62,6 +77,10 @@ class QueueAttempts:
         self._group = adapter.group or ""
         # What each tracker had counted when it agreed with the store.
         self._agreed: dict[Assignment, dict[Position, int]] = {}
+        self._random = random
+        # When each may be saved again, and those that have something to save then.
+        self._next: dict[Assignment, float] = {}
+        self._waiting: set[Assignment] = set()
 
     async def load(self, assignments: Sequence[Assignment]) -> dict[Assignment, Checkpoint]:
         """What trackers are restored from.
@@ -79,26 +98,70 @@ class QueueAttempts:
     def forget(self, assignment: Assignment) -> None:
         """It is not held any more."""
         self._agreed.pop(assignment, None)
+        self._next.pop(assignment, None)
+        self._waiting.discard(assignment)
 
-    async def save(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Adds what was counted since the last save; durable at once where that is nothing."""
-        outcomes = {flush.assignment: Outcome.durable() for flush in flushes}
+    @property
+    def next_due(self) -> float | None:
+        """When something waits to be saved, in monotonic seconds; `remind` then."""
+        return min((self._next.get(a, 0.0) for a in self._waiting), default=None)
+
+    def remind(self, *, force: bool = False) -> None:
+        """Has the trackers flush again what is due to be saved; all that waits, if forced."""
+        now = self._options.clock.monotonic()
+        due = {a for a in self._waiting if force or self._next.get(a, 0.0) <= now}
+        self._waiting -= due
+        for assignment in due:
+            self._flush_again(assignment)
+
+    def _flush_again(self, assignment: Assignment) -> None:
+        holding = self._holdings.get(assignment)
+        if holding is not None and isinstance(holding.tracker, QueueTracker):
+            holding.tracker.remind()
+
+    async def save(self, flushes: Sequence[AckFlush], *, force: bool = False) -> None:
+        """Adds what was counted since the last save; what cannot be saved now is flushed again.
+
+        Args:
+            force: now, however short ago the last one was.
+        """
         # What was agreed upon when these were taken: one that is lost meanwhile has nothing any more,
         # and what it was restored from would count as news.
         agreed = {flush.assignment: self._agreed.get(flush.assignment, {}) for flush in flushes}
-        left = [f for f in flushes if agreed[f.assignment] != _counts(f.checkpoint.attempts)]
-        for _ in range(ROUNDS):
+        news = [f for f in flushes if agreed[f.assignment] != _counts(f.checkpoint.attempts)]
+        self._waiting -= {flush.assignment for flush in flushes}
+        if not force:
+            news = [flush for flush in news if not self._waits(flush.assignment)]
+        failed = await self._save_in_rounds(news, agreed)
+        after = self._options.clock.monotonic() + SPACING * (1 + self._random() / 2)
+        self._next |= {f.assignment: after for f in news if self._is_held(f)}
+        for assignment, outcome in failed.items():
+            log.warning("attempts of %s: %r", assignment.partition, outcome.error)
+            self._flush_again(assignment)
+
+    def _waits(self, assignment: Assignment) -> bool:
+        """It was saved a short while ago."""
+        waits = self._options.clock.monotonic() < self._next.get(assignment, 0.0)
+        if waits:
+            self._waiting.add(assignment)
+        return waits
+
+    async def _save_in_rounds(
+        self, left: Sequence[AckFlush], agreed: Mapping[Assignment, Mapping[Position, int]]
+    ) -> dict[Assignment, Outcome]:
+        """What failed."""
+        outcomes: dict[Assignment, Outcome] = {}
+        for turn in range(ROUNDS):
             left = [flush for flush in left if self._is_held(flush)]
             if not left:
                 break
+            if turn:
+                await asyncio.sleep(self._random() * PAUSE * 2.0**turn)
             outcomes |= await self._try(left, agreed)
-            left = [f for f in left if outcomes[f.assignment].kind is OutcomeKind.FENCED]
-        for flush in filter(self._is_held, left):
-            error = TransientStoreError(
-                f"{flush.assignment.partition}: other consumers of the queue save all the time"
-            )
-            outcomes[flush.assignment] = Outcome.retry(error)
-        return [outcomes[flush.assignment] for flush in flushes]
+            left = [f for f in left if _is_fenced(outcomes.get(f.assignment))]
+        error = TransientStoreError("other consumers of the queue save all the time")
+        outcomes |= {f.assignment: Outcome.retry(error) for f in left}
+        return {a: each for a, each in outcomes.items() if each.kind is OutcomeKind.RETRY}
 
     def _is_held(self, flush: AckFlush) -> bool:
         return flush.assignment in self._agreed
@@ -109,14 +172,17 @@ class QueueAttempts:
         """One claim and one write of each; nothing is written for one that is lost meanwhile."""
         try:
             texts = await self._store.claim(self._group, [f.assignment for f in flushes])
-            held = [flush for flush in flushes if self._is_held(flush)]
-            merged = {
-                f.assignment: self._merged(f, texts[f.assignment], agreed[f.assignment])
-                for f in held
-            }
         except StoreError as error:
             return dict.fromkeys((f.assignment for f in flushes), Outcome.retry(error))
-        return await self._write(held, merged)
+        unread: dict[Assignment, Outcome] = {}
+        merged: dict[Assignment, Attempts] = {}
+        for flush in filter(self._is_held, flushes):
+            each = flush.assignment
+            try:
+                merged[each] = self._merged(flush, texts[each], agreed[each])
+            except StoreError as error:  # the others' can be read
+                unread[each] = Outcome.retry(error)
+        return unread | await self._write([f for f in flushes if f.assignment in merged], merged)
 
     async def _write(
         self, flushes: Sequence[AckFlush], merged: Mapping[Assignment, Attempts]
@@ -187,3 +253,7 @@ def merge(theirs: Attempts, agreed: Mapping[Position, int], mine: Attempts) -> A
 
 def _counts(attempts: Attempts) -> dict[Position, int]:
     return {position: failures for position, (failures, _) in attempts.items()}
+
+
+def _is_fenced(outcome: Outcome | None) -> bool:
+    return outcome is not None and outcome.kind is OutcomeKind.FENCED

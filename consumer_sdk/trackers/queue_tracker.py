@@ -132,6 +132,10 @@ class QueueTracker(Deliveries):
         learnt = {p for p in stored if self._learn_retry(p, stored[p][0] - counted.get(p, 0))}
         return learnt | elsewhere.keys()
 
+    def remind(self) -> None:
+        """What was counted is not saved yet: there is something to flush again."""
+        self._dirty()
+
     def _is_elsewhere(self, position: Position) -> bool:
         return position not in self._index_of and position not in self._named
 

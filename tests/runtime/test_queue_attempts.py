@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk import Consumer, RetryPolicy
-from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Partition
 from consumer_sdk.runtime.options import Options
@@ -183,8 +184,33 @@ def test_save_that_another_member_came_in_between_is_made_again() -> None:
     bench(test)
 
 
-def test_store_that_is_away_delays_acks_and_loses_no_count() -> None:
+def test_store_that_is_away_delays_no_ack_and_loses_no_count() -> None:
     """What is tried again adds nothing twice."""
+
+    async def test(b: Bench) -> None:
+        store, is_away = MemoryStore(), True
+
+        async def fail(seam: str) -> None:
+            if seam == "claim" and is_away:
+                raise TransientStoreError("away")
+
+        async with member(b, store.handle(faults=Seam(fail))) as consumer:
+            b.append(*"abc")
+            assert await fails(consumer, delay=600.0) == 1
+            for _ in range(2):
+                (await anext(consumer)).ack()
+            await consumer.flush()
+            assert b.broker.backlog("g", "s") == 1
+            assert await _stored(store) == 0
+            is_away = False
+            await asyncio.sleep(10.0)
+            assert await _stored(store) == 1
+
+    bench(test)
+
+
+def test_closing_tries_until_the_store_is_back() -> None:
+    """What failed last is saved, though the interval between saves is not over."""
 
     async def test(b: Bench) -> None:
         store, left = MemoryStore(), 3
@@ -197,8 +223,68 @@ def test_store_that_is_away_delays_acks_and_loses_no_count() -> None:
 
         async with member(b, store.handle(faults=Seam(fail))) as consumer:
             b.append("a")
-            assert await fails(consumer) == 1
-            assert (left, await _stored(store)) == (0, 1)
+            (await anext(consumer)).nack(delay=600.0)
+        assert (left, await _stored(store)) == (0, 1)
+
+    bench(test)
+
+
+def test_text_that_cannot_be_read_stops_no_other_partition() -> None:
+    """Neither its saves nor anybody's acks."""
+
+    async def test(b: Bench) -> None:
+        store, other = MemoryStore(), Partition("s", "1")
+        attempts = _attempts(b, store.handle())
+        held = [Assignment(PARTITION, 2), Assignment(other, 2)]
+        await attempts.load(held)
+        stranger = Assignment(PARTITION, 9)
+        await store.claim("g", [stranger])
+        await store.save("g", [StoreItem(stranger, '{"version": 9}')])
+        counted = Checkpoint(attempts={(1, 0): (1, b.simulation.clock.wall())})
+        await attempts.save([AckFlush(each, 1, counted) for each in held])
+        texts = await store.peek("g", [PARTITION, other])
+        assert texts[PARTITION] == '{"version": 9}'
+        assert "[1," in (texts[other] or "")
+
+    bench(test)
+
+
+def test_attempts_are_saved_about_once_a_second() -> None:
+    """However often something fails; the last ones are saved all the same."""
+
+    async def test(b: Bench) -> None:
+        store, seam = MemoryStore(), Seam(lambda _: asyncio.sleep(0))
+        async with member(b, store.handle(faults=seam)) as consumer:
+            b.append(*map(str, range(100)))
+            for _ in range(100):
+                (await anext(consumer)).nack(delay=600.0)
+                await asyncio.sleep(0.1)
+            assert 5 <= seam.calls.count("save") <= 11
+            await asyncio.sleep(2.0)
+            assert await _stored(store) == 100
+
+    bench(test)
+
+
+def test_many_members_do_not_hold_each_other_up() -> None:
+    """Twenty that save at the same moment, each call of the store taking milliseconds."""
+
+    async def test(b: Bench) -> None:
+        store, chance = MemoryStore(), random.Random(1)
+
+        async def wait(_: str) -> None:
+            await asyncio.sleep(chance.uniform(0.001, 0.01))
+
+        async def fail(number: int) -> None:
+            seam = store.handle(faults=Seam(wait))
+            attempts = _attempts(b, seam, chance.random)
+            held = Assignment(PARTITION, 2)
+            await attempts.load([held])
+            counted = {(number, 0): (1, b.simulation.clock.wall())}
+            await attempts.save([AckFlush(held, 1, Checkpoint(attempts=counted))])
+
+        await asyncio.gather(*(fail(number) for number in range(20)))
+        assert await _stored(store) == 20
 
     bench(test)
 
@@ -228,10 +314,12 @@ def test_loss_while_a_save_is_under_way_adds_nothing_twice() -> None:
     bench(test)
 
 
-def _attempts(b: Bench, store: CheckpointStore) -> QueueAttempts:
+def _attempts(
+    b: Bench, store: CheckpointStore, chance: Callable[[], float] = lambda: 0.5
+) -> QueueAttempts:
     """Those of a consumer that holds nothing."""
     adapter = MemoryAdapter(b.broker, "s", group="g", subscription="shared")
-    return QueueAttempts(adapter, store, Options(clock=b.simulation.clock), {})
+    return QueueAttempts(adapter, store, Options(clock=b.simulation.clock), {}, chance)
 
 
 async def _save(
