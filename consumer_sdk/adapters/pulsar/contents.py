@@ -26,6 +26,9 @@ Delivery = tuple[list[Message], int]
 LARGE = 1024
 """Bytes of a value, on average: above, ids cost little beside them, and held payloads much."""
 
+LATER = ("key", "headers", "timestamp")
+"""What is read when it is wanted."""
+
 STRIDE = 32
 """Messages between two whose ids are looked at."""
 
@@ -62,22 +65,31 @@ class NativeMessage(Message):
         Returns:
             the native from now on.
         """
-        if self.raw is not None:
-            self._read(self.raw)
-            self.id = _id_of(self.raw)
+        raw = self.raw
+        if raw is not None:
+            self._read(raw)
+            self.id = _id_of(raw)
             self.raw = None
         return self.id
 
     def __getattr__(self, name: str) -> Any:
         """What is not set: read all of it at once, so that each is a plain attribute then."""
-        if name not in {"headers", "key", "timestamp"} or self.raw is None:
+        if name not in LATER:
             raise AttributeError(f"{type(self).__name__} has no {name!r} yet")
-        self._read(self.raw)
-        return getattr(self, name)
+        raw = self.raw  # once: another thread may keep it meanwhile, and has read all of it then
+        if raw is not None:
+            self._read(raw)
+        return object.__getattribute__(self, name)
 
     def _read(self, raw: Any) -> None:
-        self.key, self.headers = _texts_of(raw)
-        self.timestamp = _event_time_of(raw) or _publish_time_of(raw)
+        """Sets what nobody has set."""
+        key, headers = _texts_of(raw)
+        found = key, headers, _event_time_of(raw) or _publish_time_of(raw)
+        for name, value in zip(LATER, found, strict=True):
+            try:
+                object.__getattribute__(self, name)
+            except AttributeError:
+                setattr(self, name, value)
 
 
 def id_of(native: Any) -> Any:

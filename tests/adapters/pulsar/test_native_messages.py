@@ -74,6 +74,24 @@ def test_attribute_that_no_message_has_is_an_error() -> None:
             getattr(native(), name)
 
 
+def test_message_that_another_thread_lets_go_is_read_all_the_same() -> None:
+    """An attribute was not set when it was looked up, and the client's message was gone then."""
+    message = native()
+    message.keep()
+    assert NativeMessage.__getattr__(message, "key") == b"k"
+
+
+def test_what_somebody_has_set_is_not_read_over() -> None:
+    """By a look at another attribute, or by letting go."""
+    message = native()
+    message.headers = (("mine", b"1"),)
+    assert (message.timestamp, message.headers) == (7, (("mine", b"1"),))
+    message = native()
+    message.key = b"mine"
+    message.keep()
+    assert (message.key, message.timestamp) == (b"mine", 7)
+
+
 def test_large_messages_hold_nothing_of_the_clients() -> None:
     """Its payloads would be in memory twice."""
     small, large = native(bytes(LARGE)), native(bytes(LARGE + 1))
