@@ -10,6 +10,7 @@ import fastavro
 from fastavro.schema import SchemaParseException, UnknownType
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.decoding_avro_schemas import parse
 from consumer_sdk.spark_bridge.decoding_avro_types import AvroSchema, plain_schema, read_schema
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def checked_schema(schema: AvroSchema) -> Any:
     """
     plain = plain_schema(read_schema(schema))
     try:
-        fastavro.parse_schema(plain)
+        parse(plain)
+    except ConfigurationError:
+        raise
     except (SchemaParseException, UnknownType, KeyError, TypeError, ValueError) as error:
         raise ConfigurationError(f"this is no Avro schema: {error!r}") from error
     return plain
@@ -121,7 +124,7 @@ class Decoder:
 
     def _own(self) -> Any:
         if None not in self._parsed:
-            self._parsed[None] = fastavro.parse_schema(self._schema)
+            self._parsed[None] = parse(self._schema)
         return self._parsed[None]
 
     def _look_up(self, number: int) -> Any:
@@ -131,7 +134,7 @@ class Decoder:
             found = look_up(number)
         except LookupError:
             return None
-        return None if found is None else fastavro.parse_schema(checked_schema(found))
+        return None if found is None else parse(checked_schema(found))
 
     # -- Arrow --------------------------------------------------------------------------------
 

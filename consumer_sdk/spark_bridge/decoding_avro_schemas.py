@@ -1,0 +1,78 @@
+"""Avro schemas as fastavro wants them, where bytes from anywhere are decoded with them. No Spark.
+
+fastavro is lenient in two ways that a value can use: it takes an enum's number -1 for the last symbol,
+as Python's lists do, and it believes the count of an array whose items take no bytes, so that ten
+bytes become items without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import fastavro
+
+from consumer_sdk.errors import ConfigurationError
+
+__all__ = ["parse"]
+
+
+class _Symbols(dict[int, str]):
+    """Symbols by their numbers; contains symbols, as the list does that it stands for."""
+
+    def __contains__(self, symbol: object) -> bool:
+        return symbol in self.values()
+
+
+def parse(schema: Any) -> Any:
+    """The schema for fastavro, strict.
+
+    Args:
+        schema: as Python values.
+
+    Raises:
+        ConfigurationError: an array's items take no bytes.
+        Exception: fastavro's, if it is no Avro schema.
+    """
+    named: dict[str, Any] = {}
+    parsed = fastavro.parse_schema(schema, named_schemas=named)
+    for part in [*_parts(parsed), *_parts(list(named.values()))]:
+        _harden(part, named)
+    return parsed
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every part that is a mapping."""
+    if isinstance(schema, dict):
+        yield schema
+        for inner in schema.values():
+            yield from _parts(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _parts(inner)
+
+
+def _harden(part: dict[str, Any], named: Mapping[str, Any]) -> None:
+    kind = part.get("type")
+    if kind == "enum" and not isinstance(part["symbols"], _Symbols):
+        part["symbols"] = _Symbols(enumerate(part["symbols"]))
+    if kind == "array" and _is_empty(part["items"], named):
+        raise ConfigurationError(
+            f"the Avro schema has an array of {part['items']!r}, which take no bytes: a value of "
+            "a few bytes could have any number of them"
+        )
+
+
+def _is_empty(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Values of the schema take no bytes."""
+    if isinstance(schema, str):
+        others = {name: each for name, each in named.items() if name != schema}
+        return _is_empty(named[schema], others) if schema in named else schema == "null"
+    if not isinstance(schema, dict):
+        return False  # a union says which
+    kind = schema.get("type")
+    if kind in {"record", "error"}:
+        return all(_is_empty(field["type"], named) for field in schema["fields"])
+    if kind == "fixed":
+        return bool(schema["size"] == 0)
+    return kind not in {"array", "map", "enum"} and _is_empty(kind, named)
