@@ -2,9 +2,11 @@
 
 The broker answers the next fetch while the last one's records are decoded and used. Where it
 brings nothing, nothing may be there: with ``min_bytes=0`` a broker answers at once from what it
-has, so that an empty answer that came quickly, and whose bound lies at or after the stop, says
-that the rest of the range is a gap. One that took long may have waited for a slower tier, and one
-that leaves the partition out was throttled: neither says anything.
+has. An empty answer that took long may have waited for a slower tier, a quick one may come of that
+tier's quota, and one that leaves the partition out was throttled: none says anything. The last
+position before the bound is in no other tier. What lies there would have been the answer if nothing
+came before it: so a quick empty answer, whose bound lies at or after the stop, says that the rest
+of the range is a gap if nothing lies there either.
 """
 
 from __future__ import annotations
@@ -148,7 +150,7 @@ class RangeRead:
         while not batches:
             if answer.data:  # a broker before Kafka 0.10.1 cuts a record that is larger
                 self._least_bytes = min(2 * self._fetch_bytes(), MOST_BYTES)
-            elif answer.bound >= self._stop and answer.seconds < QUICK:
+            elif await self._is_gap(answer):
                 self._position = self._stop
                 break
             elif now() >= deadline:
@@ -161,6 +163,13 @@ class RangeRead:
             answer = await self._ask_until()
             batches = self._open(answer)
         return answer, batches
+
+    async def _is_gap(self, answer: Answer) -> bool:
+        """What follows an empty answer is empty up to its bound, and that is the stop at least."""
+        if answer.bound < self._stop or answer.seconds >= QUICK:
+            return False
+        last = await self._ask_until(answer.bound - 1)
+        return not last.data and last.seconds < QUICK
 
     async def _take_ahead(self) -> Answer | None:
         """The answer that is on its way; None where there is none, or it failed.
@@ -183,9 +192,9 @@ class RangeRead:
             self._ahead.cancel()
             await self._take_ahead()
 
-    async def _ask_until(self) -> Answer:
+    async def _ask_until(self, position: int | None = None) -> Answer:
         try:
-            return await self._connection.persist(self._where, self._ask)
+            return await self._connection.persist(self._where, lambda: self._ask(position))
         except PositionOutOfRangeError as error:
             if not isinstance(error.__cause__, OffsetOutOfRangeError):
                 raise
@@ -202,7 +211,9 @@ class RangeRead:
             return "has others"
         return f"has {first} to {end}"
 
-    async def _ask(self) -> Answer:
+    async def _ask(self, position: int | None = None) -> Answer:
+        """Asks for what lies at a position and after it; None: where this reading is."""
+        at = self._position if position is None else position
         tp, now = self._tp, asyncio.get_running_loop().time
         size = self._fetch_bytes()
         request = FetchRequest(
@@ -210,7 +221,7 @@ class RangeRead:
             0,  # min_bytes
             size,
             self._connection.options.level,
-            [(tp.topic, [(tp.partition, self._position, size)])],
+            [(tp.topic, [(tp.partition, at, size)])],
         )
         started = now()
         response = await self._connection.send(self._connection.leader(tp), request)

@@ -25,6 +25,7 @@ from tests.adapters.kafka.ranges.test_batches import batch
 TP = TopicPartition("t", 0)
 LEADER_MOVED, CORRUPT, STORAGE_FAILED, FENCED_EPOCH = 6, 2, 56, 74
 RECORDS = batch(range(3))
+LOCAL = 100
 
 
 def answer(data: bytes = b"", *, code: int = 0, bound: int = 3) -> Any:
@@ -155,6 +156,28 @@ def test_slow_answer_without_records_does_not_end_the_range() -> None:
     slow = (0.6, answer())
     found, _script, _seconds = read(lambda: Script([slow, slow, answer(RECORDS)]))
     assert found == [0, 1, 2]
+
+
+class Tiered(Script):
+    """A broker whose first records are in a tier that is beyond its quota for a while."""
+
+    async def send(
+        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
+    ) -> Any:
+        """At once; from the broker's own disk, there is always an answer."""
+        if request.topics[0][1][0][1] >= LOCAL:
+            return answer(batch(range(1), base=LOCAL), bound=LOCAL + 1)
+        return await super().send(node, request, group)
+
+
+def test_quick_answer_without_records_before_others_does_not_end_the_range() -> None:
+    """A tier beyond its quota: what the log's end has says that there is more to come."""
+    empty = answer(bound=LOCAL + 1)
+    records = answer(RECORDS, bound=LOCAL + 1)
+    found, _script, _seconds = read(lambda: Tiered([empty, empty, records]))
+    assert found == [0, 1, 2]
+    with pytest.raises(TransientAdapterError, match="waited in vain"):
+        read(lambda: Tiered([empty]))
 
 
 def test_bound_below_the_stop_is_waited_for() -> None:
