@@ -210,7 +210,7 @@ class QueueAttempts:
         clock = self._options.clock
         learnt = holding.tracker.learn(merged, counted, clock.monotonic(), clock.wall())
         kept = {position: count for position, count in counted.items() if position in merged}
-        self._agreed[flush.assignment] = kept | {p: merged[p][0] for p in learnt}
+        self._agreed[flush.assignment] = kept | dict(learnt)
 
     # -- texts ----------------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ class QueueTracker(Deliveries):
         counted: Mapping[Position, int],
         now: float,
         wall: float,
-    ) -> set[Position]:
+    ) -> Mapping[Position, int]:
         """Takes over what other consumers have counted.
 
         Of records that are not here, all of it; of one that waits for a retry, what is more. One
@@ -119,7 +119,7 @@ class QueueTracker(Deliveries):
             counted: what this tracker had, of what is stored.
 
         Returns:
-            the positions of which this tracker knows now what is stored.
+            what this tracker counts now, of the positions of which it knows what is stored.
         """
         longest = self._policy.maximum
         elsewhere = {
@@ -129,8 +129,17 @@ class QueueTracker(Deliveries):
         }
         self._restored.attempts.clear()
         self._restored.attempts.update(elsewhere)
-        learnt = {p for p in stored if self._learn_retry(p, stored[p][0] - counted.get(p, 0))}
-        return learnt | elsewhere.keys()
+        learnt = {position: failures for position, (failures, _) in elsewhere.items()}
+        for position, (failures, _) in stored.items():
+            known = self._below_limit(failures)
+            if self._learn_retry(position, known - counted.get(position, 0)):
+                learnt[position] = known
+        return learnt
+
+    def _below_limit(self, failures: int) -> int:
+        """As a checkpoint counts them: or each would find news in the same."""
+        limit = self._policy.max_attempts
+        return failures if limit is None else min(failures, limit - 1)
 
     def remind(self) -> None:
         """What was counted is not saved yet: there is something to flush again."""
