@@ -16,7 +16,7 @@ column             type                is
 ``attempts``       int                 optional; deliveries that failed, 1 by default
 =================  ==================  ==========================================================
 
-Others are ignored.
+Others are ignored. As in Spark, upper and lower case are the same in a column's name.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ _NEEDED = (
 )
 
 
+_NAMES = {name.lower(): name for name in _TYPES}
+
+
 def check_columns(types: Mapping[str, str]) -> None:
     """Sees that rows can become letters.
 
@@ -67,16 +70,17 @@ def check_columns(types: Mapping[str, str]) -> None:
     Raises:
         ConfigurationError: a column is missing or of another type; says which.
     """
+    found = {_known(name): kind for name, kind in types.items()}
     for names in _NEEDED:
-        if not types.keys() & set(names):
+        if not found.keys() & set(names):
             raise ConfigurationError(
                 f"dead letters need a column {' or '.join(map(repr, names))}: keep the source's "
                 f"columns beside what is made of them (there are {', '.join(types)})"
             )
     for name, allowed in _TYPES.items():
-        if types.get(name, next(iter(allowed))) not in allowed:
+        if found.get(name, next(iter(allowed))) not in allowed:
             raise ConfigurationError(
-                f"column {name!r} is {types[name]}, and dead letters take "
+                f"column {name!r} is {found[name]}, and dead letters take "
                 f"{' or '.join(sorted(allowed))}: cast it"
             )
 
@@ -109,12 +113,17 @@ def letters_of(batch: pa.RecordBatch, group: str, failed_at: float) -> Iterator[
 
 
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    names = [name for name in batch.schema.names if name in _TYPES]
-    chosen = batch.select(names)
+    named = batch.rename_columns([_known(name) for name in batch.schema.names])
+    names = [name for name in named.schema.names if name in _TYPES]
+    chosen = named.select(names)
     if "timestamp" in names:
         chosen = _with_milliseconds(chosen)
     rows: list[dict[str, Any]] = chosen.to_pylist()
     return rows
+
+
+def _known(name: str) -> str:
+    return _NAMES.get(name.lower(), name)
 
 
 def _with_milliseconds(batch: pa.RecordBatch) -> pa.RecordBatch:

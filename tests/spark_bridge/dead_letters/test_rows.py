@@ -116,6 +116,16 @@ def test_the_sources_columns_with_a_reason_are_accepted() -> None:
     check_columns({**NEEDED, **WHY})
 
 
+def test_columns_are_known_in_upper_and_lower_case() -> None:
+    """As in Spark: an optional column written otherwise is not left out in silence."""
+    rows = batch()
+    shouted = rows.rename_columns([name.upper() for name in rows.schema.names])
+    assert letter(shouted) == letter(rows)
+    check_columns({name.upper(): kind for name, kind in {**NEEDED, **WHY}.items()})
+    with pytest.raises(ConfigurationError, match=r"key.*double"):
+        check_columns({**NEEDED, **WHY, "Key": "double"})
+
+
 @pytest.mark.parametrize("missing", ["value", "topic", "partition", "offset", "reason"])
 def test_a_missing_column_is_refused(missing: str) -> None:
     """The error names it before anything runs."""
