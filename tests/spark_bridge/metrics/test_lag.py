@@ -111,3 +111,10 @@ def test_without_a_latest_offset_the_lag_is_not_known(latest: str | None) -> Non
 def test_offsets_of_other_sources_are_none_of_ours(end: str | None) -> None:
     """Spark's own Kafka and rate sources, files, and what comes after us."""
     assert read_lag(end, '{"next": 4}') is None
+
+
+def test_the_first_offset_of_a_feed_says_how_far_it_is_too() -> None:
+    """It also holds where the query began, which is no part of the lag."""
+    found = read_lag('{"next":1,"since":0}', '{"next":4}')
+    assert found is not None
+    assert found.total == 3
