@@ -36,6 +36,7 @@ With ``asyncProgressTrackingEnabled`` use ``ackMode=commit``, which judges nothi
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import Literal, TypeAlias
 
 from consumer_sdk.spark_bridge.pull.offsets import INITIAL
@@ -47,6 +48,8 @@ FIRST_BATCH_SECONDS = 1.0
 
 PROOFS = 3
 """Batches after which an engine counts as the usual one: asynchronous commits overtake by chance."""
+
+_REMEMBERED = 1000
 
 Mode: TypeAlias = Literal["auto", "commit", "none"]
 
@@ -66,6 +69,8 @@ class AckRule:
         self._ends: list[str] = []  # of this run's batches; the last two are enough
         self._batches = 0
         self._committed: str | None = None
+        self._undone: deque[str] = deque(maxlen=_REMEMBERED)  # ends that are not known as done
+        self._has_done = False
         self._proofs = 0
         self._is_refuted = False
         self._was_asked = False
@@ -87,6 +92,13 @@ class AckRule:
         """``latestOffset(start)`` was called; True: everything below ``start`` is done."""
         self._was_asked = True
         self._committed = None
+        is_done = self._is_done(start, now)
+        if is_done:
+            self._undone.clear()
+            self._has_done = True
+        return is_done
+
+    def _is_done(self, start: str, now: float) -> bool:
         if self._mode != "auto":
             return False
         if self._is_final or not self._batches or self.is_logged_first:
@@ -99,9 +111,17 @@ class AckRule:
         )
 
     def committed(self, end: str) -> bool:
-        """``commit(end)`` was called; True: everything below ``end`` is done."""
+        """``commit(end)`` was called; True: everything below ``end`` is done, and that is news.
+
+        One that comes late, after that of a later batch, must not take the group back.
+        """
         self._committed = end
-        return self._mode != "none"
+        if self._mode == "none" or (self._has_done and end not in self._undone):
+            return False
+        while self._undone and self._undone.popleft() != end:
+            pass
+        self._has_done = True
+        return True
 
     def planned(self, start: str, end: str) -> None:
         """``partitions(start, end)`` was called; Spark may repeat it."""
@@ -115,6 +135,7 @@ class AckRule:
             self._is_refuted |= not is_proof
         self._ends = [*self._ends[-1:], end]
         self._batches += 1
+        self._undone.append(end)
 
     def _has_settled(self, now: float) -> bool:
         if self._first_seen is None:

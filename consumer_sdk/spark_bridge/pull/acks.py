@@ -49,14 +49,18 @@ class Acks:
     def __init__(self, write: Write) -> None:
         self._write = write
         self._tracked: dict[Partition, tuple[AckTracker, Assignment]] = {}
+        self._done: dict[Partition, Position] = {}
         self._epochs = count(1)
         self._writing: asyncio.Task[None] | None = None
         self._problem: Exception | None = None
 
     def done(self, positions: Mapping[Partition, Position]) -> None:
-        """Everything below ``positions`` is done; going back changes nothing."""
+        """Everything below ``positions`` is done. One that goes back is of a log made again."""
         now = asyncio.get_running_loop().time()
         for partition, position in positions.items():
+            if position < self._done.get(partition, position):
+                self._tracked.pop(partition, None)  # would take acks for old until it is passed
+            self._done[partition] = position
             tracker, assignment = self._tracker(partition)
             tracker.track(Run(assignment, next_position=position), now)
         if self._is_dirty and (self._writing is None or self._writing.done()):

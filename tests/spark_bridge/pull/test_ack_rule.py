@@ -124,7 +124,8 @@ class Engine:
 
     def _ack(self, position: int) -> None:
         assert position <= self.logged, "acked ahead of Spark's log"
-        self.acked = max(self.acked, position)
+        assert position >= self.acked, "a late commit takes the group back"
+        self.acked = position
 
 
 def rule(*, is_new: bool = True) -> AckRule:
@@ -247,6 +248,17 @@ def test_one_commit_that_comes_late_refutes_any_proof() -> None:
     made.planned(last, "z")
     assert made.is_logged_first is False
     assert not made.asked("z", 1000.0)
+
+
+def test_a_commit_that_is_late_does_not_go_back() -> None:
+    """With asynchronous progress: what was asked from is further already."""
+    made = rule(is_new=False)
+    assert made.asked("1", 0.0)
+    made.planned("1", "2")
+    made.planned("2", "3")
+    assert made.committed("3")
+    assert not made.committed("2")
+    assert not made.committed("1")
 
 
 def test_a_run_until_now_is_acked_at_once() -> None:
