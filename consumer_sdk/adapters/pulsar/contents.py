@@ -5,7 +5,7 @@ So a message keeps the client's own, and asks it for key, properties, times and 
 wants them: few look at all of these, and an entry that is settled whole is acked by one id. The
 client's message holds the whole payload of its producer's batch, though. Those that stay for long
 are told to `keep` what they need and to let it go: trackers do so with what is not settled once
-some thousand records came later. Large messages never hold one.
+some thousand records came later. Large messages never hold one, nor do a few of a large batch.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.ids import Place, place_of
+from consumer_sdk.adapters.pulsar.ids import Place, is_whole, place_of
 from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
 from consumer_sdk.records import Headers, Message
 
-__all__ = ["Delivery", "NativeMessage", "id_of", "messages_of"]
+__all__ = ["Delivery", "NativeMessage", "batch_size", "id_of", "messages_of"]
 
 Delivery = tuple[list[Message], int]
 """Messages in order, without an assignment, and their size in bytes."""
@@ -28,6 +28,15 @@ LARGE = 1024
 
 LATER = ("key", "headers", "timestamp")
 """What is read when it is wanted."""
+
+SHARE = 8
+"""An entry of which less than this part came holds nothing of the client's."""
+
+MANY = 128
+"""Messages of an entry that are enough of it, however long it is."""
+
+BATCH_SIZE = 6
+"""The number of the batch's size in ``MessageIdData`` of ``PulsarApi.proto``."""
 
 STRIDE = 32
 """Messages between two whose ids are looked at."""
@@ -122,10 +131,44 @@ def messages_of(first: Any, batch: list[Any]) -> Delivery:
     messages = [
         _message(raw, value, place) for raw, value, place in zip(batch, values, places, strict=True)
     ]
-    if size > LARGE * len(batch):
-        for message in messages:
-            message.keep()
+    alone = messages if size > LARGE * len(batch) else _scattered(messages)
+    for message in alone:
+        message.keep()
     return messages, size  # type: ignore[return-value]  # a list of a subclass; nobody else has it
+
+
+def _scattered(messages: list[NativeMessage]) -> list[NativeMessage]:
+    """Those of entries of which little came, each of which would hold a whole batch's payload.
+
+    An entry of which the most is settled comes again with what is left of it.
+    """
+    few: list[NativeMessage] = []
+    start = 0
+    while start < len(messages):
+        stop = _end_of(messages, start)
+        if stop - start < MANY and _is_little(messages[start], stop - start):
+            few += messages[start:stop]
+        start = stop
+    return few
+
+
+def _end_of(messages: list[NativeMessage], start: int) -> int:
+    """Where the next entry begins, by a look at few of a long one's."""
+    entry, stop = _entry_of(messages[start]), start + 1
+    for step in (STRIDE, 1):
+        while stop + step <= len(messages) and _entry_of(messages[stop + step - 1]) == entry:
+            stop += step
+    return stop
+
+
+def _entry_of(message: NativeMessage) -> tuple[int, int]:
+    place: Place = message.position
+    return place[:2]
+
+
+def _is_little(first: NativeMessage, count: int) -> bool:
+    """They would hold more than some times what they need."""
+    return not is_whole(first.position) and count * SHARE < batch_size(_id_of(first.raw))
 
 
 def _message(raw: Any, value: bytes, place: Place) -> NativeMessage:
@@ -168,3 +211,27 @@ def _add_between(
         between = middle, place_of(_id_of(part[middle]))
         _add_between(places, part, lower, between)
         _add_between(places, part, between, upper)
+
+
+def batch_size(message_id: Any) -> int:
+    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
+    data = message_id.serialize()
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
+            return 0
+        value, at = _varint(data, at)
+        if tag >> 3 == BATCH_SIZE:
+            return value
+    return 0
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of Protocol Buffers, and where it ends."""
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | data[at] << shift, at + 1

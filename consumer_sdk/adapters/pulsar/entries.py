@@ -15,13 +15,10 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.contents import id_of
+from consumer_sdk.adapters.pulsar.contents import batch_size, id_of
 from consumer_sdk.adapters.pulsar.ids import Place
 
 __all__ = ["acks_of", "batch_size"]
-
-BATCH_SIZE = 6
-"""The field's number in ``MessageIdData`` of ``PulsarApi.proto``."""
 
 
 def acks_of(settled: Iterable[tuple[Place, Any]]) -> list[Any]:
@@ -50,27 +47,3 @@ def _by_entry(settled: Iterable[tuple[Place, Any]]) -> dict[tuple[int, int], lis
             last_ledger, last_entry = ledger, entry
         natives.append(native)
     return entries
-
-
-def batch_size(message_id: Any) -> int:
-    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
-    data = message_id.serialize()
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
-            return 0
-        value, at = _varint(data, at)
-        if tag >> 3 == BATCH_SIZE:
-            return value
-    return 0
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of Protocol Buffers, and where it ends."""
-    value = shift = 0
-    while data[at] & 0x80:
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-        at += 1
-    return value | data[at] << shift, at + 1

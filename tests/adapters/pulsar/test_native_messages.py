@@ -99,6 +99,27 @@ def test_large_messages_hold_nothing_of_the_clients() -> None:
     assert large.raw is None
 
 
+@pytest.mark.parametrize("size, kept", [(0, 0), (5, 0), (8, 0), (9, 1), (1000, 1)])
+def test_one_record_of_a_large_batch_holds_nothing_of_the_clients(size: int, kept: int) -> None:
+    """What is left of an entry comes alone: its batch's payload would be in memory for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contents, "place_of", lambda _: (1, 2, 3))
+        patch.setattr(contents, "batch_size", lambda _: size)
+        assert (native().raw is None) == kept
+
+
+def test_part_of_an_entry_holds_the_clients_messages_if_it_is_large_enough() -> None:
+    """Each entry by itself: here 200 of one, ten of another, and 40 of a third."""
+    places = [(1, entry, at) for entry, many in ((1, 200), (2, 10), (3, 40)) for at in range(many)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contents, "place_of", lambda _: places[0])
+        patch.setattr(contents, "_places_of", lambda _: places[1:])
+        patch.setattr(contents, "batch_size", lambda _: 300)
+        messages, _ = messages_of(raw(), [raw() for _ in places[1:]])
+    held = {m.position[1] for m in messages if m.native is m}
+    assert held == {1, 3}
+
+
 def test_message_that_stays_unsettled_holds_the_payload_of_its_batch_no_longer() -> None:
     """One record of each batch that nobody settles would keep all of them in memory."""
     tracker = QueueTracker(make_run([]).assignment, chunk_bits=2)
