@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 
@@ -36,6 +37,7 @@ from consumer_sdk.records import (
 from consumer_sdk.runtime.holding import Holding
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.trackers import QueueTracker, decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers.queue_tracker import ATTEMPTS_AGE
 
 __all__ = ["QueueAttempts"]
 
@@ -199,7 +201,8 @@ class QueueAttempts:
     ) -> Attempts:
         text = None if isinstance(stored, Outcome) else stored
         theirs = self._decode(flush.assignment.partition, text).attempts
-        return merge(theirs, agreed, flush.checkpoint.attempts)
+        oldest = self._options.clock.wall() - ATTEMPTS_AGE
+        return merge(theirs, agreed, flush.checkpoint.attempts, oldest)
 
     def _agree(self, flush: AckFlush, merged: Attempts) -> None:
         """The tracker learns what others have counted."""
@@ -236,8 +239,17 @@ class QueueAttempts:
         return text
 
 
-def merge(theirs: Attempts, agreed: Mapping[Position, int], mine: Attempts) -> Attempts:
-    """What is stored, with what was counted and settled here since it was agreed upon."""
+def merge(
+    theirs: Attempts,
+    agreed: Mapping[Position, int],
+    mine: Attempts,
+    oldest: float = -math.inf,
+) -> Attempts:
+    """What is stored, with what was counted and settled here since it was agreed upon.
+
+    Args:
+        oldest: what was due before is left out: whoever settled it cannot have said so.
+    """
     merged = {
         position: each
         for position, each in theirs.items()
@@ -248,7 +260,7 @@ def merge(theirs: Attempts, agreed: Mapping[Position, int], mine: Attempts) -> A
         if news > 0:
             count, other_due = theirs.get(position, (0, due))
             merged[position] = (count + news, max(due, other_due))
-    return merged
+    return {position: each for position, each in merged.items() if each[1] >= oldest}
 
 
 def _counts(attempts: Attempts) -> dict[Position, int]:

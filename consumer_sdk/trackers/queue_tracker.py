@@ -31,7 +31,10 @@ from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Settled
 
-__all__ = ["QueueTracker"]
+__all__ = ["ATTEMPTS_AGE", "QueueTracker"]
+
+ATTEMPTS_AGE = 86_400.0
+"""Seconds after which failed deliveries that nobody has tried again are forgotten."""
 
 
 class QueueTracker(Deliveries):
@@ -71,7 +74,7 @@ class QueueTracker(Deliveries):
         flush_count: int = 1000,
         proof_count: int = 10_000,
         proof_age: float = 60.0,
-        attempts_age: float = 86_400.0,
+        attempts_age: float = ATTEMPTS_AGE,
         **options: Any,
     ) -> None:
         self._index_of: dict[Position, int] = {}

@@ -359,3 +359,25 @@ def test_merging_takes_out_what_was_settled_here_alone() -> None:
     theirs = {"here": (2, 1.0), "there": (1, 1.0)}
     agreed = {"here": 2, "gone": 3}
     assert merge(theirs, agreed, {"gone": (3, 1.0)}) == {"there": (1, 1.0)}
+
+
+def test_merging_leaves_out_what_is_too_old() -> None:
+    """Of a record that another has settled without knowing of it, nobody would take it out."""
+    theirs = {"old": (2, 9.0), "new": (1, 10.0)}
+    assert merge(theirs, {}, {}, oldest=10.0) == {"new": (1, 10.0)}
+
+
+def test_attempts_of_a_day_ago_leave_the_store() -> None:
+    """With the next save, whoever makes it."""
+
+    async def test(b: Bench) -> None:
+        store, now = MemoryStore(), b.simulation.clock.wall()
+        held = Assignment(PARTITION, 1)
+        await _save(b, store, held, {(1, 0): (1, now - 86_000.0)})
+        assert await _stored(store) == 1
+        await asyncio.sleep(1_000.0)
+        await _save(b, store, held, {(2, 0): (1, now)})
+        left = (await _attempts(b, store).load([held]))[held].attempts
+        assert list(left) == [(2, 0)]
+
+    bench(test)
