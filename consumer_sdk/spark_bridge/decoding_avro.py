@@ -6,7 +6,8 @@ fastavro decodes in Spark's Python workers, in an Arrow function that is given t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.spark_bridge.columns import import_pyarrow
@@ -58,10 +59,10 @@ def from_avro_value(
         from consumer_sdk.spark_bridge.decoding_avro_values import Decoder, checked_schema
     except ModuleNotFoundError as error:
         raise MissingExtraError("fastavro", "avro") from error
-    import_pyarrow()
+    array = import_pyarrow().Array
     check_names(rows, value, into)
     from pyspark.sql import functions as f
-    from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+    from pyspark.sql.pandas.functions import arrow_udf
     from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import StringType, StructType
 
@@ -69,9 +70,14 @@ def from_avro_value(
     kind = spark_type(wanted)
     decoder = Decoder(wanted, schemas, to_arrow_type(kind, timezone="UTC"))
     answer = StructType().add("value", kind).add("reason", StringType())
-    # Without annotations, of which Spark would evaluate the texts.
-    scalar = ArrowUDFType.SCALAR
-    decode = arrow_udf(lambda values: decoder.decode(values), answer, scalar)
+    typed = _annotated(lambda values: decoder.decode(values), array)
+    decode = arrow_udf(typed, answer)  # type: ignore[call-overload]  # its stubs know no type hints
     parsed = rows.withColumn(_PARSED, decode(f.col(value).cast("binary")))
     decoded, reason = f.col(_PARSED)["value"], f.col(_PARSED)["reason"]
     return add_outcome(parsed, value, into, decoded, reason, reject_null=reject_null).drop(_PARSED)
+
+
+def _annotated(function: Callable[[Any], Any], array: type) -> Callable[[Any], Any]:
+    """With types for Spark to see; written as annotations they would be texts, which it evaluates."""
+    function.__annotations__ = {"values": array, "return": array}
+    return function
