@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from consumer_sdk.errors import ConfigurationError
@@ -64,7 +64,7 @@ class PullOptions:
     limits: Limits
     sizing: Sizing
     column_names: tuple[str, ...]
-    store: str | None
+    store: str | None = field(repr=False)  # its URL may hold a password
     ack_mode: AckMode
     strict_acks: bool
 

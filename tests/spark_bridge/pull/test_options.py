@@ -161,3 +161,10 @@ def test_parsing_loads_no_client_and_no_spark() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_store_s_password_is_not_shown() -> None:
+    """Spark logs sources by their repr."""
+    options = PullOptions.parse({"url": "kafka://h/t?group=g", "store": "redis://u:hunter2@h/0"})
+    assert "hunter2" not in repr(options)
+    assert options.store == "redis://u:hunter2@h/0"
