@@ -39,7 +39,8 @@ def starting(options: Mapping[str, str]) -> Starts | None:
         ConfigurationError: a value is wrong.
     """
     strategy = "startingOffsetsByTimestampStrategy"
-    is_latest = choice(strategy, options.get(strategy, "error"), ("error", "latest")) == "latest"
+    given = options.get(strategy, "error").strip().lower()
+    is_latest = choice(strategy, given, ("error", "latest")) == "latest"
     return _bound(options, STARTING, tuple(POINTS), StartPoint.LATEST if is_latest else None)
 
 

@@ -37,6 +37,10 @@ STRATEGY = "startingOffsetsByTimestampStrategy"
             Starts(AtTime(0), option="startingTimestamp", late=LATEST),
         ),
         (
+            {"startingTimestamp": "0", STRATEGY: "LATEST"},
+            Starts(AtTime(0), option="startingTimestamp", late=LATEST),
+        ),
+        (
             {"startingOffsetsByTimestamp": TIMES},
             Starts(None, ((A0, AtTime(1.5)),), option="startingOffsetsByTimestamp"),
         ),
