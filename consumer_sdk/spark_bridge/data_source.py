@@ -17,6 +17,7 @@ from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamRea
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.frames import is_feed
 from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
+from consumer_sdk.spark_bridge.pull.option_values import count
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
 
@@ -58,8 +59,11 @@ class ConsumerSdkDataSource(DataSource):
 
     def _feed(self, schema: StructType) -> tuple[FeedUrl, int]:
         _check_schema(schema, tuple(COLUMNS))
+        # Spark hands options over in lower case, and adds "path" where load() has one.
+        if extra := sorted({name.lower() for name in self.options} - {"url", "tasks"}):
+            raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
         url = FeedUrl.parse(self.options.get("url", ""))
-        return url, url.tasks or int(self.options.get("tasks", "2"))
+        return url, url.tasks or count("tasks", self.options.get("tasks", "2"))
 
     def _pull(self, schema: StructType) -> PullOptions:
         """The options; a schema that names some of the columns chooses them."""
