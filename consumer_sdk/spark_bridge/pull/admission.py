@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from consumer_sdk.records import Partition, Position
 
-__all__ = ["Admitted", "Limit", "Limits", "Whole", "admit", "stops"]
+__all__ = ["Admitted", "Limit", "Limits", "Whole", "admit", "is_enough", "stops"]
 
 RECORD_BYTES = 1024.0
 """Taken for the size of a record where no partition can tell."""
@@ -56,11 +56,6 @@ class Limits:
     max_bytes: int | None = None
 
     @property
-    def needs_records(self) -> bool:
-        """`admit` has to know how many records wait."""
-        return (self.max_records, self.min_records, self.max_bytes) != (None, None, None)
-
-    @property
     def default_limit(self) -> Limit:
         """For ``getDefaultReadLimit``; Spark hands it back when our limits are to be kept."""
         if self.max_records is not None:
@@ -95,10 +90,22 @@ def admit(
         return Whole.ALL
     waiting = {partition: count for partition, count in backlog.items() if count > 0}
     total = sum(waiting.values())
-    if not is_final and waited < limits.max_delay and total < _least(limits, limit):
+    if not is_enough(waiting, limits, limit, waited=waited, is_final=is_final):
         return Whole.NOTHING
     most = _most(waiting, limits, limit, sizes or {})
     return Whole.ALL if most is None or total <= most else _share(waiting, most, total)
+
+
+def is_enough(
+    backlog: Mapping[Partition, int],
+    limits: Limits,
+    limit: Limit,
+    *,
+    waited: float,
+    is_final: bool = False,
+) -> bool:
+    """Enough records wait, or they have for long enough; arguments as `admit`'s."""
+    return is_final or waited >= limits.max_delay or sum(backlog.values()) >= _least(limits, limit)
 
 
 def _least(limits: Limits, limit: Limit) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition, Position, StartPoint
-from consumer_sdk.spark_bridge.pull.admission import Limit, Whole, admit, stops
+from consumer_sdk.spark_bridge.pull.admission import Limit, Whole, admit, is_enough, stops
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.offsets import Offsets
 from consumer_sdk.spark_bridge.pull.options import PullOptions
@@ -127,14 +127,11 @@ class StreamPlanner:
         ranges = [PartitionRange(p, starts[p], stop) for p, stop in reach.items()]
         waiting = [each for each in ranges if each.start < each.stop]
         backlog = await reader.records(waiting)
-        taken = admit(
-            backlog,
-            self._options.limits,
-            limit,
-            waited=self._clock() - self._let_go,
-            is_final=self.is_final,
-            sizes=await self._sizes(reader, waiting, limit),
-        )
+        limits, waited = self._options.limits, self._clock() - self._let_go
+        if not is_enough(backlog, limits, limit, waited=waited, is_final=self.is_final):
+            return None  # before anybody asks for sizes, again and again
+        sizes = await self._sizes(reader, waiting, limit)
+        taken = admit(backlog, limits, limit, waited=waited, is_final=self.is_final, sizes=sizes)
         if isinstance(taken, Whole):
             return reach if taken is Whole.ALL else None
         return {**reach, **await _cuts(reader, waiting, backlog, taken)}

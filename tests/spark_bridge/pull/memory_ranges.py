@@ -43,6 +43,7 @@ class Logs:
     faults: list[Exception] = field(default_factory=list)
     delay: float = 0.0
     asked: int = 0
+    sized: int = 0
     unlisted: set[Partition] = field(default_factory=set)
     opened: int = 0
     openers: list[str | None] = field(default_factory=list)
@@ -108,6 +109,7 @@ class MemoryRanges(RangeReader):
         return min(wanted.start + records, wanted.stop)
 
     async def record_size(self, partitions: Collection[Partition]) -> Mapping[Partition, float]:
+        self.logs.sized += 1
         return dict.fromkeys(partitions, 10.0)
 
     async def read_range(

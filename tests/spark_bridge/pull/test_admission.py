@@ -147,7 +147,6 @@ def test_a_record_larger_than_the_limit_is_read() -> None:
 def test_spark_is_told_that_there_are_limits(limits: Limits, limit: Limit) -> None:
     """Only what is not "all" tells the two kinds of trigger apart."""
     assert limits.default_limit == limit
-    assert limits.needs_records == (limit != Limit("all"))
 
 
 def test_stops_are_the_latest_positions() -> None:

@@ -186,6 +186,21 @@ def test_too_few_records_wait_for_more() -> None:
     assert len(query.batch() or ()) == 5
 
 
+def test_sizes_are_not_asked_for_while_too_few_records_wait() -> None:
+    """They cost a fetch of each partition, and each look would ask for them."""
+    logs = Logs.of(1)
+    options = {"minOffsetsPerTrigger": 5, "maxBytesPerTrigger": 10_000}
+    query = Query(logs, startingOffsets="earliest", **options)
+    assert query.batch() == [b"0:0"]
+    logs.add(0, 4)
+    asked = logs.sized
+    assert query.batch() is None
+    assert logs.sized == asked
+    logs.add(0, 1)
+    assert len(query.batch() or ()) == 5
+    assert logs.sized == asked + 1
+
+
 def test_a_run_until_now_ends_where_it_began_to_look() -> None:
     """AvailableNow: what comes later belongs to the next run; the group stands at the end."""
     logs = Logs.of(10, 5)
