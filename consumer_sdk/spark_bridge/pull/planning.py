@@ -23,7 +23,6 @@ __all__ = [
     "cut_sizes",
     "pack",
     "parts_wanted",
-    "plan",
     "sound",
 ]
 
@@ -212,10 +211,3 @@ def _tasks(counted: Sequence[tuple[int, PartitionRange]], sizing: Sizing) -> int
     worth = -(-sum(count for count, _ in counted) // TASK_RECORDS)
     most = len(counted) if sizing.tasks is None else min(len(counted), sizing.tasks)
     return max(1, min(worth, most), min(sizing.min_tasks or 1, len(counted)))
-
-
-def plan(
-    ranges: Sequence[PartitionRange], records: Mapping[Partition, int], sizing: Sizing
-) -> list[list[PartitionRange]]:
-    """`pack` for ranges that need no cutting."""
-    return pack([(each, records.get(each.partition)) for each in ranges], sizing)

@@ -19,7 +19,6 @@ from consumer_sdk.spark_bridge.pull.planning import (
     cut_sizes,
     pack,
     parts_wanted,
-    plan,
     sound,
 )
 
@@ -167,8 +166,9 @@ def test_ranges_that_nobody_can_count_are_not_cut_and_get_tasks() -> None:
     """Pulsar without admin_url: each may be large, so that each is worth a task."""
     ranges = ranges_of([5, 5, 5])
     assert parts_wanted(ranges, {}, Sizing(min_tasks=6)) == [1, 1, 1]
-    assert len(plan(ranges, {}, Sizing())) == 3
-    assert len(plan(ranges, {}, Sizing(tasks=2))) == 2
+    parts = [(each, None) for each in ranges]
+    assert len(pack(parts, Sizing())) == 3
+    assert len(pack(parts, Sizing(tasks=2))) == 2
 
 
 def test_counting_is_asked_for_only_where_ranges_may_be_cut() -> None:
