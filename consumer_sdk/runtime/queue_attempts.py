@@ -191,10 +191,16 @@ class QueueAttempts:
     ) -> dict[Assignment, Outcome]:
         items = [StoreItem(a, self._encode(a.partition, merged[a])) for a in merged]
         outcomes = await self._store.save(self._group, items) if items else []
-        for flush, outcome in zip(flushes, outcomes, strict=True):
+        for flush, item, outcome in zip(flushes, items, outcomes, strict=True):
             if outcome.kind is OutcomeKind.DURABLE:
-                self._agree(flush, merged[flush.assignment])
+                self._agree(flush, self._written(item, merged[flush.assignment]))
         return {item.assignment: outcome for item, outcome in zip(items, outcomes, strict=True)}
+
+    def _written(self, item: StoreItem, merged: Attempts) -> Attempts:
+        """Without what did not fit."""
+        if len(item.text) < self._store.max_size / 4:
+            return merged
+        return self._decode(item.assignment.partition, item.text).attempts
 
     def _merged(
         self, flush: AckFlush, stored: str | Outcome | None, agreed: Mapping[Position, int]

@@ -381,3 +381,25 @@ def test_attempts_of_a_day_ago_leave_the_store() -> None:
         assert list(left) == [(2, 0)]
 
     bench(test)
+
+
+def test_what_did_not_fit_into_the_store_is_not_taken_for_saved() -> None:
+    """It is added as soon as there is room again, with all that was counted."""
+
+    async def test(b: Bench) -> None:
+        store = MemoryStore()
+        store.max_size = 1_000
+        async with member(b, store) as consumer:
+            b.append(*map(str, range(100)))
+            messages = [await anext(consumer) for _ in range(100)]
+            for message in messages:
+                message.nack(delay=600.0)
+            await consumer.flush()
+            assert 0 < await _stored(store) < 50
+            store.max_size = 1_000_000
+            b.append("more")
+            (await anext(consumer)).nack(delay=600.0)
+            await consumer.flush()
+            assert await _stored(store) == 101
+
+    bench(test)
