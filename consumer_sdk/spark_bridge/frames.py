@@ -52,8 +52,10 @@ def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> 
     **Brokers** (``kafka://host:9092/topic?group=name``, ``pulsar://…``, or no URL and the options
     of Spark's Kafka source). A new query begins at the latest record; ``startingOffsets`` says
     otherwise. The group's position follows what Spark has logged as done, and has no influence on
-    what is read; the group must have no members. An outage of the broker of up to 30 seconds
-    passes unnoticed.
+    what is read; the group must have no members. Where that is not certain yet, it waits for the
+    next batch: so do the first three of a run, except a query's very first, and the batch of
+    ``Trigger.Once``. With ``asyncProgressTrackingEnabled`` set ``ackMode=commit``. An outage of
+    the broker of up to 30 seconds passes unnoticed.
 
     **Feeds** (``feed:///absolute/directory``, ``feed+s3://…``). A new query begins at the first record that is
     kept. Segments are read whole.
