@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import islice, pairwise
+from operator import lt
 
 from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.records import Assignment, Message, Run
@@ -77,7 +78,9 @@ class Buffer:
 def _ascending(messages: list[Message], size: int) -> Iterator[Delivery]:
     """A delivery in parts whose positions ascend: one, unless a connection was lost meanwhile."""
     places = [message.position for message in messages]
+    if all(map(lt, places, islice(places, 1, None))):
+        yield messages, size
+        return
     cuts = [at for at, (one, other) in enumerate(pairwise(places), 1) if other <= one]
     for start, stop in pairwise((0, *cuts, len(messages))):
-        part = messages[start:stop] if cuts else messages
-        yield part, size * (stop - start) // len(messages)
+        yield messages[start:stop], size * (stop - start) // len(messages)

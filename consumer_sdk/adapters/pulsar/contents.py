@@ -18,7 +18,7 @@ from consumer_sdk.adapters.pulsar.ids import Place, is_whole, place_of
 from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
 from consumer_sdk.records import Headers, Message
 
-__all__ = ["Delivery", "NativeMessage", "batch_size", "id_of", "messages_of"]
+__all__ = ["Delivery", "NativeMessage", "acked_by", "batch_size", "id_of", "messages_of"]
 
 Delivery = tuple[list[Message], int]
 """Messages in order, without an assignment, and their size in bytes."""
@@ -103,9 +103,16 @@ class NativeMessage(Message):
 
 def id_of(native: Any) -> Any:
     """The client's id in a message's ``native``."""
+    found = acked_by(native)
+    return _id_of(found) if type(found) is _pulsar.Message else found
+
+
+def acked_by(native: Any) -> Any:
+    """What the client acks for a message's ``native``: its own message, or the id of one let go."""
     if type(native) is not NativeMessage:
         return native
-    return native.id if native.raw is None else _id_of(native.raw)
+    raw = native.raw  # once: another thread may let it go
+    return native.id if raw is None else raw
 
 
 def _texts_of(raw: Any) -> tuple[bytes | None, Headers]:

@@ -15,25 +15,26 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.contents import batch_size, id_of
+from consumer_sdk.adapters.pulsar.contents import acked_by, batch_size, id_of
 from consumer_sdk.adapters.pulsar.ids import Place
 
 __all__ = ["acks_of", "batch_size"]
 
 
 def acks_of(settled: Iterable[tuple[Place, Any]]) -> list[Any]:
-    """The native ids that ack what is settled, and nothing else.
+    """What acks what is settled, and nothing else: ids, or the client's messages.
+
+    The client acks a message as well as its id, which would be an object more to make.
 
     Args:
         settled: distinct places, each with the native of its latest delivery.
     """
     acks: list[Any] = []
     for (ledger, entry), natives in _by_entry(settled).items():
-        first = id_of(natives[0])
-        if len(natives) > 1 and len(natives) == batch_size(first):
+        if len(natives) > 1 and len(natives) == batch_size(first := id_of(natives[0])):
             acks.append(_pulsar.MessageId(first.partition(), ledger, entry, -1))
         else:
-            acks += [first, *map(id_of, natives[1:])]
+            acks += map(acked_by, natives)
     return acks
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.adapters.pulsar.contents import NativeMessage, messages_of
 from consumer_sdk.adapters.pulsar.entries import acks_of, batch_size
 from consumer_sdk.adapters.pulsar.ids import Place, place_of
 from consumer_sdk.testing.servers import PulsarEndpoint
@@ -61,6 +62,15 @@ def test_message_that_was_sent_by_itself_is_acked_by_its_own_id() -> None:
     alone = _pulsar.MessageId.deserialize(b"\x08\x96\x01\x10\x06")
     assert batch_size(alone) == 0
     assert acks_of([(place_of(alone), alone)]) == [alone]
+
+
+def test_message_that_still_has_the_clients_is_acked_by_that() -> None:
+    """An id is as dear as all else of a record; once it was let go, there is an id."""
+    message = messages_of(_pulsar.MessageBuilder().content(b"v").build(), [])[0][0]
+    assert isinstance(message, NativeMessage)
+    assert acks_of([((1, 2, 3), message.native)]) == [message.raw]
+    message.keep()
+    assert acks_of([((1, 2, 3), message.native)]) == [message.id]
 
 
 def test_message_in_chunks_is_in_no_batch() -> None:
