@@ -147,12 +147,16 @@ class Connection:
         return now - since >= ABSENCE and self.age < KNOWN
 
     async def confirm_gone(self, tps: Collection[TopicPartition]) -> None:
-        """Asks by name for topics that seem gone: a list of all leaves out what is forbidden.
+        """Asks by name for topics that seem gone, unless metadata are asked for by name anyway.
+
+        A list of all topics, for a pattern, leaves out what is forbidden.
 
         Raises:
             KafkaError: one is there, or nobody can tell, or this principal may not know.
             AdapterError: the broker did not answer, or refused.
         """
+        if self.options.names:
+            return
         self.calls += 1
         topics = await describe_topics(self._client, sorted({tp.topic for tp in tps}))
         for tp in tps:
