@@ -159,7 +159,11 @@ async def _throughput(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
         groups = [stream_group(job.group, number) for number in range(job.rounds + 1)]
         lag = await group_lag(job.servers, job.topic, kafka_topic.PARTITIONS, groups)
     feed = replace(job, contestants=("ours", "feed"))
-    return {**found, "lag": lag, "feed": await drivers.run("feeding", feed, nothing=failed())}
+    return {
+        "throughput": found,
+        "lag": lag,
+        "feed": await drivers.run("feeding", feed, nothing=failed()),
+    }
 
 
 async def _memory(drivers: Drivers, job: SparkJob) -> dict[str, Any]:

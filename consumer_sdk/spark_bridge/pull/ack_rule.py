@@ -25,10 +25,10 @@ Hence, in mode ``auto``, ``start`` is done
     from each of its sources. Any other may be a later one: those before it had news of another
     source alone, or repeated what had.
 
-Soundness goes before promptness. What this leaves open, until the next batch, and for longer only
-in a stream that falls idle then: in the usual engine, the last of a run's few batches before rule 3
-holds; with ``Trigger.Once``, the last batch, until the next run; with asynchronous progress, what
-Spark has not called ``commit`` for. Rule 3 is a judgement: an asynchronous query whose ``commit``
+Soundness goes before promptness. A stream that falls idle before rule 3 holds, after one of its few
+first batches, is given one empty batch (`wants_batch`): planning it, Spark says itself whether the
+last one is done. What this leaves open: with ``Trigger.Once``, the last batch, until the next run;
+with asynchronous progress, what Spark has not called ``commit`` for. Rule 3 is a judgement: an asynchronous query whose ``commit``
 overtakes so often, and never fails to, would be mistaken for the usual engine until it fails to.
 With ``asyncProgressTrackingEnabled`` use ``ackMode=commit``, which judges nothing.
 """
@@ -76,6 +76,7 @@ class AckRule:
         self._was_asked = False
         self._is_first = False  # the first batch that reads from here is the first of the run
         self._first_seen: float | None = None
+        self._idle: tuple[str, float] | None = None  # the last start that was asked, since when
 
     @property
     def is_logged_first(self) -> bool | None:
@@ -92,6 +93,8 @@ class AckRule:
         """``latestOffset(start)`` was called; True: everything below ``start`` is done."""
         self._was_asked = True
         self._committed = None
+        if self._idle is None or self._idle[0] != start:
+            self._idle = start, now
         is_done = self._is_done(start, now)
         if is_done:
             self._undone.clear()
@@ -109,6 +112,13 @@ class AckRule:
             and start == self._ends[-1]
             and self._has_settled(now)
         )
+
+    def wants_batch(self, start: str, now: float) -> bool:
+        """An empty batch after ``start``, which nothing follows, would tell that it is done."""
+        if self._mode != "auto" or self._is_refuted or self._idle is None:
+            return False
+        is_open = bool(self._undone) and self._undone[-1] == start == self._idle[0]
+        return is_open and now - self._idle[1] >= FIRST_BATCH_SECONDS
 
     def committed(self, end: str) -> bool:
         """``commit(end)`` was called; True: everything below ``end`` is done, and that is news.

@@ -17,12 +17,15 @@ from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.spark_bridge.errors import OffsetFormatError
 
-__all__ = ["INITIAL", "Offsets"]
+__all__ = ["EMPTY", "INITIAL", "Offsets", "empty_batch"]
 
 VERSION = 1
 
 SHOWN = 200
 """Characters of a foreign offset that an error quotes."""
+
+EMPTY = "empty"
+"""Marks the end of an empty batch, so that it differs from where that begins."""
 
 INITIAL: dict[str, Any] = {"version": VERSION, "positions": {}}
 """What ``initialOffset`` returns, always: nothing is known of any partition yet."""
@@ -107,13 +110,20 @@ class Offsets:
             raise _not_ours(body, "has another form")
         if body["version"] != VERSION:
             raise _not_ours(body, f"has version {body['version']!r}, not {VERSION}")
-        if extra := sorted(body.keys() - {"version", "positions", "since", "begun"}):
+        if extra := sorted(body.keys() - {"version", "positions", "since", "begun", EMPTY}):
             raise _not_ours(body, f"has {', '.join(map(repr, extra))} too")
         try:
             positions, since = (_read(body.get(n, {}), decode) for n in ("positions", "since"))
             return cls(positions, since, is_begun=bool(body.get("begun")))
         except (AttributeError, TypeError, CheckpointFormatError) as error:
             raise _not_ours(body, f"names a position of another kind ({error})") from error
+
+
+def empty_batch(start: dict[str, Any]) -> dict[str, Any] | None:
+    """The end of a batch without records from ``start``; None where that ends one itself."""
+    if EMPTY in start:
+        return None
+    return {name: start[name] for name in start if name != "since"} | {EMPTY: True}
 
 
 def _texts(

@@ -17,7 +17,7 @@ from consumer_sdk.spark_bridge.pull.acks import Acks
 from consumer_sdk.spark_bridge.pull.admission import Limit
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.news import PATIENCE, News, patiently
-from consumer_sdk.spark_bridge.pull.offsets import Offsets
+from consumer_sdk.spark_bridge.pull.offsets import Offsets, empty_batch
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 from consumer_sdk.spark_bridge.pull.signals import before_end
 from consumer_sdk.spark_bridge.pull.stream_planner import StreamPlanner
@@ -66,14 +66,19 @@ class QueryRun:
 
     def end(self, start: Offset, limit: Limit) -> Offset:
         """Where the batch from ``start`` ends; ``start`` itself if there is no news."""
-        if self._rule.asked(_text(start), time.monotonic()):
+        now = time.monotonic()
+        if self._rule.asked(_text(start), now):
             self._ack(start)
         is_final = self._planner.is_final
         answer = self._news.end(start, limit, is_final=is_final)
         found = self._loop.call(answer, timeout=PATIENCE + 5)
-        if is_final and found == start:
+        if found != start:
+            return found
+        if is_final:
             self._settle_run()
-        return found
+        if self._rule.wants_batch(_text(start), now):
+            return empty_batch(start) or start
+        return start
 
     def tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of one batch."""

@@ -224,6 +224,23 @@ def test_an_idle_stream_is_acked_to_its_end() -> None:
     assert query.ack() == {"0": 10}
 
 
+def test_an_idle_stream_has_one_empty_batch_where_nothing_else_would_ack_its_last() -> None:
+    """Trap 3: after a restart and one batch, which a commit has to follow."""
+    logs = Logs.of(10)
+    query = Query(logs, startingOffsets="earliest")
+    query.batch()
+    query.restart()
+    logs.add(0, 5)
+    assert len(query.batch() or []) == 5
+    deadline = time.monotonic() + 30
+    while query.ack() != {"0": 15} and time.monotonic() < deadline:
+        assert query.batch() in (None, [])
+    assert query.ack() == {"0": 15}
+    assert query.done == 3
+    logs.add(0)
+    assert len(query.batch() or []) == 1
+
+
 def test_acks_follow_the_log() -> None:
     """Trap 4: what was planned and has not run is not acked."""
     logs = Logs.of(10)
