@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from urllib.parse import urlsplit
 
+from consumer_sdk.adapters.urls import class_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.range_reads import RangeReader
 
@@ -31,12 +31,5 @@ def open_ranges(url: str) -> RangeReader:
             f"{scheme or 'no scheme'}: ranges can be read of {', '.join(sorted(SCHEMES))}; brokers "
             f"that cannot re-read a range, such as Kinesis, feed Spark through SparkFeed"
         )
-    module, _, name = SCHEMES[scheme].partition(":")
-    try:
-        reader_class = getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise ConfigurationError(f"ranges of {scheme}:// cannot be read here") from error
-    reader: RangeReader = reader_class.from_url(url)
+    reader: RangeReader = class_of(SCHEMES[scheme], scheme).from_url(url)
     return reader

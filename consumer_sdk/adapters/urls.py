@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 from urllib.parse import urlsplit
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["SCHEMES", "open_url"]
+__all__ = ["SCHEMES", "class_of", "open_url"]
 
 SCHEMES = {
     "kafka": "consumer_sdk.adapters.kafka:KafkaAdapter",
@@ -33,12 +34,21 @@ def open_url(url: str) -> Adapter:
         raise ConfigurationError(
             f"{url!r}: the scheme has to be one of {', '.join(sorted(SCHEMES))}"
         )
-    module, _, name = SCHEMES[scheme].partition(":")
+    adapter: Adapter = class_of(SCHEMES[scheme], scheme).from_url(url)
+    return adapter
+
+
+def class_of(path: str, scheme: str) -> Any:
+    """The class at ``module:class``, imported only now, since it imports a broker's client.
+
+    Raises:
+        ConfigurationError: there is no such module here.
+        MissingExtraError: the broker's client is not installed.
+    """
+    module, _, name = path.partition(":")
     try:
-        adapter_class = getattr(import_module(module), name)
+        return getattr(import_module(module), name)
     except ModuleNotFoundError as error:
         if error.name != module:
             raise
-        raise ConfigurationError(f"{url!r}: {scheme}:// is not available here") from error
-    adapter: Adapter = adapter_class.from_url(url)
-    return adapter
+        raise ConfigurationError(f"{scheme}:// is not available here") from error

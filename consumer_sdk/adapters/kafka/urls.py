@@ -13,7 +13,7 @@ from consumer_sdk.adapters.kafka.options import SECONDS
 from consumer_sdk.adapters.option_texts import split_url, truth
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["parse_url"]
+__all__ = ["parse_url", "read_value", "topics_of"]
 
 FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
 
@@ -25,7 +25,7 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
         ConfigurationError: the URL is malformed, or an option's value has the wrong type.
     """
     parts, texts = split_url(url, {"kafka"}, FORM)
-    topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
+    topics = topics_of(parts.path)
     if not parts.netloc or not topics:
         raise ConfigurationError(f"servers or topics are missing in the URL: {FORM}")
     options: dict[str, Any] = {name: _value(name, text) for name, text in texts.items()}
@@ -36,8 +36,21 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     return topics, {"bootstrap_servers": parts.netloc} | options
 
 
+def topics_of(path: str) -> list[str]:
+    """The topics that a URL's path names."""
+    return [unquote(topic) for topic in path.strip("/").split(",") if topic]
+
+
 def _value(name: str, text: str) -> Any:
-    read = _reader(name)
+    return read_value(name, text, _reader(name))
+
+
+def read_value(name: str, text: str, read: Callable[[str], Any]) -> Any:
+    """An option's value.
+
+    Raises:
+        ConfigurationError: ``read`` cannot read it.
+    """
     try:
         return read(text)
     except (KeyError, ValueError) as error:

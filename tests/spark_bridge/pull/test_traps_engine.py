@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from consumer_sdk import spark_bridge
 from tests.integration.spark_kills.stage import committed_end
 from tests.spark_bridge.pull.kafka_query import Kafka, Sink, Topic
 from tests.spark_bridge.pull.test_kafka_on_spark import until
@@ -37,13 +35,6 @@ pytestmark = [
     # pandas is not used here, but Spark looks at its version wherever it is installed.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
-
-
-@pytest.fixture
-def topic(kafka_server: Kafka, spark: SparkSession, request: pytest.FixtureRequest) -> Topic:
-    """Give a topic with two partitions, named after the test."""
-    spark_bridge.register(spark)
-    return Topic(kafka_server, re.sub(r"\W", "-", request.node.name)[-60:])
 
 
 def test_with_asynchronous_progress_no_ack_leads_the_log(

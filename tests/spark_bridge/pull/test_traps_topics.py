@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +28,6 @@ pytestmark = [
 
 LARGE = 50 * 2**20
 """Bytes of a giant record; fifty times what a topic allows by default."""
-
-
-@pytest.fixture
-def topic(kafka_server: Kafka, spark: SparkSession, request: pytest.FixtureRequest) -> Topic:
-    """Give a topic with two partitions, named after the test."""
-    spark_bridge.register(spark)
-    return Topic(kafka_server, re.sub(r"\W", "-", request.node.name)[-60:])
 
 
 def test_records_that_retention_took_fail_the_query_or_are_left_out(

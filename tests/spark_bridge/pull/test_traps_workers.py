@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumer_sdk import spark_bridge
 from consumer_sdk.testing.servers import KafkaServer
-from tests.spark_bridge.pull.kafka_query import Kafka, Sink, Topic
+from tests.spark_bridge.pull.kafka_query import Sink, Topic
 from tests.spark_bridge.pull.test_kafka_on_spark import until
 from tests.spark_bridge.pull.trap_query import (
     WORKER,
@@ -37,13 +35,6 @@ pytestmark = [
     # pandas is not used here, but Spark looks at its version wherever it is installed.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
-
-
-@pytest.fixture
-def topic(kafka_server: Kafka, spark: SparkSession, request: pytest.FixtureRequest) -> Topic:
-    """Give a topic with two partitions, named after the test."""
-    spark_bridge.register(spark)
-    return Topic(kafka_server, re.sub(r"\W", "-", request.node.name)[-60:])
 
 
 def test_workers_that_serve_two_brokers_mix_nothing(

@@ -6,11 +6,11 @@ import inspect
 import json
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 from aiokafka.client import AIOKafkaClient
 
 from consumer_sdk.adapters.kafka.ranges.options import SECONDS
+from consumer_sdk.adapters.kafka.urls import read_value, topics_of
 from consumer_sdk.adapters.option_texts import split_url, truth
 from consumer_sdk.errors import ConfigurationError
 
@@ -29,23 +29,15 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
         ConfigurationError: the URL is malformed, or an option's value has the wrong type.
     """
     parts, texts = split_url(url, {"kafka"}, FORM)
-    topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
+    topics = topics_of(parts.path)
     if not parts.netloc:
         raise ConfigurationError(f"servers are missing in the URL: {FORM}")
     if not topics and not {"pattern", "partitions"} & texts.keys():
         raise ConfigurationError(f"topics are missing in the URL: {FORM}")
     for name in {"bootstrap_servers", "topics"} & texts.keys():
         raise ConfigurationError(f"{name}= in the URL: {FORM}")
-    options = {name: _value(name, text) for name, text in texts.items()}
+    options = {name: read_value(name, text, _reader(name)) for name, text in texts.items()}
     return topics, {"bootstrap_servers": parts.netloc} | options
-
-
-def _value(name: str, text: str) -> Any:
-    read = _reader(name)
-    try:
-        return read(text)
-    except (KeyError, ValueError) as error:
-        raise ConfigurationError(f"{name}={text!r} in the URL: not a {read.__name__}") from error
 
 
 def _reader(name: str) -> Callable[[str], Any]:
