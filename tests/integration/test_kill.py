@@ -22,7 +22,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 PARTITIONS = 3
 RECORDS = 12_000
-KILLS = 20
 GROUP = "killed"
 
 Record = tuple[str, int]
@@ -81,11 +80,12 @@ async def _until(path: Path, count: int, process: asyncio.subprocess.Process) ->
         await asyncio.sleep(0.02)
 
 
-async def test_consumer_killed_twenty_times_loses_nothing_and_repeats_only_what_was_open(
-    kafka_server: KafkaServer, tmp_path: Path
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_was_open(
+    kafka_server: KafkaServer, tmp_path: Path, kills: int
 ) -> None:
     """T4: every record is processed, and one whose checkpoint was durable never again."""
-    topic = "integration-kill"
+    topic = f"integration-kill-{kills}"
     await kafka_server.create_topic(topic, partitions=PARTITIONS)
     produced = await _produce(kafka_server.bootstrap_servers, topic, RECORDS)
     out, store = tmp_path / "processed", tmp_path / "checkpoints.db"
@@ -93,13 +93,13 @@ async def test_consumer_killed_twenty_times_loses_nothing_and_repeats_only_what_
     command += [kafka_server.bootstrap_servers, topic, GROUP, str(store), str(out)]
     chance = random.Random(20)
     was_open = 0
-    for run in range(KILLS + 1):
+    for run in range(kills + 1):
         durable = await _durable(store, topic) if run else {}
         before = _processed(out)
         process = await asyncio.create_subprocess_exec(*command)
         try:
-            if run < KILLS:
-                await _until(out, len(before) + chance.randrange(1, 2 * RECORDS // KILLS), process)
+            if run < kills:
+                await _until(out, len(before) + chance.randrange(1, 2 * RECORDS // kills), process)
             else:
                 while produced - set(_processed(out)):
                     assert process.returncode is None, "the consumer ended by itself"
