@@ -174,7 +174,7 @@ def test_a_records_bad_directory_or_url_fails_before_spark(
     for read in (spark_bridge.read, spark_bridge.read_stream):
         with pytest.raises(ConfigurationError, match="there is no directory"):
             read(spark, f"feed://{tmp_path}/missing")
-        with pytest.raises(ConfigurationError, match="'http' is not one"):
+        with pytest.raises(ConfigurationError, match="give kafka://"):
             read(spark, "http://host/path")
 
 

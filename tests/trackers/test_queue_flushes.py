@@ -189,3 +189,18 @@ def test_empty_run_changes_nothing() -> None:
 
     tracked = deliver(queue, [])
     assert (tracked.count, tracked.plain, queue.is_dirty) == (0, True, False)
+
+
+def test_reminded_queue_flushes_again_though_nothing_was_settled() -> None:
+    """Attempts that a store did not take are offered again."""
+    queue = make_queue()
+    deliver(queue, range(2))
+    queue.ack(0)
+    send(queue)
+    assert queue.flush(NOW, WALL, force=True) is None
+
+    queue.remind()
+
+    flush = queue.flush(NOW, WALL, force=True)
+    assert flush is not None
+    assert not flush.settled

@@ -19,7 +19,7 @@ __all__ = ["UrlSource"]
 BROKERS = {"kafka": "kafka", "pulsar": "pulsar", "pulsar+ssl": "pulsar"}
 GROUPS = {"kafka": "group", "pulsar": "subscription"}
 """The option of a URL that names whose position is moved."""
-FORM = "give kafka://host:port/topic?group=name or pulsar://host:port/topic"
+FORM = "give kafka://host:port/topic?group=name, pulsar://host:port/topic or feed:///directory"
 SECRETS = ("sasl_plain_username", "sasl_plain_password", "token", "admin_token")
 """Options of a URL that may name a secret instead: ``token=env:TOKEN``."""
 
