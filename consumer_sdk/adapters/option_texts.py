@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["make_options", "read_texts", "split_url", "truth"]
+__all__ = ["make_options", "read_texts", "reader_like", "split_url", "topics_of", "truth"]
 
 T = TypeVar("T")
 
@@ -71,6 +71,18 @@ def read_texts(
             kind = "truth value" if readers[name] is truth else "number"
             raise ConfigurationError(f"{name}={text!r} in the URL is no {kind}") from error
     return found
+
+
+def topics_of(path: str) -> list[str]:
+    """The topics that a URL's path names."""
+    return [unquote(topic) for topic in path.strip("/").split(",") if topic]
+
+
+def reader_like(default: Any) -> Callable[[str], Any]:
+    """Text to the type of an option's default."""
+    if isinstance(default, bool):
+        return truth
+    return type(default) if isinstance(default, int | float) else str
 
 
 def truth(text: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote
 
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.option_texts import read_texts, split_url, truth
+from consumer_sdk.adapters.option_texts import read_texts, reader_like, split_url, truth
 from consumer_sdk.errors import ConfigurationError
 
 __all__ = ["dead_letters_from_url"]
@@ -54,14 +54,8 @@ def _kafka_readers() -> dict[str, Callable[[str], Any]]:
     signature = inspect.signature(AIOKafkaProducer.__init__).parameters
     defaults = {name: each.default for name, each in signature.items() if name != "self"}
     del defaults["bootstrap_servers"]  # they stand before the topic
-    readers = {name: _reader(default) for name, default in defaults.items()}
+    readers = {name: reader_like(default) for name, default in defaults.items()}
     return readers | {"creates_topics": truth, "connect_timeout": float}
-
-
-def _reader(default: Any) -> Callable[[str], Any]:
-    if isinstance(default, bool):
-        return truth
-    return type(default) if isinstance(default, int | float) else str
 
 
 def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:

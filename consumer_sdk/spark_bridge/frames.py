@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
@@ -106,12 +105,10 @@ def _prepare(spark: SparkSession, url: str | None, options: Mapping[str, Any]) -
 def _check_feed(url: str, options: Mapping[str, Any]) -> None:
     if extra := sorted(options.keys() - {"tasks"}):
         raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
-    directory = FeedUrl.parse(url).directory
+    feed = FeedUrl.parse(url)
     # Of another file system, the first look of a task tells.
-    if url.startswith("feed:") and not Path(directory).is_dir():
-        raise ConfigurationError(
-            f"{url!r}: there is no directory {directory}: open the SparkFeed first, or make it"
-        )
+    if url.startswith("feed:"):
+        feed.check_exists()
 
 
 def _text(value: Any) -> str:

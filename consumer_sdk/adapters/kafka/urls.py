@@ -5,15 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 from aiokafka import AIOKafkaConsumer
 
 from consumer_sdk.adapters.kafka.options import SECONDS
-from consumer_sdk.adapters.option_texts import split_url, truth
+from consumer_sdk.adapters.option_texts import reader_like, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["parse_url", "read_value", "topics_of"]
+__all__ = ["parse_url", "read_value"]
 
 FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
 
@@ -34,11 +33,6 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
             "bootstrap_servers= in the URL: the servers stand before the topic"
         )
     return topics, {"bootstrap_servers": parts.netloc} | options
-
-
-def topics_of(path: str) -> list[str]:
-    """The topics that a URL's path names."""
-    return [unquote(topic) for topic in path.strip("/").split(",") if topic]
 
 
 def _value(name: str, text: str) -> Any:
@@ -62,9 +56,4 @@ def _reader(name: str) -> Callable[[str], Any]:
     if name in SECONDS:
         return float
     parameter = inspect.signature(AIOKafkaConsumer.__init__).parameters.get(name)
-    default = None if parameter is None else parameter.default
-    if isinstance(default, bool):
-        return truth
-    if isinstance(default, int | float):
-        return type(default)
-    return str
+    return reader_like(None if parameter is None else parameter.default)

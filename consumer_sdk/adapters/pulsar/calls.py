@@ -15,8 +15,9 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.faults import translate, translate_result
+from consumer_sdk.errors import TransientAdapterError
 
-__all__ = ["call", "close_client"]
+__all__ = ["ask", "call", "close_client"]
 
 
 async def call(
@@ -62,6 +63,22 @@ async def call(
         if future.done() and not future.cancelled() and future.exception() is None:
             _quietly(late, _pulsar.Result.Ok, future.result())
         raise
+
+
+async def ask(
+    start: Callable[[Callable[..., None]], object], doing: str, patience: float, **late: Any
+) -> Any:
+    """As `call`, for ``patience`` seconds at most.
+
+    Raises:
+        TransientAdapterError: there was no answer.
+        AdapterError: as `call`.
+    """
+    try:
+        async with asyncio.timeout(patience):
+            return await call(start, doing, **late)
+    except TimeoutError as error:
+        raise TransientAdapterError(f"{doing}: no answer") from error
 
 
 async def close_client(client: Any) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
-from urllib.parse import unquote
 
-from consumer_sdk.adapters.option_texts import read_texts, split_url, truth
+from consumer_sdk.adapters.option_texts import read_texts, split_url, topics_of, truth
 from consumer_sdk.adapters.pulsar.connection import SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.options import SECONDS
 from consumer_sdk.errors import ConfigurationError
@@ -25,8 +25,10 @@ READERS: dict[str, Any] = {
 }
 
 
-def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
-    """Topics, and the keyword arguments of `PulsarAdapter`.
+def parse_url(
+    url: str, readers: Mapping[str, Callable[[str], Any]] = READERS, form: str = FORM
+) -> tuple[list[str], dict[str, Any]]:
+    """Topics, and the keyword arguments of `PulsarAdapter`, or those that ``readers`` read.
 
     A topic of another tenant or namespace is written with ``%2F``: ``tenant%2Fspace%2Fname``. With
     ``pattern=`` there is none: ``pulsar://host:6650/?pattern=…``.
@@ -34,9 +36,8 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, an option unknown or its value of another type.
     """
-    parts, texts = split_url(url, SCHEMES, FORM)
+    parts, texts = split_url(url, SCHEMES, form)
     if not parts.netloc or "service_url" in texts:
-        raise ConfigurationError(f"the servers stand before the topic: {FORM}")
-    topics = [unquote(name) for name in parts.path.strip("/").split(",") if name]
-    options = read_texts(texts, READERS, FORM)
-    return topics, {"service_url": f"{parts.scheme}://{parts.netloc}"} | options
+        raise ConfigurationError(f"the servers stand before the topic: {form}")
+    options = read_texts(texts, readers, form)
+    return topics_of(parts.path), {"service_url": f"{parts.scheme}://{parts.netloc}"} | options

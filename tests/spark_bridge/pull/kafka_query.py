@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.records import StartPoint
@@ -15,6 +18,15 @@ from consumer_sdk.testing.servers import ExternalKafka, KafkaServer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+ON_SPARK = (
+    pytest.mark.spark,
+    # The first query starts Spark's machinery, which takes a minute where others work too.
+    pytest.mark.timeout(300),
+    # pandas is not used here, but Spark looks at its version wherever it is installed.
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+)
+"""Marks of tests whose queries run in real Spark."""
 
 Kafka = KafkaServer | ExternalKafka
 T = TypeVar("T")
@@ -28,6 +40,15 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
     finally:
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+def until(claim: Callable[[], bool], query: StreamingQuery, seconds: float = 60.0) -> None:
+    """Wait until it is true, while the query runs."""
+    deadline = time.monotonic() + seconds
+    while not claim():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, "it did not become true"
+        query.awaitTermination(1)
 
 
 class Topic:

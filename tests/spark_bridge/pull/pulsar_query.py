@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from consumer_sdk import spark_bridge
 from consumer_sdk.testing.servers.pulsar_admin import call, path_of
+from tests.spark_bridge.pull import kafka_query
 from tests.spark_bridge.pull.kafka_query import complete
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
     from consumer_sdk.testing.servers import PulsarEndpoint
 
@@ -105,10 +104,4 @@ class PulsarTopic:
         return complete(self.server.backlog(self.name, "g"))
 
 
-def until(claim: Callable[[], bool], query: StreamingQuery, seconds: float = 90.0) -> None:
-    """Wait until it is true, while the query runs."""
-    deadline = time.monotonic() + seconds
-    while not claim():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < deadline, "it did not become true"
-        query.awaitTermination(1)
+until = partial(kafka_query.until, seconds=90.0)

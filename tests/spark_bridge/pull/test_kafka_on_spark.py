@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -16,35 +15,12 @@ import pytest
 from consumer_sdk import spark_bridge
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.pull.ack_rule import PROOFS
-from tests.spark_bridge.pull.kafka_query import Kafka, Sink, Topic, complete
+from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Sink, Topic, complete, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
-    # pandas is not used here, but Spark looks at its version wherever it is installed.
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
-
-
-@pytest.fixture
-def topic(kafka_server: Kafka, request: pytest.FixtureRequest) -> Topic:
-    """Give a topic with two partitions, named after the test."""
-    return Topic(kafka_server, re.sub(r"\W", "-", request.node.name)[-60:])
-
-
-def until(claim: Callable[[], bool], query: StreamingQuery, seconds: float = 60.0) -> None:
-    """Wait until it is true, while the query runs."""
-    deadline = time.monotonic() + seconds
-    while not claim():
-        assert query.isActive, query.exception()
-        assert time.monotonic() < deadline, "it did not become true"
-        query.awaitTermination(1)
+pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 
 async def send_full(topic: Topic, stamp: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumer_sdk import spark_bridge
-from tests.spark_bridge.pull.kafka_query import Sink
+from tests.spark_bridge.pull.kafka_query import ON_SPARK, Sink
 from tests.spark_bridge.pull.pulsar_query import WHERE, PulsarTopic, until
 
 if TYPE_CHECKING:
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
     from consumer_sdk.testing.servers import PulsarServer
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.pulsar,
-    # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
-    # pandas is not used here, but Spark looks at its version wherever it is installed.
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = [*ON_SPARK, pytest.mark.pulsar]
 
 
 @pytest.fixture

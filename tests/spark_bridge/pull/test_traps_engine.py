@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.spark_kills.stage import committed_end
-from tests.spark_bridge.pull.kafka_query import Kafka, Sink, Topic
-from tests.spark_bridge.pull.test_kafka_on_spark import until
+from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Sink, Topic, until
 from tests.spark_bridge.pull.trap_query import (
     RUNNER,
     frame_of,
@@ -27,14 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
-    # pandas is not used here, but Spark looks at its version wherever it is installed.
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 
 def test_with_asynchronous_progress_no_ack_leads_the_log(

@@ -12,19 +12,12 @@ from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge import read_stream
 from consumer_sdk.spark_bridge.metrics import count_bytes, watch
 from tests.spark_bridge.metrics.test_watch import Reports, start
-from tests.spark_bridge.pull.kafka_query import Kafka, Topic
+from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
-    # pandas is not used here, but Spark looks at its version wherever it is installed.
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 
 def test_the_lag_of_each_partition_falls_to_zero(

@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from consumer_sdk import spark_bridge
-from tests.spark_bridge.pull.kafka_query import Kafka, Sink, Topic, complete
-from tests.spark_bridge.pull.test_kafka_on_spark import until
+from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Sink, Topic, complete, until
 from tests.spark_bridge.pull.trap_query import delete_before, frame_of, until_acked, with_admin
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
-    # pandas is not used here, but Spark looks at its version wherever it is installed.
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 LARGE = 50 * 2**20
 """Bytes of a giant record; fifty times what a topic allows by default."""

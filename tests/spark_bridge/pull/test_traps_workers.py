@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumer_sdk.testing.servers import KafkaServer
-from tests.spark_bridge.pull.kafka_query import Sink, Topic
-from tests.spark_bridge.pull.test_kafka_on_spark import until
+from tests.spark_bridge.pull.kafka_query import ON_SPARK, Sink, Topic, until
 from tests.spark_bridge.pull.trap_query import (
     WORKER,
     Before,
@@ -27,14 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.kafka,
-    # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
-    # pandas is not used here, but Spark looks at its version wherever it is installed.
-    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
-]
+pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 
 def test_workers_that_serve_two_brokers_mix_nothing(

@@ -10,8 +10,8 @@ from typing import Any
 from aiokafka.client import AIOKafkaClient
 
 from consumer_sdk.adapters.kafka.ranges.options import SECONDS
-from consumer_sdk.adapters.kafka.urls import read_value, topics_of
-from consumer_sdk.adapters.option_texts import split_url, truth
+from consumer_sdk.adapters.kafka.urls import read_value
+from consumer_sdk.adapters.option_texts import reader_like, split_url, topics_of, truth
 from consumer_sdk.errors import ConfigurationError
 
 __all__ = ["parse_url"]
@@ -49,8 +49,7 @@ def _reader(name: str) -> Callable[[str], Any]:
     if name == "partitions":
         return json_object
     parameter = inspect.signature(AIOKafkaClient.__init__).parameters.get(name)
-    default = None if parameter is None else parameter.default
-    return type(default) if isinstance(default, int | float) else str
+    return reader_like(None if parameter is None else parameter.default)
 
 
 def json_object(text: str) -> dict[str, Any]:

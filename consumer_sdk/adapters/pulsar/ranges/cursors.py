@@ -20,7 +20,7 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.calls import ask
 from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.ids import Place
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
@@ -106,22 +106,17 @@ class Cursors:
         made.consumer_type(_pulsar.ConsumerType.Exclusive)
         made.subscription_initial_position(position.Latest if is_latest else position.Earliest)
         made.receiver_queue_size(0)
-        return await self._ask(
+        return await ask(
             lambda done: self._client.subscribe_async(topic, self._name, made, done),
             f"subscribing to {topic} as {self._name!r}",
+            self._patience,
             late=lambda consumer: consumer.close_async(lambda _: None),
         )
 
     async def _close(self, partition: Partition, consumer: Any) -> None:
         """Sends what was acked; the broker's answer comes behind it on the same connection."""
-        await self._ask(consumer.close_async, f"closing the consumer of {topic_of(partition)}")
-
-    async def _ask(self, start: Any, doing: str, **late: Any) -> Any:
-        try:
-            async with asyncio.timeout(self._patience):
-                return await call(start, doing, **late)
-        except TimeoutError as error:
-            raise TransientAdapterError(f"{doing}: no answer") from error
+        doing = f"closing the consumer of {topic_of(partition)}"
+        await ask(consumer.close_async, doing, self._patience)
 
     # -- moving -------------------------------------------------------------------------
 

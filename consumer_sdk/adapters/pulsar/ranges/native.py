@@ -14,9 +14,9 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.calls import ask, call
 from consumer_sdk.adapters.pulsar.faults import translate
-from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError, TransientAdapterError
+from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError
 
 __all__ = ["POLL", "NativeReader"]
 
@@ -58,18 +58,12 @@ class NativeReader:
             AdapterError: the broker refuses, or does not answer.
         """
         configuration.start_message_id_inclusive(True)
-        self._native = await self._ask(
+        self._native = await ask(
             lambda done: self._client.create_reader_async(self.topic, start, configuration, done),
             f"reading {self.topic}",
+            self._patience,
             late=lambda native: native.close_async(lambda _: None),
         )
-
-    async def _ask(self, start: Any, doing: str, **late: Any) -> Any:
-        try:
-            async with asyncio.timeout(self._patience):
-                return await call(start, doing, **late)
-        except TimeoutError as error:
-            raise TransientAdapterError(f"{doing}: no answer") from error
 
     async def seek(self, time: float) -> None:
         """To the first entry that was published at or after a time in seconds.
@@ -78,9 +72,8 @@ class NativeReader:
             AdapterError: the broker refuses, or does not answer.
         """
         at = max(round(time * 1000), 0)
-        await self._ask(
-            lambda done: self._native.seek_async(at, done), f"seeking {at} in {self.topic}"
-        )
+        doing = f"seeking {at} in {self.topic}"
+        await ask(lambda done: self._native.seek_async(at, done), doing, self._patience)
 
     async def has_more(self) -> bool:
         """Behind the last message that was read; before the first, at the start.
@@ -89,7 +82,7 @@ class NativeReader:
             AdapterError: the broker refuses, or does not answer.
         """
         doing = f"asking {self.topic} for its last message"
-        return bool(await self._ask(self._native.has_message_available_async, doing))
+        return bool(await ask(self._native.has_message_available_async, doing, self._patience))
 
     async def run(self, work: Any, *arguments: Any) -> Any:
         """Calls what blocks, for `POLL` at most, with the native reader.

@@ -6,14 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
-from urllib.parse import unquote
 
 import _pulsar
 
-from consumer_sdk.adapters.option_texts import make_options, read_texts, split_url
-from consumer_sdk.adapters.pulsar.connection import SCHEMES, Connection
+from consumer_sdk.adapters.option_texts import make_options
+from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.urls import READERS
+from consumer_sdk.adapters.pulsar.urls import READERS, parse_url
 from consumer_sdk.errors import ConfigurationError
 
 __all__ = ["NOBODY", "RangeOptions", "adapter_options", "parse_range_url"]
@@ -93,9 +92,4 @@ def parse_range_url(url: str) -> tuple[list[str], dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, or an option is unknown or only a consumer's.
     """
-    parts, texts = split_url(url, SCHEMES, FORM)
-    if not parts.netloc or "service_url" in texts:
-        raise ConfigurationError(f"the servers stand before the topic: {FORM}")
-    topics = [unquote(name) for name in parts.path.strip("/").split(",") if name]
-    options = read_texts(texts, OWN_READERS, FORM)
-    return topics, {"service_url": f"{parts.scheme}://{parts.netloc}"} | options
+    return parse_url(url, OWN_READERS, FORM)
