@@ -15,7 +15,7 @@ from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.servers import KinesisServer
 from consumer_sdk.testing.servers.ports import HOST, free_ports
-from tests.adapters.kinesis.server_harness import delete_stream
+from tests.adapters.kinesis.server_harness import recreate_stream
 from tests.integration.field import until
 from tests.integration.kinesis_consumer import BLOCK, GROUP, LEASE
 from tests.integration.kinesis_field import PATIENCE, KinesisField, Seen
@@ -93,8 +93,7 @@ async def test_stream_made_again_while_it_is_read_ends_the_consumer_with_the_rea
     with pytest.raises(AdapterError, match=f"{field.stream}.* was deleted"):
         async with field.running(field.consumer(), seen.handle) as task:
             await until(lambda: len(seen.numbers) == 10, "the first", task)
-            await delete_stream(field.server, field.stream)
-            await field.server.create_stream(field.stream)
+            await recreate_stream(field.server, field.stream)
             await field.append(10)
             async with asyncio.timeout(PATIENCE):
                 await asyncio.wait({task})

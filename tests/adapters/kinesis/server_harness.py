@@ -49,6 +49,13 @@ async def delete_stream(server: KinesisEndpoint, stream: str) -> None:
             await asyncio.sleep(0.02)
 
 
+async def recreate_stream(server: KinesisEndpoint, stream: str) -> None:
+    """Deletes a stream and makes it again, so that its time of creation tells the two apart."""
+    await delete_stream(server, stream)
+    await next_second()  # in which a stream was created is all that kinesalite tells
+    await server.create_stream(stream)
+
+
 class ServerHarness(AdapterHarness):
     """A real server, which other tests share: all streams have names of their own.
 
@@ -111,9 +118,7 @@ class ServerHarness(AdapterHarness):
         self._split.add(stream)
 
     async def recreate(self, stream: str) -> None:
-        await delete_stream(self.server, stream)
-        await next_second()  # in which a stream was created is all that kinesalite tells
-        await self.server.create_stream(stream)
+        await recreate_stream(self.server, stream)
 
 
 class KinesaliteHarness(ServerHarness):
