@@ -10,13 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, overload
 
 from consumer_sdk.records import Outcome, Partition, Position, Start
 
-__all__ = ["Columns", "Header", "PartitionRange", "RangeReader"]
+__all__ = ["ArrowColumn", "Columns", "Header", "PartitionRange", "RangeReader"]
 
 Header: TypeAlias = tuple[str, bytes | None]
+T = TypeVar("T")
 
 
 class PartitionRange(NamedTuple):
@@ -25,6 +26,37 @@ class PartitionRange(NamedTuple):
     partition: Partition
     start: Position
     stop: Position
+
+
+class ArrowColumn(Sequence[T | None]):
+    """An Arrow array in the place of a list; whoever wants Arrow takes it as it is.
+
+    Attributes:
+        array: a ``pyarrow.Array``.
+    """
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    @overload
+    def __getitem__(self, at: int) -> T | None: ...
+    @overload
+    def __getitem__(self, at: slice) -> ArrowColumn[T]: ...
+    def __getitem__(self, at: int | slice) -> T | ArrowColumn[T] | None:
+        if isinstance(at, slice):
+            return ArrowColumn(self.array[at])
+        value: T | None = self.array[at].as_py()
+        return value
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self.array.to_pylist() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +81,17 @@ class Columns:
 
     def __len__(self) -> int:
         return len(self.positions)
+
+    def cut(self, begin: int, end: int) -> Columns:
+        """The rows ``begin:end``."""
+        return Columns(
+            self.positions[begin:end],
+            self.keys[begin:end],
+            self.values[begin:end],
+            self.timestamps[begin:end],
+            None if self.headers is None else self.headers[begin:end],
+            self.timestamp_type,
+        )
 
 
 class RangeReader(ABC):

@@ -1,6 +1,6 @@
 """Columns of records as Arrow record batches, exactly as Spark's own Kafka source types them.
 
-Lists of bytes are what a Python client can give at best; the rest costs next to nothing:
+Columns of a reader that makes Arrow arrays are taken as they are; the rest costs next to nothing:
 consecutive offsets are added up by Arrow, and what is the same in all rows of a partition is a
 slice of one array that is made once.
 """
@@ -13,7 +13,7 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import AdapterError
-from consumer_sdk.range_reads import Columns, Header, RangeReader
+from consumer_sdk.range_reads import ArrowColumn, Columns, Header, RangeReader
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.columns import arrow_schema, import_pyarrow, partition_number
 
@@ -65,14 +65,14 @@ class ArrowRows:
                 f"the record at {self._encode(columns.positions[0])} of {partition} has 2 GiB "
                 "or more, which Arrow cannot hold in one row: start behind it"
             )
-        yield from self.batches(partition, _cut(columns, 0, rows // 2))
-        yield from self.batches(partition, _cut(columns, rows // 2, rows))
+        yield from self.batches(partition, columns.cut(0, rows // 2))
+        yield from self.batches(partition, columns.cut(rows // 2, rows))
 
     def _column(self, name: str, partition: Partition, columns: Columns) -> Any:
         match name:
             case "key" | "value":
                 values = columns.keys if name == "key" else columns.values
-                return self._pa.array(values, self._pa.binary())
+                return self._array(values, self._pa.binary())
             case "offset" | "position":
                 make = self._offsets if name == "offset" else self._texts
                 return make(columns.positions)
@@ -81,6 +81,11 @@ class ArrowRows:
             case "headers":
                 return self._headers(columns)
         return self._constant(name, partition, columns)
+
+    def _array(self, values: Sequence[Any], kind: Any) -> Any:
+        if isinstance(values, ArrowColumn):
+            return values.array.cast(kind)
+        return self._pa.array(values, kind)
 
     def _offsets(self, positions: Sequence[Any]) -> Any:
         if isinstance(positions, range) and positions.step == 1:
@@ -95,7 +100,7 @@ class ArrowRows:
         return self._pa.array([self._encode(each) for each in positions], self._pa.string())
 
     def _times(self, times: Sequence[int | None]) -> Any:
-        milliseconds = self._pa.array(times, self._pa.timestamp("ms", tz="UTC"))
+        milliseconds = self._array(times, self._pa.timestamp("ms", tz="UTC"))
         return milliseconds.cast(self._pa.timestamp("us", tz="UTC"))
 
     def _headers(self, columns: Columns) -> Any:
@@ -127,18 +132,6 @@ def _light(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     yield from _light(batch.slice(0, rows // 2))
     yield from _light(batch.slice(rows // 2))
-
-
-def _cut(columns: Columns, begin: int, end: int) -> Columns:
-    headers = None if columns.headers is None else columns.headers[begin:end]
-    return Columns(
-        columns.positions[begin:end],
-        columns.keys[begin:end],
-        columns.values[begin:end],
-        columns.timestamps[begin:end],
-        headers,
-        columns.timestamp_type,
-    )
 
 
 def _header_lists(pa: Any, kind: Any, headers: Sequence[Sequence[Header]]) -> Any:

@@ -1,54 +1,69 @@
-"""Makes columns from what a fetch brought: one record batch of the client at a time.
+"""Makes columns from what a fetch brought: several record batches of the client at a time.
 
-No object is made for a record but the client's own, in C, and that only for as long as its batch
-is read. The rules are the client's: checksums, aborted transactions, control batches, gaps.
+`vectors` reads those of the present format. Where that cannot, a record is an object of the
+client's own, in C, for as long as its batch is read. The rules are the client's: checksums,
+aborted transactions, control batches, gaps.
 """
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.adapters.kafka.ranges.heads import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
 from consumer_sdk.range_reads import Columns, Header
 
-__all__ = ["Columnizer", "Part", "offsets_of", "open_batches", "size_of"]
+__all__ = ["Columnizer", "Fetched", "Part", "offsets_of", "open_batches"]
 
 KEY, VALUE, TIMESTAMP = map(attrgetter, ("key", "value", "timestamp"))
 OFFSET, HEADERS = map(attrgetter, ("offset", "headers"))
 NO_TIMESTAMP = -1
+MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 16, 17, 22
+TIMESTAMP_TYPE_BIT = 0x08
 
 
-def open_batches(data: bytes) -> list[Any]:
-    """The client's record batches; one that is cut off at the end is left out."""
-    found = []
-    for some in _of_one_format(data):
-        records = MemoryRecords(some)
-        while records.has_next():
-            found.append(records.next_batch())
-    return found
+class Fetched(NamedTuple):
+    """A record batch: the client's, and its bytes as they are on the wire."""
+
+    batch: Any
+    data: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.data)
+
+    @property
+    def kind(self) -> tuple[int, int]:
+        """Its format, and what its timestamps are; the same for all records."""
+        magic = self.data[MAGIC_AT]
+        at = ATTRIBUTES_AT if magic >= FORMAT_OF_BATCHES else OLD_ATTRIBUTES_AT
+        return magic, self.data[at] & TIMESTAMP_TYPE_BIT
 
 
-def _of_one_format(data: bytes) -> list[bytes]:
-    """The client takes all batches for what the first is; a log may hold several formats."""
-    starts: list[int] = []
-    last = None
+def open_batches(data: bytes) -> list[Fetched]:
+    """The record batches; one that is cut off at the end is left out."""
+    return [*_open(data)]
+
+
+def _open(data: bytes) -> Iterator[Fetched]:
+    # One by one: the client takes all batches for what the first is, and a log may hold several
+    # formats.
     for head in heads(data):
-        is_batch = head.magic >= FORMAT_OF_BATCHES
-        if is_batch != last:
-            starts.append(head.at)
-            last = is_batch
-    if len(starts) <= 1:
-        return [data]
-    return [data[at:end] for at, end in pairwise([*starts, len(data)])]
+        own = data[head.at : head.end]
+        records = MemoryRecords(own)
+        while records.has_next():
+            yield Fetched(records.next_batch(), own)
 
 
 class Aborted:
@@ -81,10 +96,10 @@ class Part:
 
     Attributes:
         timestamp_type: of all its records.
-        size: bytes of keys and values, as far as somebody counts them.
+        size: bytes of keys and values.
     """
 
-    timestamp_type: int | None
+    timestamp_type: int | None = None
     positions: Sequence[int] = ()
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
@@ -93,13 +108,15 @@ class Part:
     size: int = 0
 
     def add(self, offsets: Sequence[int], records: Sequence[Any], *, with_headers: bool) -> None:
-        """Appends records of the client, at least one."""
+        """Appends records of the client, at least one; all are of one timestamp type."""
+        self.timestamp_type = records[0].timestamp_type
         self.positions = _joined(self.positions, offsets)
         self.keys += map(KEY, records)
         self.values += map(VALUE, records)
         self.timestamps += _timestamps(records)
         if with_headers:
             self.headers += map(HEADERS, records)
+        self.size += _size_of(records)
 
     def columns(self) -> Columns:
         """What was added."""
@@ -132,6 +149,26 @@ def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
     return joined
 
 
+Opened: TypeAlias = Fetched | Stored
+
+
+def _is_old(batch: Any) -> bool:
+    """Of a format that knows no transactions."""
+    return batch.producer_id is None
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Looking for cycles among records that live for a moment costs as much as making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 class Columnizer:
     """Turns batches into columns of the records in ``[start, stop)``.
 
@@ -140,7 +177,7 @@ class Columnizer:
         stop: what lies at or after it is left out.
         is_committed: aborted transactions are left out.
         with_headers: headers are read.
-        max_bytes: about how many bytes of keys and values a part has.
+        max_bytes: about how many bytes of records a part has.
     """
 
     def __init__(
@@ -151,52 +188,86 @@ class Columnizer:
         self._is_committed = is_committed
         self._with_headers = with_headers
         self._max_bytes = max_bytes
+        self._tries_vectors = True
 
     def columns(
-        self, batches: list[Any], aborted: Iterable[tuple[int, int]] | None
+        self, batches: list[Fetched], aborted: Iterable[tuple[int, int]] | None
     ) -> Iterator[Columns]:
         """The parts, none of them empty; empties ``batches``.
 
         Raises:
             CorruptRecordException: a checksum does not fit; what came before was yielded.
         """
-        part: Part | None = None
-        for offsets, records, size in self._read(batches, Aborted(aborted)):
-            kind = records[0].timestamp_type
-            if part and (part.timestamp_type != kind or part.size >= self._max_bytes):
-                yield part.columns()
-                part = None
-            part = part or Part(kind)
-            part.add(offsets, records, with_headers=self._with_headers)
-            part.size += size
-        if part:
-            yield part.columns()
+        for group in self._groups(batches, Aborted(aborted)):
+            for columns in self._read(group):
+                if len(cut := self._cut(columns)):
+                    yield cut
 
-    def _read(
-        self, batches: list[Any], aborted: Aborted
-    ) -> Iterator[tuple[Sequence[int], list[Any], int]]:
+    def _groups(self, batches: list[Fetched], aborted: Aborted) -> Iterator[list[Opened]]:
+        """Batches that are read together."""
+        group: list[Opened] = []
+        kind, size = None, 0
+        try:
+            for fetched in self._sound(batches, aborted):
+                opened = self._opened(fetched)
+                if group and (size >= self._max_bytes or kind != (type(opened), fetched.kind)):
+                    yield group
+                    group, size = [], 0
+                group.append(opened)
+                kind = type(opened), fetched.kind
+                size += opened.size
+        except CorruptRecordException:
+            if group:
+                yield group
+            raise
+        if group:
+            yield group
+
+    def _opened(self, fetched: Fetched) -> Opened:
+        can_try = self._tries_vectors and not _is_old(fetched.batch) and can_read(*fetched)
+        return Stored.of(*fetched) if can_try else fetched
+
+    def _sound(self, batches: list[Fetched], aborted: Aborted) -> Iterator[Fetched]:
+        """Those with records for us."""
         batches.reverse()
         while batches:
-            batch = batches.pop()  # let go when it is read: it holds what it has decompressed
+            fetched = batches.pop()  # let go when it is read: it may hold what it decompresses
+            batch = fetched.batch
             if not batch.validate_crc():
                 raise CorruptRecordException(f"invalid checksum before offset {batch.next_offset}")
-            is_old = batch.producer_id is None  # a format that knows no transactions
-            if not is_old and self._is_committed and aborted.has(batch):
+            if not _is_old(batch) and self._is_committed and aborted.has(batch):
                 continue
-            if batch.is_control_batch:
-                continue
-            records = list(batch)
-            offsets, records = self._cut(offsets_of(records), records)
-            if records:
-                # The fetch limits what is not compressed: it needs no counting.
-                is_plain = not is_old and not batch.compression_type
-                yield offsets, records, 0 if is_plain else size_of(records)
+            if not batch.is_control_batch:
+                yield fetched
 
-    def _cut(self, offsets: Sequence[int], records: list[Any]) -> tuple[Sequence[int], list[Any]]:
-        if offsets and offsets[0] >= self._start and offsets[-1] < self._stop:
-            return offsets, records
-        kept = slice(bisect_left(offsets, self._start), bisect_left(offsets, self._stop))
-        return offsets[kept], records[kept]
+    def _read(self, group: list[Opened]) -> Iterator[Columns]:
+        stored = [each for each in group if isinstance(each, Stored)]
+        if stored:
+            columns = read_columns(stored, with_headers=self._with_headers)
+            if columns is not None:
+                yield columns
+                return
+            self._tries_vectors = False  # what comes next is likely to be alike
+        group.reverse()
+        while group:
+            with _collector_off():
+                part = self._read_objects(group)
+            if len(part):
+                yield part
+
+    def _read_objects(self, group: list[Opened]) -> Columns:
+        """Reads batches until there are enough records; each is let go when it is read."""
+        part = Part()
+        while group and part.size < self._max_bytes:
+            if records := list(group.pop().batch):
+                part.add(offsets_of(records), records, with_headers=self._with_headers)
+        return part.columns()
+
+    def _cut(self, columns: Columns) -> Columns:
+        offsets = columns.positions
+        if offsets[0] >= self._start and offsets[-1] < self._stop:
+            return columns
+        return columns.cut(bisect_left(offsets, self._start), bisect_left(offsets, self._stop))
 
 
 def offsets_of(records: Sequence[Any]) -> Sequence[int]:
@@ -209,6 +280,6 @@ def offsets_of(records: Sequence[Any]) -> Sequence[int]:
     return list(map(OFFSET, records))
 
 
-def size_of(records: Iterable[Any]) -> int:
+def _size_of(records: Iterable[Any]) -> int:
     """Bytes of keys and values."""
     return sum(len(record.value or b"") + len(record.key or b"") for record in records)

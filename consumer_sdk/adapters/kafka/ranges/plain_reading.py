@@ -14,7 +14,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from consumer_sdk.adapters.kafka.client import connect, never_create_topics
 from consumer_sdk.adapters.kafka.closing import stop_client
 from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.ranges.batches import Part, offsets_of, size_of
+from consumer_sdk.adapters.kafka.ranges.batches import Part, offsets_of
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
@@ -96,10 +96,9 @@ class _Reading:
                 if part and (part.timestamp_type != kind or part.size >= max_bytes):
                     yield part.columns()
                     part = None
-                part = part or Part(kind)
+                part = part or Part()
                 found = list(some)
                 part.add(offsets_of(found), found, with_headers=with_headers)
-                part.size += size_of(found)
         if part:
             yield part.columns()
 

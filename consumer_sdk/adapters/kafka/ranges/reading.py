@@ -22,7 +22,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
 from aiokafka.protocol.fetch import FetchRequest
 
 from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
+from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, Fetched, open_batches
 from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
@@ -98,12 +98,12 @@ class RangeRead:
             await self._forget()
 
     def _decoded(
-        self, columnizer: Columnizer, batches: list[Any], aborted: Any
+        self, columnizer: Columnizer, batches: list[Fetched], aborted: Any
     ) -> Iterator[Columns]:
         with self._decoding():
             yield from columnizer.columns(batches, aborted)
 
-    def _open(self, answer: Answer) -> list[Any]:
+    def _open(self, answer: Answer) -> list[Fetched]:
         with self._decoding():
             return open_batches(answer.data)
 
@@ -118,14 +118,14 @@ class RangeRead:
                 f"{self._where}: what is stored near {self._position} cannot be decoded: {error!r}"
             ) from error
 
-    async def _next(self) -> tuple[list[Any], Any]:
+    async def _next(self) -> tuple[list[Fetched], Any]:
         """The next batches, and the aborted transactions among them; none at the end."""
         answer = await self._take_ahead() or await self._ask_until()
         batches = self._open(answer)
         if not batches:
             answer, batches = await self._after_nothing(answer)
         if batches:
-            self._move(batches[-1].next_offset, len(answer.data))
+            self._move(batches[-1].batch.next_offset, len(answer.data))
         return batches, answer.aborted
 
     def _move(self, position: int, size: int) -> None:
@@ -142,11 +142,11 @@ class RangeRead:
         left = round((self._stop - self._position) * self._record_bytes * MARGIN)
         return max(min(left, self._most_bytes), self._least_bytes)
 
-    async def _after_nothing(self, answer: Answer) -> tuple[Answer, list[Any]]:
+    async def _after_nothing(self, answer: Answer) -> tuple[Answer, list[Fetched]]:
         """Asks on until there are batches, or it is known that there are none."""
         now = asyncio.get_running_loop().time
         deadline = now() + self._connection.options.read_timeout
-        batches: list[Any] = []
+        batches: list[Fetched] = []
         while not batches:
             if answer.data:  # a broker before Kafka 0.10.1 cuts a record that is larger
                 self._least_bytes = min(2 * self._fetch_bytes(), MOST_BYTES)

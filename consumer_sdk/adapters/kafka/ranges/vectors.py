@@ -1,0 +1,225 @@
+"""Columns straight from the bytes of record batches: no object is made for any record.
+
+A record (format 2) says how long it is, so that where the next one begins is known only after it.
+Records of one size in a row are found at once, by comparing what lies one size further on; where
+sizes differ from one to the next, a loop in Python would cost more than the client's objects. All
+else is read for all records together: numpy reads the numbers, and Arrow copies keys and values out
+of what is a binary array as it stands, of which every second element is what lies between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+
+from consumer_sdk.range_reads import ArrowColumn, Columns
+
+try:
+    import numpy as np
+    import pyarrow as pa
+except ModuleNotFoundError:  # whoever has Spark's extra has both
+    np = pa = None  # type: ignore[assignment]
+
+HAS_ARROW = pa is not None
+
+__all__ = ["Stored", "can_read", "read_columns"]
+
+HEAD_BYTES = 61
+COUNT_AT = 57
+NO_TIMESTAMP = -1
+LOG_APPEND_TIME = 1
+MOST_BYTES = 2**31 - 1
+MORE = 0x80
+"""In a byte of a number: another one follows. The other bits are the number's next seven."""
+MOST_BITS = 63
+SHORTEST_RUN = 32
+"""Records of one size in a row: with fewer, the client's objects cost less."""
+FEWEST_RECORDS = 64
+"""Of a batch: below, what each batch costs is more than what is saved."""
+DECODERS: dict[int, Callable[[bytes], bytes]] = {
+    1: gzip_decode,
+    2: snappy_decode,
+    3: lz4_decode,
+    4: zstd_decode,
+}
+
+
+class UnlikeError(Exception):
+    """Sizes differ too often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A record batch of format 2.
+
+    Attributes:
+        batch: the client's, which knows what its head says.
+        count: its records.
+        records: their bytes, no longer compressed.
+    """
+
+    batch: Any
+    count: int
+    records: bytes | memoryview
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.records)
+
+    @classmethod
+    def of(cls, batch: Any, data: bytes) -> Stored:
+        """A batch and its bytes as they are on the wire; raises whatever the codec does."""
+        records: bytes | memoryview = memoryview(data)[HEAD_BYTES:]
+        if batch.compression_type:
+            records = DECODERS[batch.compression_type](bytes(records))
+        return cls(batch, _count(data), records)
+
+
+def can_read(batch: Any, data: bytes) -> bool:
+    """Whether it is worth trying; the client says what is wrong with a codec that nobody knows."""
+    is_known = not batch.compression_type or batch.compression_type in DECODERS
+    return HAS_ARROW and is_known and _count(data) >= FEWEST_RECORDS
+
+
+def _count(data: bytes) -> int:
+    return int.from_bytes(data[COUNT_AT:HEAD_BYTES])
+
+
+def read_columns(stored: Sequence[Stored], *, with_headers: bool) -> Columns | None:
+    """All records of some batches of one timestamp type, in order.
+
+    None: this cannot read them. Their sizes differ too often, one has headers that are wanted, or
+    is not what the format says.
+    """
+    try:
+        return _columns(stored, with_headers=with_headers)
+    except (UnlikeError, IndexError, ValueError, OverflowError, TypeError):
+        return None
+
+
+def _columns(stored: Sequence[Stored], *, with_headers: bool) -> Columns | None:
+    data = b"".join([each.records for each in stored])
+    if len(data) > MOST_BYTES:
+        return None
+    view = np.frombuffer(data, np.uint8)
+    starts, ends = _places(view, stored)
+    times, at = _varints(view, starts + 1)  # behind a byte of attributes
+    offsets, at = _varints(view, at)
+    keys, at = _cells(view, at)
+    values, at = _cells(view, at)
+    headers, at = _varints(view, at)
+    is_whole = (headers == 0) & (at == ends)
+    if not with_headers:
+        is_whole |= (headers > 0) & (at < ends)
+    if not is_whole.all():
+        return None
+    counts = [each.count for each in stored]
+    offsets += np.repeat([each.batch.base_offset for each in stored], counts)
+    kind = stored[0].batch.timestamp_type
+    if kind == LOG_APPEND_TIME:
+        times = np.repeat([each.batch.max_timestamp for each in stored], counts)
+    else:
+        times += np.repeat([each.batch.first_timestamp for each in stored], counts)
+    return Columns(
+        _positions(offsets),
+        _binary(data, *keys),
+        _binary(data, *values),
+        ArrowColumn(pa.array(times, pa.int64(), mask=times == NO_TIMESTAMP)),
+        None,
+        kind,
+    )
+
+
+def _places(view: Any, stored: Sequence[Stored]) -> tuple[Any, Any]:
+    """Where each record begins, behind its size, and ends."""
+    found: list[tuple[Any, Any]] = []
+    at = 0
+    for each in stored:
+        found += _in_batch(view, at, each.count)
+        at += len(each.records)
+        if each.count and found[-1][1][-1] != at:
+            raise ValueError("records do not fill their batch")
+    starts, ends = zip(*found, strict=True)
+    return np.concatenate(starts), np.concatenate(ends)
+
+
+def _in_batch(view: Any, at: int, count: int) -> Iterator[tuple[Any, Any]]:
+    while count:
+        starts, ends = _run(view, at, count)
+        if len(starts) < min(SHORTEST_RUN, count):
+            raise UnlikeError
+        yield starts, ends
+        count -= len(starts)
+        at = int(ends[-1])
+
+
+def _run(view: Any, at: int, most: int) -> tuple[Any, Any]:
+    """The records of the first one's size that follow one another."""
+    size, begin = _varint(view, at)
+    head, stride = begin - at, begin - at + size
+    rows = min(most, (len(view) - at) // stride)
+    heads = view[at : at + rows * stride].reshape(rows, stride)[:, :head]
+    # Each is a record's head, because those before it were.
+    is_same = (heads == heads[0]).all(axis=1)
+    count = rows if is_same.all() else int(is_same.argmin())
+    starts = np.arange(begin, begin + count * stride, stride)
+    return starts, starts + size
+
+
+def _varint(view: Any, at: int) -> tuple[int, int]:
+    """A size, and what lies behind it."""
+    value = shift = 0
+    while True:
+        byte = int(view[at])
+        at += 1
+        value |= (byte & (MORE - 1)) << shift
+        if not byte & MORE:
+            break
+        shift += 7
+    if value & 1:
+        raise ValueError("a negative size")
+    return value >> 1, at
+
+
+def _varints(view: Any, at: Any) -> tuple[Any, Any]:
+    """The zigzag numbers at all these places, and the places behind them."""
+    byte = view[at]
+    at = at + 1
+    value = (byte & (MORE - 1)).astype(np.int64)
+    longer, shift = np.flatnonzero(byte & MORE), 7
+    while len(longer):
+        byte = view[at[longer]]
+        at[longer] += 1
+        value[longer] |= (byte & (MORE - 1)).astype(np.int64) << shift
+        longer, shift = longer[(byte & MORE) != 0], shift + 7
+        if shift > MOST_BITS and len(longer):
+            raise ValueError("a number of more than 64 bits")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _cells(view: Any, at: Any) -> tuple[tuple[Any, Any, Any], Any]:
+    """Where bytes begin and end, and which are null; and the places behind them."""
+    sizes, starts = _varints(view, at)
+    ends = starts + np.maximum(sizes, 0)
+    return (starts, ends, sizes < 0), ends
+
+
+def _binary(data: bytes, starts: Any, ends: Any, is_null: Any) -> ArrowColumn[bytes]:
+    bounds = np.zeros(2 * len(starts) + 1, np.int32)
+    bounds[1::2], bounds[2::2] = starts, ends
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    all_of_it = pa.Array.from_buffers(pa.binary(), 2 * len(starts), buffers)
+    wanted = pa.array(np.arange(1, 2 * len(starts), 2, dtype=np.int32), mask=is_null)
+    return ArrowColumn(all_of_it.take(wanted))
+
+
+def _positions(offsets: Any) -> Sequence[int]:
+    first, last = int(offsets[0]), int(offsets[-1])
+    if last - first + 1 == len(offsets):
+        return range(first, last + 1)
+    found: list[int] = offsets.tolist()
+    return found
