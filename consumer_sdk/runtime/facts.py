@@ -72,10 +72,12 @@ class Facts:
     def reset(self) -> Checkpoint | None:
         """What was written without the store's knowledge, where that is not what the store has.
 
-        Nothing but what is equal is no reset: it was honoured just before a crash.
+        Nothing but what is equal is no reset: it was honoured just before a crash. A broker that
+        redelivers has its cursor behind the store's: there it has to be told from that.
         """
         stored, committed = self.stored, self.committed
-        if stored is None or committed is None or self.redelivers or not self.is_unmarked:
+        is_set = self.is_foreign if self.redelivers else self.is_unmarked
+        if stored is None or committed is None or not is_set:
             return None
         found = committed.checkpoint
         return None if _extent(found) == _extent(stored) else found

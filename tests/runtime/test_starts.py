@@ -100,6 +100,13 @@ def test_broker_that_redelivers_is_never_held_against_the_store() -> None:
     assert start_of(facts) == (AtPosition(31), False)
 
 
+def test_cursor_that_another_program_has_set_comes_before_the_store() -> None:
+    """Where the adapter can tell that from a cursor which is behind."""
+    decision = decide(given(stored=WHOLE, committed=THEIRS, redelivers=True), Options())
+
+    assert (decision.start, decision.is_pin, decision.is_reset) == (AtPosition(50), True, True)
+
+
 def test_foreign_position_without_a_store_is_where_it_starts() -> None:
     """Nothing is dropped, so nothing is said; so for a group that moves here with a store."""
     assert start_of(given(committed=THEIRS)) == (AtPosition(50), False)

@@ -87,6 +87,10 @@ class PulsarAdapter(Adapter):
             Only where no producer sends chunked messages: those in between would be lost.
         busy_timeout: seconds that `open` waits for another process to give the subscription up.
         discovery_interval: seconds between two looks for new partitions and topics.
+        persist_time: seconds after which an ack survives any crash (exclusive and failover): for the
+            broker to write it down, and for the client to notice that the broker is dead. What comes
+            again although it was settled longer ago comes of a cursor that an operator has set back,
+            and is delivered again; what was settled later is acked again.
         retry_topic: read the retry topics ``<topic>-<subscription>-RETRY`` too, and let
             `reconsume_later` write to them (shared and key_shared).
         retry_limit: how often a record may go through one.
@@ -118,6 +122,7 @@ class PulsarAdapter(Adapter):
         cumulative_acks: bool = False,
         busy_timeout: float = 30.0,
         discovery_interval: float = 60.0,
+        persist_time: float = 180.0,
         retry_topic: bool = False,
         retry_limit: int = 16,
         crypto_key_reader: Any = None,
@@ -138,6 +143,7 @@ class PulsarAdapter(Adapter):
             cumulative_acks=cumulative_acks,
             busy_timeout=busy_timeout,
             discovery_interval=discovery_interval,
+            persist_time=persist_time,
             retry_topic=retry_topic,
             retry_limit=retry_limit,
             crypto_key_reader=crypto_key_reader,
@@ -224,12 +230,15 @@ class PulsarAdapter(Adapter):
         subscriber = self._subscriber(flush.assignment)
         partition = flush.assignment.partition
         if subscriber is None:
-            lost = PartitionLostError(f"{partition} is not held any more")
-            return Outcome(OutcomeKind.FENCED, error=lost)
+            return _lost(partition)
         if not flush.settled:
             return Outcome(OutcomeKind.SENT)
+        await subscriber.heard()
         if not subscriber.is_connected:
             return Outcome.retry(TransientAdapterError(f"{partition} is disconnected"))
+        if subscriber.assignment is not flush.assignment:
+            return _lost(partition)
+        resets = subscriber.resets  # of this assignment, whatever comes meanwhile
         self._ack(subscriber, flush)
         subscriber.acks_each = True  # also if this is cancelled
         try:
@@ -237,6 +246,8 @@ class PulsarAdapter(Adapter):
         except ConsumerSdkError as error:
             return Outcome.retry(error)
         subscriber.acks_each = False
+        if resets is not None:
+            resets.acked(flush.checkpoint.watermark)
         return Outcome(OutcomeKind.SENT)
 
     def _ack(self, subscriber: Subscriber, flush: AckFlush) -> None:
@@ -258,8 +269,8 @@ class PulsarAdapter(Adapter):
     ) -> Mapping[Assignment, Committed | None]:
         """A subscription that exists has a cursor, which the client does not tell."""
         found = {a: self._subscriber(a) for a in assignments}
-        is_new = {a: sub is not None and sub.is_new is True for a, sub in found.items()}
-        return {a: None if is_new[a] else Committed(Checkpoint()) for a in assignments}
+        cursor = Committed(Checkpoint())
+        return {a: cursor if sub is None else sub.committed for a, sub in found.items()}
 
     # -- positions ------------------------------------------------------------------------
 
@@ -345,3 +356,8 @@ class PulsarAdapter(Adapter):
         finally:
             if self._retries is not None:
                 await self._retries.aclose()
+
+
+def _lost(partition: Partition) -> Outcome:
+    error = PartitionLostError(f"{partition} is not held any more")
+    return Outcome(OutcomeKind.FENCED, error=error)

@@ -14,7 +14,7 @@ from operator import lt
 from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.records import Assignment, Message, Run
 
-__all__ = ["Buffer"]
+__all__ = ["Buffer", "ascending"]
 
 
 class Buffer:
@@ -30,11 +30,11 @@ class Buffer:
         self.count = 0
         self.size = 0
 
-    def add(self, delivery: Delivery) -> None:
-        """The newest."""
-        self._deliveries.extend(_ascending(*delivery))
-        self.count += len(delivery[0])
-        self.size += delivery[1]
+    def add(self, part: Delivery) -> None:
+        """The newest; its positions ascend."""
+        self._deliveries.append(part)
+        self.count += len(part[0])
+        self.size += part[1]
 
     def clear(self) -> None:
         """The broker sends them again."""
@@ -75,7 +75,7 @@ class Buffer:
         return messages[:most], share
 
 
-def _ascending(messages: list[Message], size: int) -> Iterator[Delivery]:
+def ascending(messages: list[Message], size: int) -> Iterator[Delivery]:
     """A delivery in parts whose positions ascend: one, unless a connection was lost meanwhile."""
     places = [message.position for message in messages]
     if all(map(lt, places, islice(places, 1, None))):

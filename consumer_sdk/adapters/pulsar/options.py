@@ -25,7 +25,7 @@ TYPES = {
     "shared": _pulsar.ConsumerType.Shared,
     "key_shared": _pulsar.ConsumerType.KeyShared,
 }
-SECONDS = ("busy_timeout", "discovery_interval")
+SECONDS = ("busy_timeout", "discovery_interval", "persist_time")
 MOST_UNACKED = 50_000
 """``maxUnackedMessagesPerConsumer`` of a broker that was not told otherwise: then it sends no more. It counts on queues alone."""
 
@@ -52,6 +52,7 @@ class PulsarOptions:
     crypto_key_reader: Any
     encryption_keys: tuple[str, ...]
     connection: Connection
+    persist_time: float = 180.0
 
     def __post_init__(self) -> None:
         self._check_topics()

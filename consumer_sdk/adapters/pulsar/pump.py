@@ -65,6 +65,11 @@ class Pump:
 
     # In the loop ---------------------------------------------------------------------------
 
+    @property
+    def is_going(self) -> bool:
+        """Whatever the client has is received."""
+        return self._may_run.is_set()
+
     def go(self) -> None:
         """There is room: receive."""
         if not self._may_run.is_set():

@@ -93,6 +93,7 @@ class Session(ReadAheadSession):
             is_discovered=is_discovered,
             is_new=is_new,
             on_news=self.news.set,
+            on_reset=self._reset,
         )
         self.subscribers[partition] = subscriber
         return subscriber
@@ -166,6 +167,8 @@ class Session(ReadAheadSession):
                 await subscriber.active()
             if subscriber.deaf_since is None and await self._grant(subscriber):
                 await subscriber.over.wait()
+                if subscriber.reset_to is not None:
+                    continue  # what comes from there on is on its way to this consumer, or here
             await subscriber.unsubscribe_natively()
             await asyncio.sleep(FIRST_BACKOFF)
             await self._subscribe(subscriber)
@@ -195,9 +198,21 @@ class Session(ReadAheadSession):
 
     def _lost(self, subscriber: Subscriber, why: str) -> None:
         """Its assignment cannot go on."""
+        self._end(subscriber, f"was lost: {why}")
+
+    def _reset(self, subscriber: Subscriber) -> None:
+        """Its cursor was set back: what was settled from there on is not any more."""
+        self._end(
+            subscriber,
+            f"the cursor of {self._options.subscription!r} was set back to "
+            f"{subscriber.reset_to} by another program: records are delivered again from there on",
+        )
+
+    def _end(self, subscriber: Subscriber, why: str) -> None:
+        """Its assignment is over, and what is settled of it now is ignored."""
         assignment = subscriber.assignment
         if assignment is not None:
-            log.warning("%s was lost: %s", subscriber.partition, why)
+            log.warning("%s: %s", subscriber.partition, why)
             subscriber.end()
             self._owner.lost([assignment])
 

@@ -8,6 +8,9 @@ failover subscription, are accepted. What is noticed here:
   broker says that another process has the subscription, and the assignment is lost.
 - **A failover subscription's consumer** is granted when its first record comes, or when the admin
   API calls it the active one.
+- **A cursor that was set back** by an operator ends the assignment, but not the native consumer: as
+  after any reconnect, all that is not acked follows, in order, the record that has shown it. So
+  nobody else of a failover subscription gets between, and takes an older checkpoint for true.
 """
 
 from __future__ import annotations
@@ -20,15 +23,26 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.buffer import Buffer
+from consumer_sdk.adapters.pulsar.buffer import Buffer, ascending
 from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.contents import Delivery
-from consumer_sdk.adapters.pulsar.ids import id_at
+from consumer_sdk.adapters.pulsar.ids import Place, id_at
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Pump
+from consumer_sdk.adapters.pulsar.resets import FIRST, CursorResets
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
-from consumer_sdk.records import Assignment, AtPosition, AtTime, Partition, Run, Start, StartPoint
+from consumer_sdk.records import (
+    Assignment,
+    AtPosition,
+    AtTime,
+    Checkpoint,
+    Committed,
+    Partition,
+    Run,
+    Start,
+    StartPoint,
+)
 
 __all__ = ["Subscriber"]
 
@@ -38,6 +52,9 @@ _epochs = itertools.count(1)
 
 GROUP_TIME = 0.1
 """Seconds for which the client groups acks; it cannot be told otherwise."""
+
+HEARD = 0.02
+"""Seconds between two looks whether something has come since a reconnect."""
 
 CONFIRM = 3.0
 """Seconds for the broker's answer after acks: one topic that is stuck holds up the others' flush."""
@@ -55,12 +72,15 @@ class Subscriber:
         losses: how often the connection was seen to be lost.
         acks_each: acks were lost. The client takes a cumulative one for done: it would ignore the
             same again, and hide what comes again for it.
+        resets: of this assignment; None of a queue, and before it has begun.
+        reset_to: the cursor was found to be set back to it, and no assignment has begun since.
         over: set when the assignment has to be given up.
 
     Args:
         is_discovered: the topic is newer than the adapter.
         is_new: the subscription was made by this consumer; None: not known.
         on_news: called when there is something to fetch.
+        on_reset: called when the cursor was set back; ends the assignment.
     """
 
     def __init__(
@@ -72,10 +92,12 @@ class Subscriber:
         is_discovered: bool,
         is_new: bool | None,
         on_news: Callable[[], None],
+        on_reset: Callable[[Subscriber], None],
     ) -> None:
         self._client = client
         self._options = options
         self._on_news = on_news
+        self._on_reset = on_reset
         self._consumer: Any = None
         self._pump: Pump | None = None
         self._buffer = Buffer()
@@ -92,6 +114,8 @@ class Subscriber:
         self.deaf_since: float | None = None
         self.losses = 0
         self.acks_each = False
+        self.resets: CursorResets | None = None
+        self.reset_to: Place | None = None
         self.over = asyncio.Event()
 
     # -- the native consumer ------------------------------------------------------------
@@ -159,6 +183,7 @@ class Subscriber:
         """Closes the native consumer: others get at once what it had and has not acked."""
         consumer, self._consumer = self._consumer, None
         pump, self._pump = self._pump, None
+        self.reset_to = None
         self._buffer.clear()
         if pump is not None:
             pump.stop()
@@ -172,11 +197,28 @@ class Subscriber:
     # -- records ------------------------------------------------------------------------
 
     def _deliver(self, delivery: Delivery) -> None:
-        self._buffer.add(delivery)
+        for part in ascending(*delivery):
+            self._notice_reset(part)
+            self._buffer.add(part)
         self._arrived.set()
         self.flow()
         if self.is_open:
             self._on_news()
+
+    def _notice_reset(self, part: Delivery) -> None:
+        """What was received before comes again, if it is not acked."""
+        first, last = part[0][0].position, part[0][-1].position
+        if self.resets is not None and self.resets.arrived(first, last):
+            self._buffer.clear()
+            self.reset_to = first
+            self._on_reset(self)
+
+    def look(self) -> None:
+        """Time has passed; see `CursorResets`."""
+        if self.resets is not None:
+            now = asyncio.get_running_loop().time()
+            is_hungry = self._pump is not None and self._pump.is_going and not self._buffer.count
+            self.resets.look(now, is_connected=self.is_connected, is_hungry=is_hungry)
 
     def _fail(self, error: Exception) -> None:
         self.fault = error
@@ -240,6 +282,14 @@ class Subscriber:
         self.assignment = Assignment(self.partition, next(_epochs), discovered=self.is_discovered)
         return self.assignment
 
+    @property
+    def committed(self) -> Committed | None:
+        """None: the subscription is new. Of a cursor the client does not tell where it is."""
+        if self.is_new is True:
+            return None
+        is_reset = self.reset_to is not None
+        return Committed(Checkpoint(resume=self.reset_to), is_foreign=is_reset)
+
     async def begin(self, start: Start) -> None:
         """The owner has said where to start; nothing, if the assignment is over by then.
 
@@ -252,9 +302,17 @@ class Subscriber:
         if assignment is None or self.assignment is not assignment:
             return
         self.is_new = False
+        self.resets, self.reset_to = self._new_resets(start), None
         self.is_open = start is not StartPoint.ENDED
         self.flow()
         self._on_news()
+
+    def _new_resets(self, start: Start) -> CursorResets | None:
+        """The broker itself writes down where a cursor was set back to, before it goes on there."""
+        if self._options.is_queue:
+            return None
+        settled = start.position if isinstance(start, AtPosition) else None
+        return CursorResets(self._options.persist_time, settled=settled, written=self.reset_to)
 
     def _target(self, start: Start) -> Any:
         """What to seek to; None: the broker's cursor is where it should be.
@@ -288,7 +346,7 @@ class Subscriber:
     def end(self) -> None:
         """The assignment is over; nothing of it is fetched."""
         self.is_open = self.is_paused = self.is_standby = False
-        self.assignment = self.fault = None
+        self.assignment = self.fault = self.resets = None
         self.over.set()
 
     # -- acks ---------------------------------------------------------------------------
@@ -302,6 +360,20 @@ class Subscriber:
     def ack_cumulative(self, native: Any) -> None:
         """Acks it and all before it."""
         self._consumer.acknowledge_cumulative_async(native, None)
+
+    async def heard(self) -> None:
+        """Waits, after a reconnect, for what comes first: it may show that the cursor was set back.
+
+        For a moment at most; that nothing comes is no reason to keep acks for ever.
+        """
+        clock = asyncio.get_running_loop().time
+        until = clock() + FIRST
+        while self.is_connected and self._is_awaited and clock() < until:  # noqa: ASYNC110 - the client tells nobody
+            await asyncio.sleep(HEARD)
+
+    @property
+    def _is_awaited(self) -> bool:
+        return self.resets is not None and self.resets.is_awaited
 
     async def confirm(self) -> None:
         """Returns when the broker has been sent the acks that were made before.

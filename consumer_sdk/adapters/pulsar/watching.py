@@ -66,6 +66,7 @@ class Watch:
         while True:
             await asyncio.sleep(LOOK)
             for subscriber in list(self._subscribers.values()):
+                subscriber.look()
                 if subscriber in self._replacing:
                     continue
                 if self._is_long_gone(subscriber):

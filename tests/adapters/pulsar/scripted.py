@@ -160,4 +160,5 @@ def subscriber_on(client: Client, topic: str, **options: Any) -> Subscriber:
         is_discovered=False,
         is_new=False,
         on_news=lambda: None,
+        on_reset=Subscriber.end,
     )

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.pulsar.buffer import Buffer
+from consumer_sdk.adapters.pulsar.buffer import Buffer, ascending
 from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage
 from consumer_sdk.records import Assignment, Message, Outcome, OutcomeKind, Partition
 from consumer_sdk.trackers import WatermarkTracker
@@ -27,6 +27,12 @@ def delivery(*entries: int) -> Delivery:
     return messages, 10 * len(messages)
 
 
+def receive(buffer: Buffer, *entries: int) -> None:
+    """They come at once."""
+    for part in ascending(*delivery(*entries)):
+        buffer.add(part)
+
+
 def entries_of(messages: list[Message]) -> list[int]:
     """Where they are."""
     return [message.position[1] for message in messages]
@@ -35,9 +41,9 @@ def entries_of(messages: list[Message]) -> list[int]:
 def test_run_ends_where_the_broker_begins_again() -> None:
     """Between two deliveries, and in the middle of one."""
     buffer = Buffer()
-    buffer.add(delivery(5, 6, 7))
-    buffer.add(delivery(8, 3, 4, 5))
-    buffer.add(delivery(6, 7))
+    receive(buffer, 5, 6, 7)
+    receive(buffer, 8, 3, 4, 5)
+    receive(buffer, 6, 7)
     assert (buffer.count, buffer.size) == (9, 90)
     runs = [entries_of(buffer.take(HELD, 100, 1 << 20).messages) for _ in range(2)]
     assert runs == [[5, 6, 7, 8], [3, 4, 5, 6, 7]]
@@ -52,7 +58,7 @@ def test_runs_give_all_in_order_and_ascend(given_: list[list[int]], limits: list
     """Whatever comes, and however it is cut."""
     buffer, found = Buffer(), list[int]()
     for entries in given_:
-        buffer.add(delivery(*entries))
+        receive(buffer, *entries)
     for turn in range(100):
         run = buffer.take(HELD, limits[turn % len(limits)], 35)
         taken = entries_of(run.messages)
@@ -76,7 +82,7 @@ def _reconnect(chance: random.Random) -> None:
         event = chance.random()
         if event < 0.5:
             count = chance.randint(1, 300)
-            buffer.add(delivery(*range(sent, sent + count)))
+            receive(buffer, *range(sent, sent + count))
             sent += count
         elif event < 0.6:
             sent = 0

@@ -42,6 +42,7 @@ READER = pulsar.CryptoKeyReader("public.pem", "private.pem")
         (["t"], {"busy_timeout": 0}, "busy_timeout=0"),
         (["t"], {"busy_timeout": "soon"}, "give seconds"),
         (["t"], {"discovery_interval": float("inf")}, "discovery_interval=inf"),
+        (["t"], {"persist_time": 0}, "persist_time=0: give seconds"),
         (["t"], {"cumulative_acks": True, "type": "shared"}, "individual acks only"),
         (["t"], {"admin_url": "h:8080"}, "give http://host:port"),
         (["t"], {"retry_topic": True}, "shared and key_shared"),

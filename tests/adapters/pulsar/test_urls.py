@@ -13,7 +13,7 @@ def test_url_gives_servers_topics_subscription_and_options() -> None:
     """Values take the type that the option has."""
     adapter = PulsarAdapter.from_url(
         "pulsar://a:6650,b:6650/orders,acme%2Fshop%2Freturns?subscription=billing&type=shared"
-        "&receiver_queue=50&busy_timeout=2.5&retry_topic=yes&retry_limit=3&operation_timeout=5"
+        "&receiver_queue=50&busy_timeout=2.5&persist_time=90&retry_topic=yes&retry_limit=3&operation_timeout=5"
         "&admin_url=http://a:8080&admin_token=t&token=a%2Bb&tls_validate_hostname=no"
     )
     options = adapter._options
@@ -21,6 +21,7 @@ def test_url_gives_servers_topics_subscription_and_options() -> None:
     assert options.connection.service_url == "pulsar://a:6650,b:6650"
     assert (adapter.group, options.type, options.receiver_queue) == ("billing", "shared", 50)
     assert (options.busy_timeout, options.retry_limit, options.retry_topic) == (2.5, 3, True)
+    assert options.persist_time == 90.0
     assert (options.admin_url, options.admin_token) == ("http://a:8080", "t")
     assert (options.connection.token, options.connection.operation_timeout) == ("a+b", 5.0)
     assert not options.connection.tls_validate_hostname
