@@ -7,6 +7,7 @@ the end how many megabytes it had at most.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -23,6 +24,9 @@ from consumer_sdk.spark_bridge.columns import warm_up
 BATCH = 2_000
 WRITES = 16
 """Batches that may wait for their segment: while one is written, the next ones are fetched."""
+
+COLLECT_AT = 500_000
+"""More objects than are in flight."""
 
 
 async def feed(job: SparkJob, directory: str) -> None:
@@ -56,6 +60,7 @@ async def _one(batch: Batch, target: SparkFeed) -> None:
 def main() -> None:
     """``python -m benchmarks.spark.feeder JOB DIRECTORY``."""
     logging.disable(logging.WARNING)
+    gc.set_threshold(COLLECT_AT)  # see "Garbage collection" in docs/guide.md
     job = SparkJob(**json.loads(sys.argv[1]))
     warm_up()
     print("ready", flush=True)

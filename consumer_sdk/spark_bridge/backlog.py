@@ -33,6 +33,11 @@ class Backlog:
         """The number after the last one."""
         return self.first + len(self.sizes)
 
+    @property
+    def rows(self) -> int:
+        """Of all of them."""
+        return sum(rows for rows, _ in self.sizes)
+
     def drop_below(self, number: int) -> None:
         """Spark has taken everything below ``number``."""
         del self.sizes[: max(0, number - self.first)]
@@ -47,7 +52,7 @@ class Backlog:
             return start + _fitting([rows for rows, _ in sizes], limit.max_rows)
         if isinstance(limit, ReadMaxBytes):
             return start + _fitting([size for _, size in sizes], limit.max_bytes)
-        if isinstance(limit, ReadMinRows) and sum(r for r, _ in sizes) < limit.min_rows:
+        if isinstance(limit, ReadMinRows) and sum(rows for rows, _ in sizes) < limit.min_rows:
             return start
         return start + len(sizes)
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from consumer_sdk.errors import MissingExtraError
-from consumer_sdk.records import Message, Partition
+from consumer_sdk.records import Headers, Message, Partition
 from consumer_sdk.spark_bridge.errors import FeedRecordError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ __all__ = [
     "encode",
     "import_pyarrow",
     "partition_number",
+    "total_bytes",
     "warm_up",
 ]
 
@@ -47,6 +50,8 @@ COLUMNS = {
 
 Place: TypeAlias = int | str
 """A position as it is stored: an integer offset, or text."""
+
+KEY, VALUE, TIMESTAMP, HEADERS = map(attrgetter, ("key", "value", "timestamp", "headers"))
 
 _BATCH_ROWS = 16_384
 # A record batch's binary column counts its bytes in 32 bits.
@@ -69,7 +74,13 @@ class Rows:
 
 def are_numbers(places: Sequence[Place]) -> bool:
     """No place is text: the usual case, told apart at a fraction of the cost of a loop."""
-    return set(map(type, places)) <= {int}
+    return isinstance(places, range) or set(map(type, places)) <= {int}
+
+
+def total_bytes(messages: Sequence[Message]) -> int:
+    """Of keys and values: as the sum of ``message.size``, at a tenth of the cost."""
+    cells = chain(map(KEY, messages), map(VALUE, messages))
+    return sum(map(len, filter(None, cells)))
 
 
 def import_pyarrow() -> Any:
@@ -122,15 +133,16 @@ def encode(rows: Sequence[Rows]) -> memoryview:
     sink = pa.BufferOutputStream()
     try:
         with pa.ipc.new_file(sink, schema) as file:
-            for part in _batches(rows):
-                file.write_batch(_record_batch(pa, schema, part))
+            for part in _parts(rows):
+                for batch in _fitting(pa, schema, part):
+                    file.write_batch(batch)
     except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise FeedRecordError(f"a record does not fit the feed's columns: {error}") from error
     return memoryview(sink.getvalue())
 
 
-def _batches(rows: Sequence[Rows]) -> Iterator[list[Rows]]:
-    """``rows`` in parts that fit a record batch."""
+def _parts(rows: Sequence[Rows]) -> Iterator[list[Rows]]:
+    """``rows`` in parts of at most `_BATCH_ROWS`."""
     part: list[Rows] = []
     room = _BATCH_ROWS
     for run in rows:
@@ -141,21 +153,23 @@ def _batches(rows: Sequence[Rows]) -> Iterator[list[Rows]]:
             begin += len(cut.messages)
             room -= len(cut.messages)
             if not room:
-                yield from _fitting(part)
+                yield part
                 part, room = [], _BATCH_ROWS
-    yield from _fitting(part)
+    if part:
+        yield part
 
 
-def _fitting(part: list[Rows]) -> Iterator[list[Rows]]:
-    """``part``, halved until the bytes fit."""
+def _fitting(pa: Any, schema: pa.Schema, part: list[Rows]) -> Iterator[pa.RecordBatch]:
+    """One record batch, or more where it has too many bytes."""
     count = sum(len(run.messages) for run in part)
-    # Not Message.size: the property's call would cost a third of the whole encoding.
-    size = sum([len(m.value or b"") + len(m.key or b"") for run in part for m in run.messages])
-    if size <= _BATCH_BYTES or count == 1:
-        yield from [part] if part else []
-        return
-    yield from _fitting(_slice(part, 0, count // 2))
-    yield from _fitting(_slice(part, count // 2, count))
+    batch = _record_batch(pa, schema, part)
+    if batch is not None and (batch.nbytes <= _BATCH_BYTES or count == 1):
+        yield batch
+    elif count > 1:
+        yield from _fitting(pa, schema, _slice(part, 0, count // 2))
+        yield from _fitting(pa, schema, _slice(part, count // 2, count))
+    else:
+        raise OverflowError("it has 2 GiB or more")
 
 
 def _slice(part: Sequence[Rows], begin: int, end: int) -> list[Rows]:
@@ -167,25 +181,32 @@ def _slice(part: Sequence[Rows], begin: int, end: int) -> list[Rows]:
     return [cut for cut in cuts if cut.messages]
 
 
-def _record_batch(pa: Any, schema: pa.Schema, part: Sequence[Rows]) -> pa.RecordBatch:
-    messages = [message for run in part for message in run.messages]
-    times = [None if m.timestamp is None else m.timestamp * 1000 for m in messages]
-    headers = [[*map(_header, m.headers)] if m.headers else None for m in messages]
-    places = [place for run in part for place in run.places]
-    offset, position = _place_columns(pa, places)
+def _record_batch(pa: Any, schema: pa.Schema, part: Sequence[Rows]) -> pa.RecordBatch | None:
+    """None: a column has more than 2 GiB, which Arrow answers with an array of several chunks."""
+    messages = [*chain.from_iterable(run.messages for run in part)]
+    milliseconds = pa.array([*map(TIMESTAMP, messages)], pa.timestamp("ms", tz="UTC"))
+    offset, position = _place_columns(pa, [*chain.from_iterable(run.places for run in part)])
     columns = [
-        pa.array([m.key for m in messages], pa.binary()),
-        pa.array([m.value for m in messages], pa.binary()),
+        pa.array([*map(KEY, messages)], pa.binary()),
+        pa.array([*map(VALUE, messages)], pa.binary()),
         _repeated(pa, part, [run.partition.stream for run in part], pa.string()),
         _repeated(pa, part, [partition_number(run.partition.id) for run in part], pa.int32()),
         offset,
-        pa.array(times, pa.timestamp("us", tz="UTC")),
+        milliseconds.cast(pa.timestamp("us", tz="UTC")),
         pa.nulls(len(messages), pa.int32()),
-        pa.array(headers, schema.field("headers").type),
+        _header_column(pa, schema.field("headers").type, [*map(HEADERS, messages)]),
         _repeated(pa, part, [run.partition.id for run in part], pa.string()),
         position,
     ]
+    if any(isinstance(column, pa.ChunkedArray) for column in columns):
+        return None
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _header_column(pa: Any, kind: Any, headers: Sequence[Headers]) -> Any:
+    if not any(headers):
+        return pa.nulls(len(headers), kind)
+    return pa.array([[*map(_header, each)] if each else None for each in headers], kind)
 
 
 def _header(header: tuple[str, bytes | None]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ __all__ = ["Contents", "ranges_of", "texts_of"]
 def ranges_of(rows: Sequence[Rows]) -> dict[str, list[tuple[int, int]]]:
     """The integer positions of ``rows``, which hold each partition once, as a manifest's."""
     numbers = {str(run.partition): _numbers(run.places) for run in rows}
-    return {key: intervals_of(sorted(places)) for key, places in numbers.items() if places}
+    return {key: _intervals(places) for key, places in numbers.items() if places}
 
 
 def texts_of(rows: Sequence[Rows]) -> dict[str, list[str]]:
@@ -33,10 +33,20 @@ class _Remembered:
     texts: Mapping[str, Sequence[str]]
 
 
+def _intervals(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    return intervals_of(numbers if isinstance(numbers, range) else sorted(numbers))
+
+
 def _numbers(places: Sequence[Place]) -> Sequence[int]:
     if are_numbers(places):
         return cast("Sequence[int]", places)
     return [place for place in places if isinstance(place, int)]
+
+
+def _ends(numbers: Sequence[int]) -> tuple[int, int]:
+    if isinstance(numbers, range):
+        return numbers[0], numbers[-1]
+    return min(numbers), max(numbers)
 
 
 def _texts(places: Sequence[Place]) -> list[str]:
@@ -121,6 +131,8 @@ class Contents:
 
     def _unseen(self, run: Rows) -> Rows:
         key = str(run.partition)
+        if isinstance(run.places, range) and not self._knows_any(key, run.places):
+            return run
         unique = dict(zip(run.places, run.messages, strict=True))
         if len(unique) == len(run.places) and not self._knows_any(key, run.places):
             return run
@@ -134,4 +146,4 @@ class Contents:
             return True
         ranges = self._ranges.get(key)
         numbers = _numbers(places)
-        return bool(ranges and numbers and ranges.overlaps(min(numbers), max(numbers)))
+        return bool(ranges and numbers and ranges.overlaps(*_ends(numbers)))

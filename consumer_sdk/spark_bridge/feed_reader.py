@@ -7,6 +7,7 @@ client, a file or a thread; an instance is pickled to executors freely.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -69,6 +70,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._backlog: Backlog | None = None
         self._first: int | None = None
         self._target: int | None = None
+        self._let_go = -math.inf
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """The first manifest that is kept, always the same: else a crash would skip records.
@@ -107,6 +109,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._mark.move(begin)
         end = self._news(begin) if self._target is None else self._frozen(begin)
         end = self._known(begin).admit(begin, end, limit or ReadAllAvailable())
+        if end > begin:
+            self._let_go = time.monotonic()
         if start == _UNRESOLVED:
             return {**_offset(end), "since": begin}
         return start if start and end == begin else _offset(end)
@@ -184,10 +188,17 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait(self, begin: int) -> int:
         for _ in range(_IDLE_STEPS):
-            if (end := self._look(begin)) > begin:
-                return end
+            if self._is_enough(begin):
+                break
             time.sleep(_IDLE_STEP)
-        return self._look(begin)
+        return self._look(begin) if self._is_enough(begin) else begin
+
+    def _is_enough(self, begin: int) -> bool:
+        """Something waits: as many rows as a batch has at least, or for long enough."""
+        if self._look(begin) == begin:
+            return False
+        is_due = time.monotonic() >= self._let_go + self._url.max_delay
+        return is_due or self._known(begin).rows >= (self._url.min_rows or 0)
 
     def _frozen(self, begin: int) -> int:
         """The target of an AvailableNow run; what Spark planned before may lie beyond it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Assignment, Message, Partition, Position
@@ -12,6 +14,7 @@ from consumer_sdk.spark_bridge.errors import FeedRecordError
 
 __all__ = ["count_rows", "place_text", "rows_of"]
 
+ASSIGNMENT, POSITION = map(attrgetter, ("assignment", "position"))
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -38,8 +41,8 @@ def rows_of(messages: Iterable[Message], encode_position: Callable[[Position], s
         FeedRecordError: a position has no text form.
     """
     granted: defaultdict[Assignment, list[Message]] = defaultdict(list)
-    for message in messages:
-        granted[message.assignment].append(message)
+    for assignment, run in groupby(messages, ASSIGNMENT):
+        granted[assignment] += run
     # A partition that was lost and granted again may be here under both assignments.
     parts: defaultdict[Partition, list[Message]] = defaultdict(list)
     for assignment, part in granted.items():
@@ -52,11 +55,17 @@ def count_rows(rows: Sequence[Rows]) -> int:
     return sum(len(run.messages) for run in rows)
 
 
-def _places(messages: Sequence[Message], encode: Callable[[Position], str]) -> list[Place]:
-    positions = [message.position for message in messages]
+def _places(messages: Sequence[Message], encode: Callable[[Position], str]) -> Sequence[Place]:
+    positions = [*map(POSITION, messages)]
     if are_numbers(positions) and min(positions) in _INT64 and max(positions) in _INT64:
-        return positions
+        return _in_short(positions)
     return [_place(position, encode) for position in positions]
+
+
+def _in_short(numbers: list[int]) -> Sequence[int]:
+    """As a range, where they are consecutive."""
+    whole = range(numbers[0], numbers[-1] + 1)
+    return whole if len(whole) == len(numbers) and numbers == [*whole] else numbers
 
 
 def _place(position: Position, encode: Callable[[Position], str]) -> Place:

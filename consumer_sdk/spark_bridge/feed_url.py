@@ -17,6 +17,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.feed_fsspec import fsspec_files
 from consumer_sdk.spark_bridge.feed_readers import check_name
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
+from consumer_sdk.spark_bridge.pull.option_values import duration
 
 __all__ = ["FeedUrl"]
 
@@ -31,6 +32,8 @@ class FeedUrl:
         directory: the feed directory.
         max_rows: rows that one trigger may take (a larger segment is taken alone), or None.
         max_bytes: likewise, bytes of segment files.
+        min_rows: a trigger leaves fewer to wait for more; None to take what there is.
+        max_delay: seconds since the last batch after which it takes them nevertheless.
         tasks: the most Spark tasks for one trigger; None for Spark's default parallelism.
         reader: the query's name in the feed, under which it says what it has committed and so
             need not be kept for it; None for a query that holds nothing back, nor lets go.
@@ -41,6 +44,8 @@ class FeedUrl:
     directory: str
     max_rows: int | None = None
     max_bytes: int | None = None
+    min_rows: int | None = None
+    max_delay: float = 900.0
     tasks: int | None = None
     reader: str | None = None
     is_async: bool = False
@@ -129,6 +134,10 @@ def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(
             f"{url!r}: Spark takes one limit: maxRowsPerTrigger or maxBytesPerTrigger, not both"
         )
+    if "max_delay" in found and "min_rows" not in found:
+        raise ConfigurationError(
+            f"{url!r}: maxTriggerDelay means nothing without minRowsPerTrigger"
+        )
     lets_go = found.pop("retention", "keep") == "committed"
     if lets_go != ("reader" in found):
         raise ConfigurationError(
@@ -147,6 +156,13 @@ def _count(field: str) -> Callable[[str, str, str], _Parsed]:
         return field, int(value)
 
     return parse
+
+
+def _delay(url: str, name: str, value: str) -> _Parsed:
+    try:
+        return "max_delay", duration(name, value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{url!r}: {error}") from None
 
 
 def _choice(field: str, **choices: Any) -> Callable[[str, str, str], _Parsed]:
@@ -171,6 +187,8 @@ def _reader(url: str, name: str, value: str) -> _Parsed:
 _OPTIONS: Mapping[str, Callable[[str, str, str], _Parsed]] = {
     "maxRowsPerTrigger": _count("max_rows"),
     "maxBytesPerTrigger": _count("max_bytes"),
+    "minRowsPerTrigger": _count("min_rows"),
+    "maxTriggerDelay": _delay,
     "tasks": _count("tasks"),
     "retention": _choice("retention", keep="keep", committed="committed"),
     "reader": _reader,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Message
+from consumer_sdk.spark_bridge.columns import total_bytes
 
 __all__ = ["Entry", "Pending"]
 
@@ -96,6 +97,9 @@ class Pending:
 
     def parts(self, messages: Sequence[Message]) -> Iterator[tuple[Sequence[Message], int]]:
         """``messages`` in parts of at most a group's size, with the bytes of each."""
+        if len(messages) <= self._max_rows and (total := total_bytes(messages)) <= self._max_bytes:
+            yield from [(messages, total)] if messages else []
+            return
         begin = size = 0
         for at, message in enumerate(messages):
             if at - begin == self._max_rows or size >= self._max_bytes:

@@ -70,8 +70,8 @@ def test_other_brokers_leave_partition_and_offset_null() -> None:
 def test_large_groups_are_split_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No record batch outgrows its 32-bit offsets (trap 13), and the order is kept."""
     monkeypatch.setattr(columns, "_BATCH_ROWS", 3)
-    monkeypatch.setattr(columns, "_BATCH_BYTES", 100)
-    sizes = [10, 10, 10, 10, 90, 200, 10, 10]
+    monkeypatch.setattr(columns, "_BATCH_BYTES", 10_000)
+    sizes = [1_000, 1_000, 1_000, 1_000, 9_000, 20_000, 1_000, 1_000]
     messages = [Message.make(KAFKA, at, bytes(size)) for at, size in enumerate(sizes)]
     rows = [
         Rows(KAFKA.partition, messages[:2], [0, 1]),

@@ -6,6 +6,7 @@ import json
 import pickle
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,69 @@ def test_a_url_limit_is_the_default(tmp_path: Path) -> None:
     assert FeedStreamReader(FeedUrl("/d", max_rows=5), 1).getDefaultReadLimit() == ReadMaxRows(5)
     assert FeedStreamReader(FeedUrl("/d", max_bytes=5), 1).getDefaultReadLimit() == ReadMaxBytes(5)
     assert FeedStreamReader(FeedUrl("/d"), 1).getDefaultReadLimit() == ReadAllAvailable()
+
+
+@dataclass
+class Clock:
+    """In the place of the module that tells time: sleeping passes it."""
+
+    now: float = 1_000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        """Passes time."""
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The reader's."""
+    clock = Clock()
+    monkeypatch.setattr(feed_reader, "time", clock)
+    return clock
+
+
+def test_fewer_rows_than_the_least_wait_for_more(tmp_path: Path, feed: Feed, clock: Clock) -> None:
+    """But for so long at most; and the first batch goes at once, as with Spark's Kafka source."""
+    reader = FeedStreamReader(FeedUrl(str(tmp_path), min_rows=10, max_delay=5.0), 2)
+    limit = reader.getDefaultReadLimit()
+    feed(0, 3)
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    assert read(reader, reader.initialOffset(), first) == [0, 1, 2, 3]
+    feed(4, 7)
+    assert reader.latestOffset(first, limit) == first
+    feed(8, 13)
+    second = reader.latestOffset(first, limit)
+    assert read(reader, first, second) == [*range(4, 14)]
+    feed(14, 14)
+    assert reader.latestOffset(second, limit) == second
+    clock.now += 5.0
+    assert read(reader, second, reader.latestOffset(second, limit)) == [14]
+
+
+def test_the_least_and_the_most_go_together(tmp_path: Path, feed: Feed, clock: Clock) -> None:
+    """Enough waits, and of that no more is taken."""
+    reader = FeedStreamReader(FeedUrl(str(tmp_path), min_rows=3, max_rows=4), 2)
+    feed(0, 3)
+    first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    feed(4, 6)
+    feed(7, 9)
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+    assert read(reader, first, second) == [4, 5, 6]
+
+
+def test_a_run_until_now_waits_for_no_least(tmp_path: Path, feed: Feed, clock: Clock) -> None:
+    """What is there is all that comes."""
+    reader = FeedStreamReader(FeedUrl(str(tmp_path), min_rows=10), 2)
+    feed(0, 3)
+    first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    feed(4, 4)
+    reader.prepareForTriggerAvailableNow()
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+    assert read(reader, first, second) == [4]
 
 
 def test_available_now_stops_at_what_was_there(reader: FeedStreamReader, feed: Feed) -> None:

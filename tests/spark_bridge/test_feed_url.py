@@ -14,6 +14,13 @@ def test_a_whole_url_is_read() -> None:
     assert url == FeedUrl("/data/a b", max_rows=10, tasks=3)
 
 
+def test_a_least_is_read_with_its_delay() -> None:
+    """In Spark's way of writing durations."""
+    url = FeedUrl.parse("feed:///d?minRowsPerTrigger=10&maxTriggerDelay=30s&maxRowsPerTrigger=20")
+    assert url == FeedUrl("/d", min_rows=10, max_delay=30.0, max_rows=20)
+    assert FeedUrl.parse("feed:///d?minRowsPerTrigger=10").max_delay == 900.0
+
+
 def test_a_reader_that_lets_go_is_read() -> None:
     """A name and what it is for go together."""
     url = FeedUrl.parse("feed:///d?retention=committed&reader=delays&asyncProgress=true")
@@ -44,6 +51,9 @@ def test_a_bucket_is_read() -> None:
         ("feed:///d?retention=committed&reader=../a", "up to 64 letters"),
         ("feed:///d?asyncProgress=true", "without retention"),
         ("feed:///d?tasks=1&tasks=2", "given twice"),
+        ("feed:///d?maxTriggerDelay=1s", "without minRowsPerTrigger"),
+        ("feed:///d?minRowsPerTrigger=1&maxTriggerDelay=soon", "a number and one of"),
+        ("feed:///d?minRowsPerTrigger=0", "integer of at least 1"),
         ("feed:///d?tasks=0", "integer of at least 1"),
         ("feed:///d?tasks=-1", "integer of at least 1"),
         ("feed:///d?tasks=", "integer of at least 1"),
