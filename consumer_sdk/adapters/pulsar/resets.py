@@ -44,6 +44,8 @@ class CursorResets:
     Attributes:
         is_awaited: the connection was lost, and what comes again, if anything, has not begun to. Acks of
             before would be acks of after a reset, and what they are for would not come again.
+        is_behind: what comes is settled, and not known to have been so for long: of a broker that was
+            killed, or after a reset that is not followed.
 
     Args:
         persist_time: seconds within which the broker has written acks down for sure.
@@ -62,6 +64,7 @@ class CursorResets:
         "_step",
         "_watermarks",
         "is_awaited",
+        "is_behind",
     )
 
     def __init__(
@@ -74,7 +77,8 @@ class CursorResets:
         self._highest = settled
         self._looked = -math.inf
         self._back_since: float | None = None
-        self._is_current = self._has_arrived = self.is_awaited = False
+        self._is_current = self._has_arrived = False
+        self.is_awaited = self.is_behind = False
 
     @property
     def written(self) -> Place | None:
@@ -118,13 +122,18 @@ class CursorResets:
             return True
         if self._highest is not None and first <= self._highest:
             self._come_again(first)
-        back_for = -1.0 if self._back_since is None else self._looked - self._back_since
-        self.is_awaited = self.is_awaited and back_for < 0
         is_new = self._highest is None or last > self._highest
-        self._is_current = is_new and back_for >= BACK
         if is_new:
             self._highest = last
+        self._look_at(first, is_new=is_new)
         return False
+
+    def _look_at(self, first: Place, *, is_new: bool) -> None:
+        back_for = -1.0 if self._back_since is None else self._looked - self._back_since
+        self.is_awaited = self.is_awaited and back_for < 0
+        self._is_current = is_new and back_for >= BACK
+        is_settled = self._settled is not None and first[:2] < self._settled[:2]
+        self.is_behind = is_settled or (self.is_behind and not is_new)
 
     def _come_again(self, first: Place) -> None:
         """Acks of what lies above are made again: it is not written down before they are."""

@@ -53,6 +53,11 @@ _epochs = itertools.count(1)
 GROUP_TIME = 0.1
 """Seconds for which the client groups acks; it cannot be told otherwise."""
 
+BEHIND = (
+    "%s: what is settled comes again, from %s on, and is acked again: acks were lost; if somebody has "
+    "set the cursor back, see how to have that followed in docs/pulsar.md, 'An operator's reset'"
+)
+
 HEARD = 0.02
 """Seconds between two looks whether something has come since a reconnect."""
 
@@ -208,10 +213,15 @@ class Subscriber:
     def _notice_reset(self, part: Delivery) -> None:
         """What was received before comes again, if it is not acked."""
         first, last = part[0][0].position, part[0][-1].position
-        if self.resets is not None and self.resets.arrived(first, last):
+        if self.resets is None:
+            return
+        was_behind = self.resets.is_behind
+        if self.resets.arrived(first, last):
             self._buffer.clear()
             self.reset_to = first
             self._on_reset(self)
+        elif self.resets.is_behind and not was_behind:
+            log.warning(BEHIND, self.partition, first)
 
     def look(self) -> None:
         """Time has passed; see `CursorResets`."""

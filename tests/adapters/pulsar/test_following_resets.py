@@ -156,6 +156,22 @@ async def test_second_reset_farther_back_is_followed_at_once(bench: Bench) -> No
     assert await bench.entries() == [(bench.owner.granted[2], [9, 10, 11])]
 
 
+async def test_what_is_settled_and_comes_again_is_said_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator's reset may be why, and is not followed."""
+    assert bench.subscriber.resets is not None
+    bench.comes(60, 61, 62, 63)
+    bench.subscriber.resets.acked(place(62))
+    bench.comes(60)
+    bench.comes(61)
+    bench.comes(62, 63, 64)
+    said = [record.getMessage() for record in caplog.records]
+    assert [("from (1, 60, " in text, "An operator's reset" in text) for text in said] == [
+        (True, True)
+    ]
+
+
 async def test_acks_wait_for_what_comes_after_a_reconnect_and_are_none_after_a_reset(
     bench: Bench,
 ) -> None:

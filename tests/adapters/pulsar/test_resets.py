@@ -44,6 +44,10 @@ class Life:
         """Acks wait."""
         return self.resets.is_awaited
 
+    def is_behind(self) -> bool:
+        """What comes is settled."""
+        return self.resets.is_behind
+
     def reconnects(self, seconds: float = 5.0) -> None:
         """The connection is away for a while."""
         self.passes(seconds, is_connected=False)
@@ -184,6 +188,7 @@ def test_entry_that_is_settled_in_part_comes_again_without_a_reset() -> None:
     life.passes(10 * PERSIST, is_hungry=True)
     life.reconnects()
     assert not life.comes(7)
+    assert not life.is_behind()
     assert life.comes(6)
 
 
@@ -233,6 +238,26 @@ def test_watermark_never_goes_back() -> None:
     life.resets.acked(place(3))
     life.passes(2 * PERSIST)
     assert life.comes(60)
+
+
+def test_settled_records_that_come_again_are_told_from_open_ones() -> None:
+    """An operator may wonder why a reset is not followed."""
+    life = aged()
+    life.comes(101, 110)
+    life.comes(111, 120, is_acked=False)
+    life.reconnects()
+    assert not life.comes(111, 115, is_acked=False)
+    assert not life.is_behind()
+    life.reconnects()
+    assert not life.comes(105, 109)
+    assert life.is_behind()
+    life.comes(111, 120, is_acked=False)
+    assert life.is_behind()
+    life.comes(121)
+    assert not life.is_behind()
+    life.reconnects()
+    life.comes(105, 122)
+    assert life.is_behind()
 
 
 def test_acks_wait_for_the_first_record_after_a_reconnect() -> None:
