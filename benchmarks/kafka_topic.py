@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from itertools import cycle, islice
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -14,7 +15,6 @@ __all__ = ["KEYS", "PARTITIONS", "delete", "fill"]
 
 PARTITIONS = 8
 KEYS = 5_000
-_VALUE = b"v" * 100
 _BATCH_BYTES = 128 * 1024
 _IN_FLIGHT = 64
 
@@ -29,19 +29,33 @@ async def delete(servers: str, topic: str) -> None:
         await admin.close()
 
 
-async def fill(servers: str, topic: str, records: int) -> None:
+async def fill(servers: str, topic: str, records: int, *, spread: int = 0) -> None:
     """Write ``records`` values of 100 bytes under 5 000 keys in random order, always the same.
 
     Batches are built by hand: a send per record would take longer than the benchmark.
+
+    Args:
+        servers: where Kafka listens.
+        topic: what to write to.
+        records: how many; an even number.
+        spread: by how many bytes values are shorter or longer at most; 100 they are in the mean.
     """
     producer = AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=_BATCH_BYTES)
     async with producer:
-        await _Writer(producer, topic).write(records)
+        await _Writer(producer, topic, _values(spread)).write(records)
+
+
+def _values(spread: int) -> list[bytes]:
+    """Taken in turns: each one's difference is made up for by the next."""
+    dice = random.Random(100)
+    differences = [dice.randint(0, spread) for _ in range(1_000)]
+    return [b"v" * (100 + sign * by) for by in differences for sign in (1, -1)]
 
 
 class _Writer:
-    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
+    def __init__(self, producer: AIOKafkaProducer, topic: str, values: list[bytes]) -> None:
         self._producer = producer
+        self._values = values
         self._topic = topic
         self._batches = [producer.create_batch() for _ in range(PARTITIONS)]
         self._sent: list[asyncio.Future[object]] = []
@@ -50,18 +64,18 @@ class _Writer:
         dice = random.Random(5_000)
         keys = [b"key-%05d" % number for number in range(KEYS)]
         now = int(time.time() * 1000)
-        for _ in range(records):
+        for value in islice(cycle(self._values), records):
             key = int(dice.random() * KEYS)
             partition = key % PARTITIONS
-            while self._append(self._batches[partition], keys[key], now) is None:
+            while self._append(self._batches[partition], keys[key], value, now) is None:
                 await self._send(partition)
         for partition in range(PARTITIONS):
             await self._send(partition)
         await asyncio.gather(*self._sent)
 
     @staticmethod
-    def _append(batch: BatchBuilder, key: bytes, now: int) -> object:
-        return batch.append(key=key, value=_VALUE, timestamp=now)
+    def _append(batch: BatchBuilder, key: bytes, value: bytes, now: int) -> object:
+        return batch.append(key=key, value=value, timestamp=now)
 
     async def _send(self, partition: int) -> None:
         batch, self._batches[partition] = self._batches[partition], self._producer.create_batch()

@@ -36,6 +36,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
     runs = {
         "batch": found["throughput"]["batch"]["runs"],
         "stream": found["throughput"]["stream"]["runs"],
+        "mixed": found["mixed"]["batch"]["runs"],
         "feed": found["feed"]["runs"],
         "latency": {name: each["runs"] for name, each in found["latency"].items()},
     }
@@ -43,7 +44,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
     report: dict[str, Any] = _ratios(runs) | {
         "idle_broker_calls_per_s": _per_second(idle, "ours"),
         "group_lag_after_available_now": found["lag"],
-        "rates": {name: _medians(runs[name]) for name in ("batch", "stream", "feed")},
+        "rates": {name: _medians(runs[name]) for name in ("batch", "stream", "mixed", "feed")},
         "latency_p50_ms": {name: _medians(each) for name, each in runs["latency"].items()},
         "stages_ms": {name: each["stages_ms"] for name, each in found["latency"].items()},
         "rss_mb": {**found["memory"], "feed": {"feeder": found["feed"].get("feeder_mb")}},
@@ -58,6 +59,7 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
 def _ratios(runs: Mapping[str, Any]) -> dict[str, float | None]:
     latency = runs["latency"]
     return {key: ratio(runs["batch"], "ours", theirs) for key, theirs in _BATCHES.items()} | {
+        "pull_mixed_vs_jvm": ratio(runs["mixed"], "ours", "jvm"),
         "pull_stream_vs_jvm": ratio(runs["stream"], "ours", "jvm"),
         "feed_vs_pull": ratio(runs["feed"], "feed", "ours"),
         "latency_p50_ms_vs_jvm": ratio(latency["default"], "ours", "jvm"),
@@ -76,6 +78,7 @@ def failures(found: Mapping[str, Any]) -> dict[str, str]:
     parts = {
         "batch": found["throughput"]["batch"],
         "stream": found["throughput"]["stream"],
+        "mixed": found["mixed"]["batch"],
         "feed": found["feed"],
         "latency": found["latency"]["default"],
         "latency on the file system": found["latency"]["filesystem"],

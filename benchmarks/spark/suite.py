@@ -67,6 +67,7 @@ QUICK = Scale(
     is_smoke=True,
 )
 
+_NO_RATES = {"batch": failed(), "stream": failed()}
 PATIENCE = 900.0
 """Seconds after which a driver counts as stuck."""
 
@@ -121,14 +122,15 @@ async def _server() -> AsyncIterator[KafkaEndpoint]:
 
 
 async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -> dict[str, Any]:
-    """All that reads the large topic, and the trickle on one beside it."""
-    topic, slow = (f"benchmark-{uuid.uuid4().hex[:8]}" for _ in range(2))
+    """All that reads the large topic, and what reads the two beside it."""
+    topics = topic, mixed, slow = [f"benchmark-{uuid.uuid4().hex[:8]}" for _ in range(3)]
     servers = server.bootstrap_servers
-    await server.create_topic(topic, partitions=kafka_topic.PARTITIONS)
-    await server.create_topic(slow, partitions=kafka_topic.PARTITIONS)
+    for name in topics:
+        await server.create_topic(name, partitions=kafka_topic.PARTITIONS)
     try:
-        drivers.say(f"writing {scale.rows:,} records of 100 bytes")
+        drivers.say(f"writing {scale.rows:,} records of 100 bytes, and as many of 50 to 150")
         await kafka_topic.fill(servers, topic, scale.rows)
+        await kafka_topic.fill(servers, mixed, scale.rows, spread=50)
         job = SparkJob(
             servers=servers,
             topic=topic,
@@ -139,20 +141,23 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
             is_smoke=scale.is_smoke,
         )
         found = await _throughput(drivers, job)
+        found["mixed"] = await drivers.run(
+            "throughput", replace(job, topic=mixed, contestants=STREAMS), nothing=_NO_RATES
+        )
         found["memory"] = await _memory(drivers, job)
         async with trickling(servers, slow):
             found["latency"] = await _latency(drivers, replace(job, topic=slow), scale)
         return found
     finally:
-        await kafka_topic.delete(servers, topic)
-        await kafka_topic.delete(servers, slow)
+        for name in topics:
+            await kafka_topic.delete(servers, name)
 
 
 async def _throughput(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
     found = await drivers.run(
         "throughput",
         replace(job, contestants=BATCHES),
-        nothing={"batch": failed(), "stream": failed()},
+        nothing=_NO_RATES,
     )
     lag = None
     if found["stream"]["runs"].get("ours"):

@@ -29,7 +29,7 @@ def tables(result: Mapping[str, Any]) -> str:
         [
             f"{versions}. Load average {before:.1f} before and {after:.1f} after.",
             table(("figure", "reached", "aim"), _figures(result)),
-            table(("source", "batch, rows/s", "stream, rows/s"), _rates(result)),
+            table(("source", "batch, rows/s", "of mixed sizes", "stream, rows/s"), _rates(result)),
             table(("p50 of a micro-batch, ms", "JVM", "ours"), _latency(result)),
             table(("peak RSS, MB", "JVM", "Python worker", "runner", "consumer"), _memory(result)),
             table(("idle, requests/s", "by kind"), _idle(result)),
@@ -41,7 +41,8 @@ def tables(result: Mapping[str, Any]) -> str:
 def _figures(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
     for key, (sign, aim) in AIMS.items():
         yield f"`{key}`", figure(result[key], 2), f"{sign} {aim:g}"
-    yield "`pull_vs_arrow_lists`", figure(result["pull_vs_arrow_lists"], 2), "-"
+    for key in ("pull_vs_arrow_lists", "pull_mixed_vs_jvm"):
+        yield f"`{key}`", figure(result[key], 2), "-"
 
 
 def _rates(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
@@ -50,7 +51,10 @@ def _rates(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
     streams = rates["stream"] | {"feed": rates["feed"].get("feed")}
     for name, text in NAMES.items():
         if name in rates["batch"] or name in streams:
-            yield text, _given(rates["batch"], name), _given(streams, name)
+            yield (
+                text,
+                *(_given(given, name) for given in (rates["batch"], rates["mixed"], streams)),
+            )
 
 
 def _given(rates: Mapping[str, float | None], name: str) -> str:

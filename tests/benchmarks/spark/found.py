@@ -22,6 +22,10 @@ def found() -> dict[str, Any]:
             },
             "stream": {"runs": {"jvm": [50.0] * 3, "ours": [100.0] * 3}, "failures": {}},
         },
+        "mixed": {
+            "batch": {"runs": {"jvm": [100.0] * 3, "ours": [150.0] * 3}, "failures": {}},
+            "stream": {"runs": {"jvm": [50.0] * 3, "ours": [100.0] * 3}, "failures": {}},
+        },
         "feed": {
             "runs": {"ours": [100.0] * 3, "feed": [80.0, 70.0, 90.0]},
             "failures": {},
