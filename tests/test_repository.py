@@ -34,8 +34,9 @@ CLIENTS = {
     "fastavro": {"spark_bridge"},
     "fsspec": {"spark_bridge"},
     "kazoo": {"stores"},
+    "numpy": {"adapters"},
     "pulsar": {"adapters", "dead_letters"},
-    "pyarrow": {"spark_bridge"},
+    "pyarrow": {"adapters", "spark_bridge"},
     "pyspark": {"spark_bridge"},
 }
 PUBLIC = (
