@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from consumer_sdk import spark_bridge
+from consumer_sdk import Consumer, Message, RetryPolicy, spark_bridge
+from consumer_sdk.spark_bridge import SparkFeed
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark
+from consumer_sdk.spark_bridge.files import PosixFiles
 from consumer_sdk.testing.servers import KafkaServer, KinesisServer, PulsarServer
 from tests.adapters.kinesis.server_harness import connection
-from tests.integration.pulsar_field import GROUP, Field, numbers
+from tests.integration.pulsar_field import GROUP, Field, numbers, until, until_true
 from tests.spark_bridge.conftest import spark  # noqa: F401 - a fixture
 from tests.spark_bridge.feeding import manifests
 
@@ -178,3 +181,45 @@ async def test_pulsar_fed_through_kills_is_in_spark_once(
 
     rows = await asyncio.to_thread(feeder.check, spark, is_right)
     assert len({(row["topic"], row["partitionId"], row["position"]) for row in rows}) == COUNT
+
+
+@pytest.mark.pulsar
+async def test_records_that_wait_for_spark_longer_than_their_ack_timeout_are_one_row(
+    pulsar_server: PulsarServer,
+    spark: SparkSession,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    """Trap 24: acked late, and so delivered again while the first delivery still waits."""
+    field = await Field(pulsar_server, "late").create()
+    await field.produce(numbers(10))
+    adapter = field.adapter("shared")
+    reader = ReaderMark(PosixFiles(tmp_path / "feed"), "query")
+    async with (
+        SparkFeed(tmp_path / "feed", max_wait=0.0, max_backlog_rows=10) as feed,
+        Consumer(adapter, ack_timeout=0.2, retry=RetryPolicy(max_attempts=None)) as consumer,
+    ):
+        again: list[Message] = []
+
+        async def put(message: Message) -> None:
+            await feed.put(message)
+            message.ack()
+
+        async def pull() -> None:
+            async with asyncio.TaskGroup() as puts:
+                async for message in consumer:
+                    again.extend([message] if message.attempt > 1 else [])
+                    puts.create_task(put(message))
+
+        async def is_acked() -> bool:
+            reader.move(feed.stats().segments)
+            return await pulsar_server.backlog(field.topic, GROUP) == 0
+
+        pulling = asyncio.create_task(pull())
+        await until(lambda: feed.stats().written == 10)
+        await field.produce(numbers(20, first=10))
+        await until(lambda: len(again) >= 20)
+        await until_true(is_acked)
+        pulling.cancel()
+        await asyncio.gather(pulling, return_exceptions=True)
+    rows = await asyncio.to_thread(spark_bridge.read(spark, f"feed://{tmp_path}/feed").collect)
+    assert Counter(bytes(row["value"]) for row in rows) == Counter(numbers(30))
