@@ -7,12 +7,8 @@ aborted transactions, control batches, gaps.
 
 from __future__ import annotations
 
-import gc
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from operator import attrgetter
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka.errors import CorruptRecordException
@@ -20,14 +16,12 @@ from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.adapters.kafka.ranges.heads import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.ranges.objects import Part, collector_off, offsets_of
 from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
-from consumer_sdk.range_reads import Columns, Header
+from consumer_sdk.range_reads import Columns
 
-__all__ = ["Columnizer", "Fetched", "Part", "offsets_of", "open_batches"]
+__all__ = ["Columnizer", "Fetched", "open_batches"]
 
-KEY, VALUE, TIMESTAMP = map(attrgetter, ("key", "value", "timestamp"))
-OFFSET, HEADERS = map(attrgetter, ("offset", "headers"))
-NO_TIMESTAMP = -1
 MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 16, 17, 22
 TIMESTAMP_TYPE_BIT = 0x08
 
@@ -90,83 +84,12 @@ def _is_abort(batch: Any) -> bool:
     return any(ControlRecord.parse(record.key) == ABORT_MARKER for record in batch)
 
 
-@dataclass(slots=True)
-class Part:
-    """Columns in the making.
-
-    Attributes:
-        timestamp_type: of all its records.
-        size: bytes of keys and values.
-    """
-
-    timestamp_type: int | None = None
-    positions: Sequence[int] = ()
-    keys: list[bytes | None] = field(default_factory=list)
-    values: list[bytes | None] = field(default_factory=list)
-    timestamps: list[int | None] = field(default_factory=list)
-    headers: list[Sequence[Header]] = field(default_factory=list)
-    size: int = 0
-
-    def add(self, offsets: Sequence[int], records: Sequence[Any], *, with_headers: bool) -> None:
-        """Appends records of the client, at least one; all are of one timestamp type."""
-        self.timestamp_type = records[0].timestamp_type
-        self.positions = _joined(self.positions, offsets)
-        self.keys += map(KEY, records)
-        self.values += map(VALUE, records)
-        self.timestamps += _timestamps(records)
-        if with_headers:
-            self.headers += map(HEADERS, records)
-        self.size += _size_of(records)
-
-    def columns(self) -> Columns:
-        """What was added."""
-        return Columns(
-            self.positions,
-            self.keys,
-            self.values,
-            self.timestamps,
-            self.headers if any(self.headers) else None,
-            self.timestamp_type,
-        )
-
-
-def _timestamps(records: Sequence[Any]) -> Iterable[int | None]:
-    """Asked of the first only: a producer gives its batch timestamps, or none."""
-    found = map(TIMESTAMP, records)
-    if records[0].timestamp != NO_TIMESTAMP:
-        return found
-    return (None if timestamp == NO_TIMESTAMP else timestamp for timestamp in found)
-
-
-def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
-    """A range as long as both are, and meet."""
-    if not before:
-        return after
-    if isinstance(before, range) and isinstance(after, range) and before.stop == after.start:
-        return range(before.start, after.stop)
-    joined: list[int] = before if isinstance(before, list) else list(before)
-    joined.extend(after)  # in place: thousands of batches with gaps would cost quadratic time
-    return joined
-
-
 Opened: TypeAlias = Fetched | Stored
 
 
 def _is_old(batch: Any) -> bool:
     """Of a format that knows no transactions."""
     return batch.producer_id is None
-
-
-@contextmanager
-def _collector_off() -> Iterator[None]:
-    """Looking for cycles among records that live for a moment costs as much as making them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class Columnizer:
@@ -250,7 +173,7 @@ class Columnizer:
             self._tries_vectors = False  # what comes next is likely to be alike
         group.reverse()
         while group:
-            with _collector_off():
+            with collector_off():
                 part = self._read_objects(group)
             if len(part):
                 yield part
@@ -268,18 +191,3 @@ class Columnizer:
         if offsets[0] >= self._start and offsets[-1] < self._stop:
             return columns
         return columns.cut(bisect_left(offsets, self._start), bisect_left(offsets, self._stop))
-
-
-def offsets_of(records: Sequence[Any]) -> Sequence[int]:
-    """A range, unless there are gaps."""
-    if not records:
-        return ()
-    first, last = records[0].offset, records[-1].offset
-    if last - first + 1 == len(records):
-        return range(first, last + 1)
-    return list(map(OFFSET, records))
-
-
-def _size_of(records: Iterable[Any]) -> int:
-    """Bytes of keys and values."""
-    return sum(len(record.value or b"") + len(record.key or b"") for record in records)

@@ -14,9 +14,9 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from consumer_sdk.adapters.kafka.client import connect, never_create_topics
 from consumer_sdk.adapters.kafka.closing import stop_client
 from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.ranges.batches import Part, offsets_of
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
+from consumer_sdk.adapters.kafka.ranges.objects import Part, offsets_of
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.range_reads import Columns

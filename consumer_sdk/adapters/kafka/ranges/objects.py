@@ -1,0 +1,104 @@
+"""Columns from the client's own records, which live for as long as their batch is read."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from consumer_sdk.range_reads import Columns, Header
+
+__all__ = ["Part", "collector_off", "offsets_of"]
+
+KEY, VALUE, TIMESTAMP = map(attrgetter, ("key", "value", "timestamp"))
+OFFSET, HEADERS = map(attrgetter, ("offset", "headers"))
+NO_TIMESTAMP = -1
+
+
+@dataclass(slots=True)
+class Part:
+    """Columns in the making.
+
+    Attributes:
+        timestamp_type: of all its records.
+        size: bytes of keys and values.
+    """
+
+    timestamp_type: int | None = None
+    positions: Sequence[int] = ()
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    timestamps: list[int | None] = field(default_factory=list)
+    headers: list[Sequence[Header]] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, offsets: Sequence[int], records: Sequence[Any], *, with_headers: bool) -> None:
+        """Appends records of the client, at least one; all are of one timestamp type."""
+        self.timestamp_type = records[0].timestamp_type
+        self.positions = _joined(self.positions, offsets)
+        self.keys += map(KEY, records)
+        self.values += map(VALUE, records)
+        self.timestamps += _timestamps(records)
+        if with_headers:
+            self.headers += map(HEADERS, records)
+        self.size += _size_of(records)
+
+    def columns(self) -> Columns:
+        """What was added."""
+        return Columns(
+            self.positions,
+            self.keys,
+            self.values,
+            self.timestamps,
+            self.headers if any(self.headers) else None,
+            self.timestamp_type,
+        )
+
+
+def _timestamps(records: Sequence[Any]) -> Iterable[int | None]:
+    """Asked of the first only: a producer gives its batch timestamps, or none."""
+    found = map(TIMESTAMP, records)
+    if records[0].timestamp != NO_TIMESTAMP:
+        return found
+    return (None if timestamp == NO_TIMESTAMP else timestamp for timestamp in found)
+
+
+def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:
+    """A range as long as both are, and meet."""
+    if not before:
+        return after
+    if isinstance(before, range) and isinstance(after, range) and before.stop == after.start:
+        return range(before.start, after.stop)
+    joined: list[int] = before if isinstance(before, list) else list(before)
+    joined.extend(after)  # in place: thousands of batches with gaps would cost quadratic time
+    return joined
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Looking for cycles among records that live for a moment costs as much as making them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def offsets_of(records: Sequence[Any]) -> Sequence[int]:
+    """A range, unless there are gaps."""
+    if not records:
+        return ()
+    first, last = records[0].offset, records[-1].offset
+    if last - first + 1 == len(records):
+        return range(first, last + 1)
+    return list(map(OFFSET, records))
+
+
+def _size_of(records: Iterable[Any]) -> int:
+    """Bytes of keys and values."""
+    return sum(len(record.value or b"") + len(record.key or b"") for record in records)
