@@ -64,8 +64,11 @@ def _places(messages: Sequence[Message], encode: Callable[[Position], str]) -> S
 
 def _in_short(numbers: list[int]) -> Sequence[int]:
     """As a range, where they are consecutive."""
-    whole = range(numbers[0], numbers[-1] + 1)
-    return whole if len(whole) == len(numbers) and numbers == [*whole] else numbers
+    first, last = numbers[0], numbers[-1]
+    if last - first + 1 != len(numbers):
+        return numbers
+    whole = range(first, last + 1)
+    return whole if numbers == [*whole] else numbers
 
 
 def _place(position: Position, encode: Callable[[Position], str]) -> Place:

@@ -7,6 +7,7 @@ environment variables, or fsspec's own configuration files): a URL is no place f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.feed_fsspec import fsspec_files
 from consumer_sdk.spark_bridge.feed_readers import check_name
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
-from consumer_sdk.spark_bridge.pull.option_values import duration
+from consumer_sdk.spark_bridge.pull.option_values import count, duration
 
 __all__ = ["FeedUrl"]
 
@@ -134,6 +135,8 @@ def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(
             f"{url!r}: Spark takes one limit: maxRowsPerTrigger or maxBytesPerTrigger, not both"
         )
+    if found.get("min_rows", 0) > found.get("max_rows", math.inf):
+        raise ConfigurationError(f"{url!r}: minRowsPerTrigger is more than maxRowsPerTrigger")
     if "max_delay" in found and "min_rows" not in found:
         raise ConfigurationError(
             f"{url!r}: maxTriggerDelay means nothing without minRowsPerTrigger"
@@ -149,20 +152,14 @@ def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _count(field: str) -> Callable[[str, str, str], _Parsed]:
+def _typed(field: str, read: Callable[[str, str], Any]) -> Callable[[str, str, str], _Parsed]:
     def parse(url: str, name: str, value: str) -> _Parsed:
-        if not (value.isascii() and value.isdecimal()) or int(value) < 1:
-            raise ConfigurationError(f"{url!r}: {name}={value!r} must be an integer of at least 1")
-        return field, int(value)
+        try:
+            return field, read(name, value)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{url!r}: {error}") from None
 
     return parse
-
-
-def _delay(url: str, name: str, value: str) -> _Parsed:
-    try:
-        return "max_delay", duration(name, value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{url!r}: {error}") from None
 
 
 def _choice(field: str, **choices: Any) -> Callable[[str, str, str], _Parsed]:
@@ -176,21 +173,18 @@ def _choice(field: str, **choices: Any) -> Callable[[str, str, str], _Parsed]:
     return parse
 
 
-def _reader(url: str, name: str, value: str) -> _Parsed:
-    try:
-        check_name(value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{url!r}: {error}") from None
-    return name, value
+def _name(_option: str, value: str) -> str:
+    check_name(value)
+    return value
 
 
 _OPTIONS: Mapping[str, Callable[[str, str, str], _Parsed]] = {
-    "maxRowsPerTrigger": _count("max_rows"),
-    "maxBytesPerTrigger": _count("max_bytes"),
-    "minRowsPerTrigger": _count("min_rows"),
-    "maxTriggerDelay": _delay,
-    "tasks": _count("tasks"),
+    "maxRowsPerTrigger": _typed("max_rows", count),
+    "maxBytesPerTrigger": _typed("max_bytes", count),
+    "minRowsPerTrigger": _typed("min_rows", count),
+    "maxTriggerDelay": _typed("max_delay", duration),
+    "tasks": _typed("tasks", count),
     "retention": _choice("retention", keep="keep", committed="committed"),
-    "reader": _reader,
+    "reader": _typed("reader", _name),
     "asyncProgress": _choice("is_async", true=True, false=False),
 }

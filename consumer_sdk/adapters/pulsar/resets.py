@@ -7,9 +7,11 @@ was settled longer than ``persist_time`` ago comes again only where somebody has
 Rules:
  1. Seconds count while the connection is seen, and while nothing that was sent again may still
     be on its way: from a lost connection until a record comes that is newer than all before, or
-    until nothing comes although everything would be taken. Otherwise (1) the broker dies with its last acks;
-    (2) what it sends again waits in the client for minutes, since the handlers are slow; (3) it
-    comes, and those acks look old. A frozen process counts none either.
+    until nothing comes although everything would be taken. And where something did come again,
+    until something newer was taken by the consumer, and acks were confirmed after that. Otherwise
+    (1) the broker dies with its last acks; (2) what it sends again waits for minutes, in the client or
+    here, since the handlers are slow; (3) it comes, or comes once more after another loss, and those acks
+    look old. A frozen process counts none either.
  2. Only what lies below the watermark counts. Above a hole the broker keeps a limited number of
     ranges: what it could not keep comes again, however old.
  3. Only whole entries count: of one that is settled in part, the broker forgets which.
@@ -59,7 +61,9 @@ class CursorResets:
         "_has_arrived",
         "_highest",
         "_is_current",
+        "_is_taken",
         "_looked",
+        "_owed",
         "_settled",
         "_step",
         "_watermarks",
@@ -75,6 +79,9 @@ class CursorResets:
         self._watermarks = deque([written] * (STEPS + 1), maxlen=STEPS + 1)
         self._counted = 0.0
         self._highest = settled
+        # What comes up to here comes again, if it comes: its acks are not what a broker wrote down.
+        self._owed = settled
+        self._is_taken = False
         self._looked = -math.inf
         self._back_since: float | None = None
         self._is_current = self._has_arrived = False
@@ -87,8 +94,14 @@ class CursorResets:
 
     def acked(self, watermark: Place | None) -> None:
         """The broker has got the acks of all up to ``watermark``."""
+        if self._is_taken:
+            self._owed, self._is_taken = None, False
         if watermark is not None and (self._settled is None or watermark > self._settled):
             self._settled = watermark
+
+    def taken(self, last: Place) -> None:
+        """The consumer has got all up to ``last``, and acks what is settled of it once more."""
+        self._is_taken = self._is_taken or (self._owed is not None and last > self._owed)
 
     def look(self, now: float, *, is_connected: bool, is_hungry: bool) -> None:
         """Time has passed.
@@ -107,7 +120,8 @@ class CursorResets:
         else:
             self._is_current = self._is_current or is_idle
             self.is_awaited = self.is_awaited and now - self._back_since < FIRST
-            self._count(gap if self._is_current else 0.0)
+            if self._is_current and self._owed is None:
+                self._count(gap)
 
     def _count(self, seconds: float) -> None:
         self._counted += seconds
@@ -137,6 +151,7 @@ class CursorResets:
 
     def _come_again(self, first: Place) -> None:
         """Acks of what lies above are made again: it is not written down before they are."""
-        self.is_awaited = False
+        self.is_awaited = self._is_taken = False
+        self._owed = self._highest
         found = (mark and min(mark, first) for mark in self._watermarks)
         self._watermarks = deque(found, self._watermarks.maxlen)

@@ -266,6 +266,8 @@ class Subscriber:
             fault, self.fault = self.fault, None
             return Run(self.assignment, fault=fault)
         run = self._buffer.take(self.assignment, max_records, max_bytes)
+        if self.resets is not None and run.messages:
+            self.resets.taken(run.messages[-1].position)
         self.flow()
         return run
 

@@ -24,7 +24,9 @@ UNITS = {
     "d": 86400,
 }
 """Seconds in Spark's units of time; a number alone is milliseconds."""
-DURATION = re.compile(r"([0-9]+)\s*([a-z]*)")
+DIGITS = 18
+"""Of a number: what 64 bits hold for sure."""
+DURATION = re.compile(rf"([0-9]{{1,{DIGITS}}})\s*([a-z]*)")
 
 
 def truth(option: str, text: str) -> bool:
@@ -54,7 +56,8 @@ def number(option: str, text: str, least: int = 0) -> int:
         ConfigurationError: it is none.
     """
     digits = text.strip()
-    if not (digits.isascii() and digits.isdecimal()) or int(digits) < least:
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS
+    if not is_number or int(digits) < least:
         raise ConfigurationError(f"{option}={text!r}: give an integer of at least {least}")
     return int(digits)
 

@@ -32,11 +32,15 @@ class Life:
             self.now += LOOK
             self.resets.look(self.now, is_connected=is_connected, is_hungry=is_hungry)
 
-    def comes(self, first: int, last: int | None = None, *, is_acked: bool = True) -> bool:
+    def comes(
+        self, first: int, last: int | None = None, *, is_acked: bool = True, is_taken: bool = True
+    ) -> bool:
         """Records of these entries; whether that shows a reset."""
         last = first if last is None else last
         is_reset = self.resets.arrived(place(first), place(last))
-        if is_acked and not is_reset:
+        if is_taken and not is_reset:
+            self.resets.taken(place(last))
+        if is_taken and is_acked and not is_reset:
             self.resets.acked(place(last))
         return is_reset
 
@@ -211,8 +215,58 @@ def test_checkpoint_that_a_store_had_counts_once_nothing_of_it_comes_again() -> 
     assert not life.comes(90, 99)  # those acks were lost together with that process
     life.passes(10 * PERSIST)
     assert not life.comes(95)
+    assert not life.comes(101)
     life.passes(PERSIST + 2 * STEP, is_hungry=True)
     assert life.comes(90)
+
+
+def test_checkpoint_ages_not_while_its_records_may_still_come_again() -> None:
+    """A broker may take minutes before it sends the first one."""
+    life = Life(settled=place(100))
+    life.passes(2 * PERSIST, is_hungry=True)
+    assert not life.comes(90, 100)
+
+
+def test_redelivery_that_waits_for_the_consumer_does_not_become_a_reset() -> None:
+    """(1) What was settled comes again, and newer records; (2) all wait; (3) it comes once more."""
+    life = aged()
+    life.comes(101, 120)
+    life.comes(121, 200, is_acked=False)
+    life.reconnects()
+    assert not life.comes(101, 200, is_taken=False)
+    assert not life.comes(201, 210, is_taken=False)
+    life.resets.acked(place(120))  # of a flush that knows no better
+    life.passes(2 * PERSIST)
+    life.reconnects()
+    assert not life.comes(101, 210)
+    assert life.comes(50)
+
+
+def test_redelivery_that_stalls_in_the_middle_does_not_become_a_reset() -> None:
+    """The rest of it is still to come, although everything would be taken."""
+    life = aged()
+    life.comes(101, 120)
+    life.reconnects()
+    assert not life.comes(101, 110)
+    life.passes(2 * PERSIST, is_hungry=True)
+    assert not life.comes(111, 120)
+
+
+def test_what_came_again_ages_once_a_newer_one_was_taken_and_acks_were_confirmed() -> None:
+    """Neither alone will do."""
+    life = aged()
+    life.comes(101, 120)
+    life.reconnects()
+    assert not life.comes(101, 120)
+    assert not life.comes(121, is_acked=False)
+    life.passes(2 * PERSIST)
+    life.reconnects()
+    assert not life.comes(110, 121)
+    assert not life.comes(122)
+    life.passes(PERSIST + 2 * STEP)
+    life.comes(123)
+    life.reconnects()
+    assert life.comes(110)
 
 
 def test_place_of_a_reset_is_written_down() -> None:

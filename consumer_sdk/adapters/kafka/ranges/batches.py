@@ -171,6 +171,7 @@ class Columnizer:
                 yield columns
                 return
             self._tries_vectors = False  # what comes next is likely to be alike
+            stored.clear()
         group.reverse()
         while group:
             with collector_off():

@@ -59,11 +59,10 @@ class Part:
 
 
 def _timestamps(records: Sequence[Any]) -> Iterable[int | None]:
-    """Asked of the first only: a producer gives its batch timestamps, or none."""
-    found = map(TIMESTAMP, records)
-    if records[0].timestamp != NO_TIMESTAMP:
+    found = [*map(TIMESTAMP, records)]
+    if NO_TIMESTAMP not in found:
         return found
-    return (None if timestamp == NO_TIMESTAMP else timestamp for timestamp in found)
+    return [None if timestamp == NO_TIMESTAMP else timestamp for timestamp in found]
 
 
 def _joined(before: Sequence[int], after: Sequence[int]) -> Sequence[int]:

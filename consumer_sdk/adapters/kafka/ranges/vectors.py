@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
+from aiokafka import codec
 
 from consumer_sdk.range_reads import ArrowColumn, Columns
 
@@ -35,16 +35,19 @@ MOST_BYTES = 2**31 - 1
 MORE = 0x80
 """In a byte of a number: another one follows. The other bits are the number's next seven."""
 MOST_BITS = 63
-SHORTEST_RUN = 32
-"""Records of one size in a row: with fewer, the client's objects cost less."""
-FEWEST_RECORDS = 64
-"""Of a batch: below, what each batch costs is more than what is saved."""
-DECODERS: dict[int, Callable[[bytes], bytes]] = {
-    1: gzip_decode,
-    2: snappy_decode,
-    3: lz4_decode,
-    4: zstd_decode,
+FEWEST = 64
+"""Records of a batch, and of one size in a row: with fewer, the client's objects cost less."""
+SHORT_RUNS = 4
+"""That a batch may have: where offsets and times become longer numbers, and at its end."""
+GROWTH = 8
+"""Of what is compared, while it is all alike."""
+CODECS: dict[int, tuple[Callable[[], bool], Callable[[bytes], bytes]]] = {
+    1: (codec.has_gzip, codec.gzip_decode),
+    2: (codec.has_snappy, codec.snappy_decode),
+    3: (codec.has_lz4, codec.lz4_decode),
+    4: (codec.has_zstd, codec.zstd_decode),
 }
+"""Whether the library is there, and what it does."""
 
 
 class UnlikeError(Exception):
@@ -75,14 +78,16 @@ class Stored:
         """A batch and its bytes as they are on the wire; raises whatever the codec does."""
         records: bytes | memoryview = memoryview(data)[HEAD_BYTES:]
         if batch.compression_type:
-            records = DECODERS[batch.compression_type](bytes(records))
+            _is_there, decode = CODECS[batch.compression_type]
+            records = decode(bytes(records))
         return cls(batch, _count(data), records)
 
 
 def can_read(batch: Any, data: bytes) -> bool:
-    """Whether it is worth trying; the client says what is wrong with a codec that nobody knows."""
-    is_known = not batch.compression_type or batch.compression_type in DECODERS
-    return HAS_ARROW and is_known and _count(data) >= FEWEST_RECORDS
+    """Whether it is worth trying; of a codec that is missing the client says what to do."""
+    kind = batch.compression_type
+    is_known = not kind or (kind in CODECS and CODECS[kind][0]())
+    return HAS_ARROW and is_known and _count(data) >= FEWEST
 
 
 def _count(data: bytes) -> int:
@@ -148,13 +153,13 @@ def _places(view: Any, stored: Sequence[Stored]) -> tuple[Any, Any]:
 
 
 def _in_batch(view: Any, at: int, count: int) -> Iterator[tuple[Any, Any]]:
-    while count:
-        starts, ends = _run(view, at, count)
-        if len(starts) < min(SHORTEST_RUN, count):
-            raise UnlikeError
+    done = runs = 0
+    while done < count:
+        starts, ends = _run(view, at, count - done)
         yield starts, ends
-        count -= len(starts)
-        at = int(ends[-1])
+        done, runs, at = done + len(starts), runs + 1, int(ends[-1])
+        if (runs - SHORT_RUNS) * FEWEST > done:
+            raise UnlikeError
 
 
 def _run(view: Any, at: int, most: int) -> tuple[Any, Any]:
@@ -162,10 +167,13 @@ def _run(view: Any, at: int, most: int) -> tuple[Any, Any]:
     size, begin = _varint(view, at)
     head, stride = begin - at, begin - at + size
     rows = min(most, (len(view) - at) // stride)
-    heads = view[at : at + rows * stride].reshape(rows, stride)[:, :head]
-    # Each is a record's head, because those before it were.
-    is_same = (heads == heads[0]).all(axis=1)
-    count = rows if is_same.all() else int(is_same.argmin())
+    count, some = 0, FEWEST
+    while count == 0 or (count == some < rows):
+        some = min(rows, some * GROWTH)  # not all at once: of many runs, each would look at all
+        heads = view[at : at + some * stride].reshape(some, stride)[:, :head]
+        # Each is a record's head, because those before it were.
+        is_same = (heads == heads[0]).all(axis=1)
+        count = some if is_same.all() else int(is_same.argmin())
     starts = np.arange(begin, begin + count * stride, stride)
     return starts, starts + size
 
@@ -189,16 +197,16 @@ def _varints(view: Any, at: Any) -> tuple[Any, Any]:
     """The zigzag numbers at all these places, and the places behind them."""
     byte = view[at]
     at = at + 1
-    value = (byte & (MORE - 1)).astype(np.int64)
+    value = (byte & (MORE - 1)).astype(np.uint64)
     longer, shift = np.flatnonzero(byte & MORE), 7
     while len(longer):
         byte = view[at[longer]]
         at[longer] += 1
-        value[longer] |= (byte & (MORE - 1)).astype(np.int64) << shift
+        value[longer] |= (byte & (MORE - 1)).astype(np.uint64) << shift
         longer, shift = longer[(byte & MORE) != 0], shift + 7
         if shift > MOST_BITS and len(longer):
             raise ValueError("a number of more than 64 bits")
-    return (value >> 1) ^ -(value & 1), at
+    return ((value >> 1) ^ (~(value & 1) + 1)).view(np.int64), at
 
 
 def _cells(view: Any, at: Any) -> tuple[tuple[Any, Any, Any], Any]:

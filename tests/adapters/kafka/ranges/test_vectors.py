@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
@@ -98,6 +100,34 @@ def test_records_of_one_size_are_read_as_vectors(
     assert rows_of(parts) == rows_of(by_client(monkeypatch, data))
 
 
+class View(np.ndarray[Any, Any]):
+    """Bytes that note how many records are compared."""
+
+    looked: ClassVar[list[int]] = []
+
+    def reshape(self, *shape: Any, **options: Any) -> Any:
+        """Into a row for each record."""
+        self.looked.append(shape[0])
+        return super().reshape(*shape, **options)
+
+
+def test_run_looks_little_beyond_its_end() -> None:
+    """A batch of many runs would cost quadratic time."""
+    rows: list[Row] = [(n, 5, None, b"v" * (1 + n // 200 % 2), []) for n in range(20_000)]
+    view = np.frombuffer(batch(rows), np.uint8).view(View)
+    starts, _ends = vectors._run(view, vectors.HEAD_BYTES, len(rows))
+    assert len(starts) == 64
+    assert sum(View.looked) == 64 * vectors.GROWTH
+
+
+def test_some_runs_are_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes may differ, but not all the time."""
+    rows: list[Row] = [(n, 5, None, b"v" * (1 + n // 200 % 2), []) for n in range(20_000)]
+    parts = read(batch(rows))
+    assert are_vectors(parts)
+    assert rows_of(parts) == rows_of(by_client(monkeypatch, batch(rows)))
+
+
 @pytest.mark.parametrize("start,stop", [(0, 1), (199, 200), (3, 150), (100, 400), (400, 401)])
 def test_bounds_cut_arrays(monkeypatch: pytest.MonkeyPatch, start: int, stop: int) -> None:
     """Of the first batch and the last one a range may have a part."""
@@ -133,6 +163,31 @@ def test_times_are_those_of_the_records(monkeypatch: pytest.MonkeyPatch, time: i
     assert are_vectors(parts)
     assert parts[0].timestamps == [None if time < 0 else time] * 100
     assert rows_of(parts) == rows_of(by_client(monkeypatch, data))
+
+
+@pytest.mark.parametrize("far", [1 << 60, 1 << 62, (1 << 63) - 1])
+def test_times_that_lie_far_apart_are_those_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, far: int
+) -> None:
+    """Bytes that a broker serves, whoever wrote them."""
+    data = batch([(n, far if n >= 100 else 0, b"", b"", []) for n in range(200)])
+    assert are_vectors(read(data))
+    assert rows_of(read(data)) == rows_of(by_client(monkeypatch, data))
+
+
+def test_time_that_is_missing_in_the_middle_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads it."""
+    data = batch([(n, 5 if n < 100 else -1, b"", b"", []) for n in range(200)])
+    for (part,) in (read(data), by_client(monkeypatch, data)):
+        assert part.timestamps == [5] * 100 + [None] * 100
+
+
+def test_codec_without_its_library_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install."""
+    data = batch(same(100), codec=ZSTD)
+    _, decode = vectors.CODECS[ZSTD]
+    monkeypatch.setitem(vectors.CODECS, ZSTD, (lambda: False, decode))
+    assert not are_vectors(read(data))
 
 
 def test_time_of_the_broker_is_one_for_all_and_a_part_of_its_own(
@@ -203,7 +258,7 @@ def test_batch_whose_records_do_not_fill_it_is_left_to_the_client_to_refuse() ->
 
 cells = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(max_size=4), cells), max_size=2)
-some = st.tuples(st.integers(0, 1 << 42), cells, cells, headers)
+some = st.tuples(st.integers(-1, 1 << 42), cells, cells, headers)
 
 
 @given(
