@@ -19,10 +19,10 @@ from benchmarks.spark.processes import peak_mb
 from consumer_sdk import Batch, Consumer
 from consumer_sdk.adapters import KafkaAdapter
 from consumer_sdk.spark_bridge import SparkFeed
-from consumer_sdk.spark_bridge.columns import warm_up
+from consumer_sdk.spark_bridge.arrow import warm_up
 
 BATCH = 2_000
-WRITES = 16
+WRITES = 24
 """Batches that may wait for their segment: while one is written, the next ones are fetched."""
 
 COLLECT_AT = 500_000

@@ -63,7 +63,7 @@ def _chain(spark: SparkSession, job: SparkJob) -> tuple[float, float]:
 def _limits(job: SparkJob) -> str:
     """As the pull source's, and no micro-batches that cost more than their rows."""
     most, least = job.trigger_rows, job.trigger_rows // 2
-    return f"maxRowsPerTrigger={most}&minRowsPerTrigger={least}&maxTriggerDelay=1s"
+    return f"maxRowsPerTrigger={most}&minRowsPerTrigger={least}&maxTriggerDelay=700ms"
 
 
 def _drained(query: StreamingQuery, rows: int) -> float:

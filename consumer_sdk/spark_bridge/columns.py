@@ -14,8 +14,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.records import Headers, Message, Partition
+from consumer_sdk.spark_bridge.arrow import consecutive, import_pyarrow, repeated
 from consumer_sdk.spark_bridge.errors import FeedRecordError
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ __all__ = [
     "are_numbers",
     "arrow_schema",
     "encode",
-    "import_pyarrow",
     "partition_number",
     "total_bytes",
-    "warm_up",
 ]
 
 COLUMNS = {
@@ -81,25 +79,6 @@ def total_bytes(messages: Sequence[Message]) -> int:
     """Of keys and values: as the sum of ``message.size``, at a tenth of the cost."""
     cells = chain(map(KEY, messages), map(VALUE, messages))
     return sum(map(len, filter(None, cells)))
-
-
-def import_pyarrow() -> Any:
-    """The pyarrow module, with its IPC part.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
-    try:
-        import pyarrow as pa
-        import pyarrow.ipc
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyarrow", "spark") from error
-    return pa
-
-
-def warm_up() -> None:
-    """Makes the first conversion as fast as the others: it imports pandas, if that is there."""
-    import_pyarrow().array([b""])
 
 
 def arrow_schema() -> pa.Schema:
@@ -185,7 +164,7 @@ def _record_batch(pa: Any, schema: pa.Schema, part: Sequence[Rows]) -> pa.Record
     """None: a column has more than 2 GiB, which Arrow answers with an array of several chunks."""
     messages = [*chain.from_iterable(run.messages for run in part)]
     milliseconds = pa.array([*map(TIMESTAMP, messages)], pa.timestamp("ms", tz="UTC"))
-    offset, position = _place_columns(pa, [*chain.from_iterable(run.places for run in part)])
+    offset, position = _place_columns(pa, part)
     columns = [
         pa.array([*map(KEY, messages)], pa.binary()),
         pa.array([*map(VALUE, messages)], pa.binary()),
@@ -215,16 +194,20 @@ def _header(header: tuple[str, bytes | None]) -> dict[str, Any]:
 
 def _repeated(pa: Any, part: Sequence[Rows], values: Sequence[Any], kind: Any) -> pa.Array:
     runs = zip(values, part, strict=True)
-    arrays = [pa.repeat(pa.scalar(value, kind), len(run.messages)) for value, run in runs]
-    return pa.concat_arrays(arrays)
+    return pa.concat_arrays([repeated(value, kind, len(run.messages)) for value, run in runs])
 
 
-def _place_columns(pa: Any, places: Sequence[Place]) -> tuple[pa.Array, pa.Array]:
-    if are_numbers(places):
+def _place_columns(pa: Any, part: Sequence[Rows]) -> tuple[pa.Array, pa.Array]:
+    ranges = [run.places for run in part if isinstance(run.places, range)]
+    places = [] if len(ranges) == len(part) else [*chain.from_iterable(r.places for r in part)]
+    if not are_numbers(places):
+        offsets = pa.array([p if isinstance(p, int) else None for p in places], pa.int64())
+        return offsets, pa.array([str(place) for place in places], pa.string())
+    if places:
         offsets = pa.array(places, pa.int64())
-        return offsets, offsets.cast(pa.string())
-    offsets = pa.array([p if isinstance(p, int) else None for p in places], pa.int64())
-    return offsets, pa.array([str(place) for place in places], pa.string())
+    else:
+        offsets = pa.concat_arrays([consecutive(each.start, len(each)) for each in ranges])
+    return offsets, offsets.cast(pa.string())
 
 
 def partition_number(partition_id: str) -> int | None:

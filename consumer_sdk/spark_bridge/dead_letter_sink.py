@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
-from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.dead_letter_rows import check_columns
 
 if TYPE_CHECKING:

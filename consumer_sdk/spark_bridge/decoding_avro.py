@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import MissingExtraError
-from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.decoding import add_outcome, check_names
 from consumer_sdk.spark_bridge.decoding_avro_types import AvroSchema, spark_type
 

@@ -21,7 +21,7 @@ from typing import Any, Self, final
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Message, Position
-from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.errors import FeedError, TransientFeedError
 from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_rows import place_text

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
-from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
 
 if TYPE_CHECKING:

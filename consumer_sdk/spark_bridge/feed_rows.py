@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Assignment, Message, Partition, Position
@@ -57,18 +58,21 @@ def count_rows(rows: Sequence[Rows]) -> int:
 
 def _places(messages: Sequence[Message], encode: Callable[[Position], str]) -> Sequence[Place]:
     positions = [*map(POSITION, messages)]
+    if (whole := _as_range(positions)) is not None:
+        return whole
     if are_numbers(positions) and min(positions) in _INT64 and max(positions) in _INT64:
-        return _in_short(positions)
+        return positions
     return [_place(position, encode) for position in positions]
 
 
-def _in_short(numbers: list[int]) -> Sequence[int]:
-    """As a range, where they are consecutive."""
-    first, last = numbers[0], numbers[-1]
-    if last - first + 1 != len(numbers):
-        return numbers
+def _as_range(positions: Sequence[Any]) -> range | None:
+    """What most are: consecutive integers."""
+    first, last = positions[0], positions[-1]
+    if not type(first) is type(last) is int or last - first + 1 != len(positions):
+        return None
+    is_stored = first in _INT64 and last in _INT64
     whole = range(first, last + 1)
-    return whole if numbers == [*whole] else numbers
+    return whole if is_stored and positions == [*whole] else None
 
 
 def _place(position: Position, encode: Callable[[Position], str]) -> Place:

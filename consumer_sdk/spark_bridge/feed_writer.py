@@ -20,7 +20,8 @@ from dataclasses import dataclass
 
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.records import Message, Position
-from consumer_sdk.spark_bridge.columns import Rows, encode, warm_up
+from consumer_sdk.spark_bridge.arrow import warm_up
+from consumer_sdk.spark_bridge.columns import Rows, encode
 from consumer_sdk.spark_bridge.contents import ranges_of, texts_of
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
 from consumer_sdk.spark_bridge.feed_index import FeedIndex

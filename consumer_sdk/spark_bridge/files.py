@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.errors import TransientFeedError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
-from consumer_sdk.spark_bridge.columns import import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 

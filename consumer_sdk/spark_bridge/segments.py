@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from consumer_sdk.spark_bridge.columns import arrow_schema, import_pyarrow
+from consumer_sdk.spark_bridge.arrow import import_pyarrow
+from consumer_sdk.spark_bridge.columns import arrow_schema
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.files import Files
 from consumer_sdk.spark_bridge.manifest import Manifest

@@ -8,14 +8,14 @@ slice of one array that is made once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.range_reads import ArrowColumn, Columns, Header, RangeReader
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.columns import arrow_schema, import_pyarrow, partition_number
+from consumer_sdk.spark_bridge.arrow import consecutive, import_pyarrow, repeated
+from consumer_sdk.spark_bridge.columns import arrow_schema, partition_number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +89,7 @@ class ArrowRows:
 
     def _offsets(self, positions: Sequence[Any]) -> Any:
         if isinstance(positions, range) and positions.step == 1:
-            return _consecutive(positions.start, len(positions))
+            return consecutive(positions.start, len(positions))
         if not isinstance(positions[0], int):
             return self._pa.nulls(len(positions), self._pa.int64())
         return self._pa.array(positions, self._pa.int64())
@@ -116,7 +116,7 @@ class ArrowRows:
             "partitionId": partition.id,
             "timestampType": columns.timestamp_type,
         }[name]
-        return _repeated(value, self.schema.field(name).type, len(columns))
+        return repeated(value, self.schema.field(name).type, len(columns))
 
 
 def _slices(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -145,29 +145,3 @@ def _header_lists(pa: Any, kind: Any, headers: Sequence[Sequence[Header]]) -> An
     # As in Spark's source: a record without headers has null, not an empty list.
     empty = pa.array([not each for each in headers])
     return pa.ListArray.from_arrays(ends, structs, type=kind, mask=empty)
-
-
-def _consecutive(first: int, count: int) -> Any:
-    from pyarrow import compute
-
-    return compute.add(_iota(_room(count)).slice(0, count), first)
-
-
-def _repeated(value: str | int | None, kind: Any, count: int) -> Any:
-    return _constants(value, kind, _room(count)).slice(0, count)
-
-
-def _room(count: int) -> int:
-    """A power of two that holds ``count``, so that few arrays are made."""
-    return max(1024, 1 << (count - 1).bit_length())
-
-
-@lru_cache(maxsize=8)
-def _iota(count: int) -> Any:
-    return import_pyarrow().array(range(count), "int64")
-
-
-@lru_cache(maxsize=32)
-def _constants(value: str | int | None, kind: Any, count: int) -> Any:
-    pa = import_pyarrow()
-    return pa.repeat(pa.scalar(value, kind), count)

@@ -1,0 +1,60 @@
+"""Arrow: its import, and arrays that cost next to nothing."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from consumer_sdk.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["consecutive", "import_pyarrow", "repeated", "warm_up"]
+
+
+def import_pyarrow() -> Any:
+    """The pyarrow module, with its IPC part.
+
+    Raises:
+        MissingExtraError: it is not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.ipc
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("pyarrow", "spark") from error
+    return pa
+
+
+def warm_up() -> None:
+    """Makes the first conversion as fast as the others: it imports pandas, if that is there."""
+    import_pyarrow().array([b""])
+
+
+def consecutive(first: int, count: int) -> pa.Array:
+    """So many integers from ``first`` on, added up by Arrow."""
+    from pyarrow import compute
+
+    return compute.add(_iota(_room(count)).slice(0, count), first)
+
+
+def repeated(value: str | int | None, kind: Any, count: int) -> pa.Array:
+    """The same value in all rows: a slice of one array that is made once."""
+    return _constants(value, kind, _room(count)).slice(0, count)
+
+
+def _room(count: int) -> int:
+    """A power of two that holds ``count``, so that few arrays are made."""
+    return max(1024, 1 << (count - 1).bit_length())
+
+
+@lru_cache(maxsize=8)
+def _iota(count: int) -> Any:
+    return import_pyarrow().array(range(count), "int64")
+
+
+@lru_cache(maxsize=32)
+def _constants(value: str | int | None, kind: Any, count: int) -> Any:
+    pa = import_pyarrow()
+    return pa.repeat(pa.scalar(value, kind), count)
