@@ -20,7 +20,7 @@ from consumer_sdk.range_reads import ArrowColumn, Columns
 try:
     import numpy as np
     import pyarrow as pa
-except ModuleNotFoundError:  # whoever has Spark's extra has both
+except ModuleNotFoundError:  # they come with Spark's extra
     np = pa = None  # type: ignore[assignment]
 
 HAS_ARROW = pa is not None
