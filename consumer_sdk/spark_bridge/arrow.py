@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import MissingExtraError
+from consumer_sdk.range_reads import Header
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["consecutive", "import_pyarrow", "repeated", "warm_up"]
+__all__ = ["consecutive", "header_lists", "import_pyarrow", "repeated", "warm_up"]
 
 
 def import_pyarrow() -> Any:
@@ -42,6 +45,30 @@ def consecutive(first: int, count: int) -> pa.Array:
 def repeated(value: str | int | None, kind: Any, count: int) -> pa.Array:
     """The same value in all rows: a slice of one array that is made once."""
     return _constants(value, kind, _room(count)).slice(0, count)
+
+
+def header_lists(headers: Sequence[Sequence[Header]], kind: Any) -> Any:
+    """A list of headers for each record; null for none, as in Spark's own Kafka source.
+
+    Args:
+        headers: of each record.
+        kind: the type of the column.
+
+    Returns:
+        something else where they have 2 GiB or more: a ``ChunkedArray``, which no batch takes.
+    """
+    pa = import_pyarrow()
+    if not any(headers):
+        return pa.nulls(len(headers), kind)
+    flat = list(chain.from_iterable(headers))
+    keys = pa.array([key for key, _ in flat], pa.string())
+    values = pa.array([value for _, value in flat], pa.binary())
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    structs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
+    ends = pa.array([0, *accumulate(map(len, headers))], pa.int32())
+    empty = pa.array([not each for each in headers])
+    return pa.ListArray.from_arrays(ends, structs, type=kind, mask=empty)
 
 
 def _room(count: int) -> int:

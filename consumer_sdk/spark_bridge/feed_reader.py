@@ -188,17 +188,16 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _wait(self, begin: int) -> int:
         for _ in range(_IDLE_STEPS):
-            if self._is_enough(begin):
-                break
+            if (end := self._enough(begin)) > begin:
+                return end
             time.sleep(_IDLE_STEP)
-        return self._look(begin) if self._is_enough(begin) else begin
+        return self._enough(begin)
 
-    def _is_enough(self, begin: int) -> bool:
-        """Something waits: as many rows as a batch has at least, or for long enough."""
-        if self._look(begin) == begin:
-            return False
+    def _enough(self, begin: int) -> int:
+        """The end, if as many rows wait as a batch has at least, or for long enough."""
+        end = self._look(begin)
         is_due = time.monotonic() >= self._let_go + self._url.max_delay
-        return is_due or self._known(begin).rows >= (self._url.min_rows or 0)
+        return end if is_due or self._known(begin).rows >= (self._url.min_rows or 0) else begin
 
     def _frozen(self, begin: int) -> int:
         """The target of an AvailableNow run; what Spark planned before may lie beyond it."""

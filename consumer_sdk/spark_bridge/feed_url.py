@@ -18,7 +18,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.feed_fsspec import fsspec_files
 from consumer_sdk.spark_bridge.feed_readers import check_name
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
-from consumer_sdk.spark_bridge.pull.option_values import count, duration
+from consumer_sdk.spark_bridge.pull.option_values import choice, count, duration
 
 __all__ = ["FeedUrl"]
 
@@ -163,14 +163,7 @@ def _typed(field: str, read: Callable[[str, str], Any]) -> Callable[[str, str, s
 
 
 def _choice(field: str, **choices: Any) -> Callable[[str, str, str], _Parsed]:
-    def parse(url: str, name: str, value: str) -> _Parsed:
-        if value not in choices:
-            raise ConfigurationError(
-                f"{url!r}: {name}={value!r} must be one of {', '.join(choices)}"
-            )
-        return field, choices[value]
-
-    return parse
+    return _typed(field, lambda option, text: choices[choice(option, text, choices)])
 
 
 def _name(_option: str, value: str) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Message
-from consumer_sdk.spark_bridge.columns import total_bytes
+from consumer_sdk.records.sizes import total_bytes
 
 __all__ = ["Entry", "Pending"]
 

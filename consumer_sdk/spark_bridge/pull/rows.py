@@ -8,13 +8,12 @@ slice of one array that is made once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import AdapterError
-from consumer_sdk.range_reads import ArrowColumn, Columns, Header, RangeReader
+from consumer_sdk.range_reads import ArrowColumn, Columns, RangeReader
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.arrow import consecutive, import_pyarrow, repeated
+from consumer_sdk.spark_bridge.arrow import consecutive, header_lists, import_pyarrow, repeated
 from consumer_sdk.spark_bridge.columns import arrow_schema, partition_number
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ class ArrowRows:
         kind = self.schema.field("headers").type
         if columns.headers is None:
             return self._pa.nulls(len(columns), kind)
-        return _header_lists(self._pa, kind, columns.headers)
+        return header_lists(columns.headers, kind)
 
     def _constant(self, name: str, partition: Partition, columns: Columns) -> Any:
         value: str | int | None = {
@@ -132,16 +131,3 @@ def _light(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     yield from _light(batch.slice(0, rows // 2))
     yield from _light(batch.slice(rows // 2))
-
-
-def _header_lists(pa: Any, kind: Any, headers: Sequence[Sequence[Header]]) -> Any:
-    flat = list(chain.from_iterable(headers))
-    keys = pa.array([key for key, _ in flat], pa.string())
-    values = pa.array([value for _, value in flat], pa.binary())
-    if isinstance(values, pa.ChunkedArray):
-        return values  # too much for one batch, which the caller sees by this type
-    structs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
-    ends = pa.array([0, *accumulate(map(len, headers))], pa.int32())
-    # As in Spark's source: a record without headers has null, not an empty list.
-    empty = pa.array([not each for each in headers])
-    return pa.ListArray.from_arrays(ends, structs, type=kind, mask=empty)

@@ -16,7 +16,7 @@ from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.adapters.kafka.ranges.heads import FORMAT_OF_BATCHES, heads
-from consumer_sdk.adapters.kafka.ranges.objects import Part, collector_off, offsets_of
+from consumer_sdk.adapters.kafka.ranges.objects import Part, collector_off
 from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
 from consumer_sdk.range_reads import Columns
 
@@ -129,15 +129,16 @@ class Columnizer:
     def _groups(self, batches: list[Fetched], aborted: Aborted) -> Iterator[list[Opened]]:
         """Batches that are read together."""
         group: list[Opened] = []
-        kind, size = None, 0
+        alike, size = None, 0
         try:
             for fetched in self._sound(batches, aborted):
                 opened = self._opened(fetched)
-                if group and (size >= self._max_bytes or kind != (type(opened), fetched.kind)):
+                kind = type(opened), fetched.kind
+                if group and (size >= self._max_bytes or kind != alike):
                     yield group
                     group, size = [], 0
                 group.append(opened)
-                kind = type(opened), fetched.kind
+                alike = kind
                 size += opened.size
         except CorruptRecordException:
             if group:
@@ -184,7 +185,7 @@ class Columnizer:
         part = Part()
         while group and part.size < self._max_bytes:
             if records := list(group.pop().batch):
-                part.add(offsets_of(records), records, with_headers=self._with_headers)
+                part.add(records, with_headers=self._with_headers)
         return part.columns()
 
     def _cut(self, columns: Columns) -> Columns:

@@ -10,8 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from consumer_sdk.range_reads import Columns, Header
+from consumer_sdk.records.sizes import total_bytes
 
-__all__ = ["Part", "collector_off", "offsets_of"]
+__all__ = ["NO_TIMESTAMP", "Part", "collector_off"]
 
 KEY, VALUE, TIMESTAMP = map(attrgetter, ("key", "value", "timestamp"))
 OFFSET, HEADERS = map(attrgetter, ("offset", "headers"))
@@ -35,16 +36,16 @@ class Part:
     headers: list[Sequence[Header]] = field(default_factory=list)
     size: int = 0
 
-    def add(self, offsets: Sequence[int], records: Sequence[Any], *, with_headers: bool) -> None:
+    def add(self, records: Sequence[Any], *, with_headers: bool) -> None:
         """Appends records of the client, at least one; all are of one timestamp type."""
         self.timestamp_type = records[0].timestamp_type
-        self.positions = _joined(self.positions, offsets)
+        self.positions = _joined(self.positions, _offsets_of(records))
         self.keys += map(KEY, records)
         self.values += map(VALUE, records)
         self.timestamps += _timestamps(records)
         if with_headers:
             self.headers += map(HEADERS, records)
-        self.size += _size_of(records)
+        self.size += total_bytes(records)
 
     def columns(self) -> Columns:
         """What was added."""
@@ -88,16 +89,9 @@ def collector_off() -> Iterator[None]:
             gc.enable()
 
 
-def offsets_of(records: Sequence[Any]) -> Sequence[int]:
+def _offsets_of(records: Sequence[Any]) -> Sequence[int]:
     """A range, unless there are gaps."""
-    if not records:
-        return ()
     first, last = records[0].offset, records[-1].offset
     if last - first + 1 == len(records):
         return range(first, last + 1)
     return list(map(OFFSET, records))
-
-
-def _size_of(records: Iterable[Any]) -> int:
-    """Bytes of keys and values."""
-    return sum(len(record.value or b"") + len(record.key or b"") for record in records)

@@ -16,7 +16,7 @@ from consumer_sdk.adapters.kafka.closing import stop_client
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
-from consumer_sdk.adapters.kafka.ranges.objects import Part, offsets_of
+from consumer_sdk.adapters.kafka.ranges.objects import Part
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.range_reads import Columns
@@ -98,7 +98,7 @@ class _Reading:
                     part = None
                 part = part or Part()
                 found = list(some)
-                part.add(offsets_of(found), found, with_headers=with_headers)
+                part.add(found, with_headers=with_headers)
         if part:
             yield part.columns()
 

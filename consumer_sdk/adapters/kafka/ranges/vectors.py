@@ -15,6 +15,7 @@ from typing import Any
 
 from aiokafka import codec
 
+from consumer_sdk.adapters.kafka.ranges.objects import NO_TIMESTAMP
 from consumer_sdk.range_reads import ArrowColumn, Columns
 
 try:
@@ -29,7 +30,6 @@ __all__ = ["Stored", "can_read", "read_columns"]
 
 HEAD_BYTES = 61
 COUNT_AT = 57
-NO_TIMESTAMP = -1
 LOG_APPEND_TIME = 1
 MOST_BYTES = 2**31 - 1
 MORE = 0x80
@@ -146,7 +146,7 @@ def _places(view: Any, stored: Sequence[Stored]) -> tuple[Any, Any]:
     for each in stored:
         found += _in_batch(view, at, each.count)
         at += len(each.records)
-        if each.count and found[-1][1][-1] != at:
+        if found[-1][1][-1] != at:
             raise ValueError("records do not fill their batch")
     starts, ends = zip(*found, strict=True)
     return np.concatenate(starts), np.concatenate(ends)
