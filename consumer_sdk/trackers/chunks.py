@@ -51,7 +51,8 @@ class Chunk:
         states: a byte for each record.
         positions: by offset; of all records minted so far, or (sparse) of those that are not
             settled or at an edge of a settled stretch.
-        natives: by offset; what the adapter wants back when a record is settled, if anything.
+        natives: by offset; what the adapter wants back when a record is settled. None where that is
+            nothing any more, and empty for brokers that do not ask.
         count: how many records were minted.
         left: how many of them are not settled.
         size: bytes of all of them.
@@ -79,7 +80,7 @@ class Chunk:
         self.number = number
         self.states = bytearray(capacity)
         self.positions: list[Position] | dict[int, Position] = []
-        self.natives: dict[int, Any] = {}
+        self.natives: list[Any] = []
         self.count = 0
         self.left = 0
         self.size = 0
@@ -104,8 +105,7 @@ class Chunk:
 
     def keep_natives(self) -> None:
         """What is left is here for long."""
-        for offset, native in self.natives.items():
-            self.natives[offset] = kept(native)
+        self.natives = [native if native is None else kept(native) for native in self.natives]
 
     def spans(self) -> list[Span]:
         """The settled stretches; cached until something changes."""

@@ -204,8 +204,9 @@ class Deliveries(Grouping):
     def _name(self, chunk: Chunk, offset: int) -> None:
         """The next flush names the record."""
         assert self._settled is not None  # noqa: S101 - asked by the caller, on the hot path
-        position = chunk.positions[offset]
-        self._settled.pending[position] = chunk.natives.pop(offset, None)
+        self._settled.positions.append(chunk.positions[offset])
+        self._settled.natives.append(chunk.natives[offset])
+        chunk.natives[offset] = None
 
     def ack_all(self, indices: Sequence[int]) -> int:
         if not is_consecutive(indices):

@@ -77,7 +77,7 @@ class QueueTracker(Deliveries):
         attempts_age: float = ATTEMPTS_AGE,
         **options: Any,
     ) -> None:
-        self._index_of: dict[Position, int] = {}
+        self._index_of: dict[Position, int] | None = None
         self._highest: Position | None = None
         self._named = Settled(proof_count, proof_age)
         super().__init__(assignment, wake, settled=self._named, **options)
@@ -88,7 +88,7 @@ class QueueTracker(Deliveries):
 
     def close(self) -> None:
         super().close()
-        self._index_of = {}
+        self._index_of = None
         self._named = Settled(0, 0)
 
     # -- tracking -------------------------------------------------------------------------
@@ -149,10 +149,10 @@ class QueueTracker(Deliveries):
         self._dirty()
 
     def _is_elsewhere(self, position: Position) -> bool:
-        return position not in self._index_of and position not in self._named
+        return self._unsettled_at(position) is None and position not in self._named
 
     def _learn_retry(self, position: Position, news: int) -> bool:
-        index = self._index_of.get(position)
+        index = self._unsettled_at(position)
         if index is None or news <= 0 or self._window.state(index) != RETRY:
             return False
         self._failures[index] = self._failures.get(index, 0) + news
@@ -167,26 +167,45 @@ class QueueTracker(Deliveries):
         return Tracked(self._mint(run.messages, positions, run.size, now), len(positions))
 
     def _are_all_new(self, positions: Sequence[Position]) -> bool:
+        attempts = self._restored.attempts
+        if attempts and not attempts.keys().isdisjoint(positions):
+            return False
         if self._are_beyond(positions):
             return True
         wanted = frozenset(positions)
         # The view's method: the set's would look at every key of the dict.
-        is_known = not self._index_of.keys().isdisjoint(wanted) or self._named.knows(wanted)
-        is_restored = not self._restored.attempts.keys().isdisjoint(wanted)
-        return len(wanted) == len(positions) and not is_known and not is_restored
+        is_known = not self._indices().keys().isdisjoint(wanted) or self._named.knows(wanted)
+        return len(wanted) == len(positions) and not is_known
 
     def _are_beyond(self, positions: Sequence[Position]) -> bool:
         """They ascend, from above all that was ever tracked here: most are, if not redelivered."""
         is_beyond = positions and (self._highest is None or positions[0] > self._highest)
-        if not is_beyond or self._restored.attempts:
-            return False
-        return all(map(lt, positions, islice(positions, 1, None)))
+        return bool(is_beyond) and all(map(lt, positions, islice(positions, 1, None)))
+
+    def _indices(self) -> dict[Position, int]:
+        """Where all unsettled records are, and some settled ones.
+
+        Made when it is first asked for, and kept until the next flush: of most runs, all is new.
+        """
+        if self._index_of is None:
+            self._index_of = {}
+            for chunk in self._window.live():
+                first = chunk.number << self._shift
+                indices = range(first, first + chunk.count)
+                self._index_of.update(zip(chunk.positions, indices, strict=True))
+        return self._index_of
+
+    def _unsettled_at(self, position: Position) -> int | None:
+        index = self._indices().get(position)
+        return None if index is None or self._window.state(index) == DONE else index
 
     def _mint(
         self, messages: Sequence[Message], positions: Sequence[Position], size: int, now: float
     ) -> int:
         first = self._window.mint(positions, size, MARKED, now)
-        self._index_of.update(zip(positions, range(first, first + len(positions)), strict=True))
+        if self._index_of is not None:
+            indices = range(first, first + len(positions))
+            self._index_of.update(zip(positions, indices, strict=True))
         highest = max(positions, default=self._highest)
         if self._highest is None or highest > self._highest:
             self._highest = highest
@@ -206,7 +225,7 @@ class QueueTracker(Deliveries):
         self, offset: int, message: Message, size: int, now: float, found: Found
     ) -> None:
         position = message.position
-        if (known := self._index_of.get(position)) is not None:
+        if (known := self._unsettled_at(position)) is not None:
             self._window.replace_native(known, message.native)
             found.known.append(offset)
         elif position in self._named:
@@ -230,12 +249,13 @@ class QueueTracker(Deliveries):
             return super().ack(index)
         chunk.states[offset] = DONE
         chunk.left -= 1
-        pending, position = self._named.pending, chunk.positions[offset]
-        pending[position] = chunk.natives.pop(offset)
-        del self._index_of[position]
+        named = self._named
+        named.positions.append(chunk.positions[offset])
+        named.natives.append(chunk.natives[offset])
+        chunk.natives[offset] = None
         if self._is_clean:
             self._dirty()
-        if len(pending) >= self._flush_count:
+        if len(named.positions) + len(named.again) >= self._flush_count:
             self._look_whether_full()
         if not chunk.left:
             self._window.retire(chunk)
@@ -256,21 +276,17 @@ class QueueTracker(Deliveries):
         return count
 
     def _name_all(self, chunk: Chunk, start: int, stop: int) -> None:
-        offsets = range(start, stop)
-        positions = [chunk.positions[offset] for offset in offsets]
-        self._named.pending.update(zip(positions, map(chunk.natives.pop, offsets), strict=True))
-        for position in positions:
-            del self._index_of[position]
+        self._named.positions += map(chunk.positions.__getitem__, range(start, stop))
+        self._named.natives += chunk.natives[start:stop]
+        chunk.natives[start:stop] = [None] * (stop - start)
         self._look_whether_full()
 
     def _name(self, chunk: Chunk, offset: int) -> None:
-        position = chunk.positions[offset]
-        self._named.pending[position] = chunk.natives.pop(offset, None)
-        del self._index_of[position]
+        super()._name(chunk, offset)
         self._look_whether_full()
 
     def _look_whether_full(self) -> None:
-        if len(self._named.pending) >= self._flush_count and not self._is_full:
+        if len(self._named) >= self._flush_count and not self._is_full:
             self._is_full = True
             self._full()
 
@@ -283,6 +299,7 @@ class QueueTracker(Deliveries):
 
     def _take(self, number: int, now: float, wall: float) -> AckFlush:
         self._is_full = False
+        self._index_of = None
         checkpoint = self.checkpoint(now, wall)
         return AckFlush(self._assignment, number, checkpoint, self._named.take())
 

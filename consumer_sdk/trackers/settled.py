@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from consumer_sdk.records import Position
@@ -12,33 +14,86 @@ __all__ = ["Settled", "Unsent"]
 
 
 class Unsent:
-    """Settled records on their way to the broker: for the next flush, or in the air."""
+    """Settled records on their way to the broker: for the next flush, or in the air.
 
-    __slots__ = ("_in_air", "pending")
+    Attributes:
+        positions, natives: what was settled since the last flush, side by side, each once. Whoever
+            settles a record appends to both; nothing is hashed, since most are never looked for.
+        again: what else is pending, by position.
+    """
+
+    __slots__ = ("_in_air", "again", "natives", "positions")
 
     def __init__(self) -> None:
-        self.pending: dict[Position, Any] = {}
-        """Position → native handle, for the next flush."""
-        self._in_air: dict[Position, Any] = {}
+        self.positions: list[Position] = []
+        self.natives: list[Any] = []
+        self.again: dict[Position, Any] = {}
+        self._in_air: list[tuple[Position, Any]] = []
+
+    def __len__(self) -> int:
+        """How many are pending."""
+        return len(self.again) + len(self.positions)
+
+    @property
+    def pending(self) -> list[tuple[Position, Any]]:
+        """Position and native handle of each, for the next flush."""
+        return [*self.again.items(), *zip(self.positions, self.natives, strict=True)]
 
     def add(self, position: Position, native: Any) -> None:
-        """A record was settled, or came again although it is: the newest handle counts."""
-        self.pending[position] = native
+        """A record came again although it is settled: the newest handle counts."""
+        self._by_position()[position] = native
+
+    def _by_position(self) -> dict[Position, Any]:
+        """All that is pending."""
+        self.again.update(zip(self.positions, self.natives, strict=True))
+        self.positions, self.natives = [], []
+        return self.again
 
     def take(self) -> list[tuple[Position, Any]]:
         """All that is pending is in the air now."""
-        self._in_air, self.pending = self.pending, {}
-        return list(self._in_air.items())
+        self._in_air = self.pending
+        self.positions, self.natives, self.again = [], [], {}
+        return self._in_air
 
     def confirm(self) -> None:
         """What was in the air has reached the broker."""
-        self._in_air = {}
+        self._in_air = []
 
     def put_back(self) -> None:
         """What was in the air goes into the next flush; a newer handle wins."""
-        held = {position: kept(native) for position, native in self._in_air.items()}
-        self.pending = held | self.pending
-        self._in_air = {}
+        held = {position: kept(native) for position, native in self._in_air}
+        self.again = held | self._by_position()
+        self._in_air = []
+
+
+class Known:
+    """Positions that are hashed once somebody looks for one.
+
+    Args:
+        hashed: some.
+        listed: others, each once.
+    """
+
+    __slots__ = ("_hashed", "_listed")
+
+    def __init__(self, hashed: Iterable[Position] = (), listed: Sequence[Position] = ()) -> None:
+        self._hashed = set(hashed)
+        self._listed = [listed] if listed else []
+
+    def __len__(self) -> int:
+        return len(self._hashed) + sum(map(len, self._listed))
+
+    def all(self) -> set[Position]:
+        """Each of them."""
+        self._hashed.update(*self._listed)
+        self._listed.clear()
+        return self._hashed
+
+    def merge(self, other: Known) -> None:
+        """Takes over what is in ``other``; what is listed there is not known here."""
+        if other._hashed:
+            self.all().update(other._hashed)
+        self._listed += other._listed
 
 
 class Settled(Unsent):
@@ -61,28 +116,40 @@ class Settled(Unsent):
         proof_age: seconds.
     """
 
-    __slots__ = ("_age", "_count", "_older", "_since", "_told")
+    __slots__ = ("_age", "_count", "_flying", "_older", "_since", "_told")
 
     def __init__(self, proof_count: int, proof_age: float) -> None:
         super().__init__()
         self._count = proof_count
         self._age = proof_age
-        self._told: set[Position] = set()
-        self._older: set[Position] = set()
+        self._flying = Known()
+        self._told = Known()
+        self._older = Known()
         self._since = -math.inf
 
+    def _known(self) -> Iterator[AbstractSet[Position]]:
+        yield self._by_position().keys()
+        yield from (some.all() for some in (self._flying, self._told, self._older))
+
     def __contains__(self, position: Position) -> bool:
-        known = (self.pending, self._in_air, self._told, self._older)
-        return any(position in some for some in known)
+        return any(position in some for some in self._known())
 
     def knows(self, positions: frozenset[Position]) -> bool:
         """One of ``positions`` is known here."""
-        known = (self.pending.keys(), self._in_air.keys(), self._told, self._older)
-        return not all(some.isdisjoint(positions) for some in known)
+        return not all(some.isdisjoint(positions) for some in self._known())
+
+    def take(self) -> list[tuple[Position, Any]]:
+        self._flying = Known(self.again, self.positions)
+        return super().take()
+
+    def put_back(self) -> None:
+        super().put_back()
+        self._flying = Known()
 
     def remember(self, now: float) -> None:
         """What was in the air has reached the broker: it is known for a while yet."""
         if len(self._told) >= self._count or now - self._since >= self._age:
-            self._older, self._told, self._since = self._told, set(), now
-        self._told.update(self._in_air)
+            self._older, self._told, self._since = self._told, Known(), now
+        self._told.merge(self._flying)
+        self._flying = Known()
         self.confirm()

@@ -128,12 +128,13 @@ class Window:
             part = natives[done : done + stop - start]
             done += stop - start
             assert chunk is not None  # noqa: S101 - its records are unsettled
-            chunk.natives.update(zip(range(start, stop), part, strict=True))
+            chunk.natives += [None] * (start - len(chunk.natives))  # of what was settled before
+            chunk.natives += part
 
     def replace_native(self, index: int, native: Any) -> None:
         """Another delivery's handle is an unsettled record's from now on; both are for long."""
         natives, offset = self.chunks[index >> self.bits].natives, index & self.mask
-        kept(natives.get(offset))
+        kept(natives[offset])
         natives[offset] = kept(native)
 
     def mark_all(self, indices: Sequence[int], state: int) -> None:

@@ -316,13 +316,14 @@ class Driver(ABC):
         assert len(tracker._failures) == sum(record.failures > 0 for record in records)
         assert len(tracker._schedule.moment_of) == sum(r.due is not None for r in records)
         assert tracker._unseen == {i for i, r in enumerate(self.model.records) if r.is_unseen}
-        natives = sum(len(chunk.natives) for chunk in chunks)
+        natives = sum(native is not None for chunk in chunks for native in chunk.natives)
         assert natives == (live if self.model.names else 0)
         names = self.model.names
         unsent = tracker._settled
-        assert (unsent and (unsent.pending, unsent._in_air)) == (
-            names and (names.pending, names.in_air)
-        )
+        assert (unsent is None) == (names is None)
+        if unsent is not None and names is not None:
+            assert (dict(unsent.pending), dict(unsent._in_air)) == (names.pending, names.in_air)
+            assert len(unsent) == len(names.pending)
 
 
 def plain(result: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome, OutcomeKind, Position
@@ -144,9 +144,25 @@ class QueueDriver(Driver):
         super().check()
         assert self.fulls.count("tracker") == self.fulls.count("model")
         live = {r.position: i for i, r in enumerate(self.model.records) if r.is_live}
-        assert self.tracker._index_of == live
-        names, known = self.model.names, self.tracker._named
-        settled = {record.position for record in self.model.records} - live.keys()
-        assert {at for at in settled if at in known} == {at for at in settled if names.knows(at)}
+        self._check_indices(live)
+        self._check_names({record.position for record in self.model.records} - live.keys())
         explained = self.tracker.explain(self.now)
         assert (explained.watermark, explained.holes) == (None, 0)
+
+    def _check_indices(self, live: Mapping[Position, int]) -> None:
+        """Looked at as they are: to ask for one would have all of them hashed."""
+        found = self.tracker._index_of
+        self.reached["hashed indices"] += found is not None
+        if found is not None:
+            unsettled = {at: i for at, i in found.items() if not self.tracker.is_settled(i)}
+            assert unsettled == live
+
+    def _check_names(self, settled: Set[Position]) -> None:
+        """Likewise."""
+        named = self.tracker._named
+        lazily = [named._flying, named._told, named._older]
+        self.reached["positions not hashed"] += any(known._listed for known in lazily)
+        known = set(dict(named.pending)).union(*(each._hashed for each in lazily))
+        known = known.union(*(part for each in lazily for part in each._listed))
+        assert known & settled == {at for at in settled if self.model.names.knows(at)}
+        assert len(named._told) == len(set(self.model.names.told))

@@ -193,7 +193,7 @@ def test_flush_of_a_queue_costs_what_was_settled_since_the_last() -> None:
     """Neither what is in flight nor what is remembered is looked at."""
 
     def cost(count: int) -> int:
-        queue = make_queue(chunk_bits=10)
+        queue = make_queue(chunk_bits=10, proof_count=10)
         deliver(queue, range(count))
         queue.ack_all(range(count // 2))
         queue.flushed(take(queue), Outcome(OutcomeKind.SENT))

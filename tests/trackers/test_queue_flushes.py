@@ -180,7 +180,7 @@ def test_closed_queue_counts_and_ignores_every_call() -> None:
     queue.flush_failed(flush)
     assert (queue.is_dirty, queue.flush(NOW, WALL, force=True)) == (False, None)
     assert (queue.unsettled, queue.retrying, queue.next_due()) == (0, 0, None)
-    assert (queue._index_of, flush.assignment) == ({}, ASSIGNMENT)
+    assert (queue._index_of, flush.assignment) == (None, ASSIGNMENT)
 
 
 def test_empty_run_changes_nothing() -> None:
