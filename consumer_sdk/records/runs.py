@@ -26,6 +26,7 @@ class Run:
         fault: an error of this partition alone; the adapter has paused it. Such a run carries no
             messages: those before the fault come in a run of their own.
         size: bytes of the messages.
+        ascends: the adapter knows that positions ascend. Where they may not, trackers look.
     """
 
     assignment: Assignment
@@ -34,6 +35,7 @@ class Run:
     ended: bool = False
     fault: Exception | None = None
     size: int = 0
+    ascends: bool = False
 
 
 class VerdictKind(enum.Enum):

@@ -162,25 +162,26 @@ class QueueTracker(Deliveries):
         if self._is_closed:
             return Tracked(0, 0, dropped=range(len(run.messages)))
         positions = [message.position for message in run.messages]
-        if not self._are_all_new(positions):
+        if not self._are_all_new(positions, ascend=run.ascends):
             return self._track_slowly(run, now)
         return Tracked(self._mint(run.messages, positions, run.size, now), len(positions))
 
-    def _are_all_new(self, positions: Sequence[Position]) -> bool:
+    def _are_all_new(self, positions: Sequence[Position], *, ascend: bool) -> bool:
         attempts = self._restored.attempts
         if attempts and not attempts.keys().isdisjoint(positions):
             return False
-        if self._are_beyond(positions):
+        if self._are_beyond(positions, ascend=ascend):
             return True
         wanted = frozenset(positions)
         # The view's method: the set's would look at every key of the dict.
         is_known = not self._indices().keys().isdisjoint(wanted) or self._named.knows(wanted)
         return len(wanted) == len(positions) and not is_known
 
-    def _are_beyond(self, positions: Sequence[Position]) -> bool:
+    def _are_beyond(self, positions: Sequence[Position], *, ascend: bool) -> bool:
         """They ascend, from above all that was ever tracked here: most are, if not redelivered."""
-        is_beyond = positions and (self._highest is None or positions[0] > self._highest)
-        return bool(is_beyond) and all(map(lt, positions, islice(positions, 1, None)))
+        if not positions or (self._highest is not None and positions[0] <= self._highest):
+            return False
+        return ascend or all(map(lt, positions, islice(positions, 1, None)))
 
     def _indices(self) -> dict[Position, int]:
         """Where all unsettled records are, and some settled ones.

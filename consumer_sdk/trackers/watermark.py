@@ -96,7 +96,7 @@ class WatermarkTracker(Deliveries):
         self._moved(run, is_empty=not positions)
         if not positions:
             return Tracked(self._window.minted, 0)
-        if not self._restored.is_over or not self._are_new(positions):
+        if not self._restored.is_over or not self._are_new(positions, ascend=run.ascends):
             return self._track_slowly(run, positions, now)
         self._last_seen = positions[-1]
         first = self._window.mint(positions, run.size, self._fresh, now)
@@ -104,11 +104,12 @@ class WatermarkTracker(Deliveries):
             self._window.set_natives(first, [message.native for message in run.messages])
         return Tracked(first, len(positions))
 
-    def _are_new(self, positions: Sequence[Position]) -> bool:
+    def _are_new(self, positions: Sequence[Position], *, ascend: bool) -> bool:
         """All are. A broker that redelivers may do so in the middle of a run."""
-        if self._settled is not None and not all(map(lt, positions, islice(positions, 1, None))):
+        if not self._is_new(positions[0]):
             return False
-        return self._is_new(positions[0])
+        is_known = ascend or self._settled is None
+        return is_known or all(map(lt, positions, islice(positions, 1, None)))
 
     def _is_new(self, position: Position) -> bool:
         return self._last_seen is None or bool(position > self._last_seen)

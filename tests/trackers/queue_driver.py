@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome, OutcomeKind, Position
@@ -157,7 +158,7 @@ class QueueDriver(Driver):
             unsettled = {at: i for at, i in found.items() if not self.tracker.is_settled(i)}
             assert unsettled == live
 
-    def _check_names(self, settled: Set[Position]) -> None:
+    def _check_names(self, settled: AbstractSet[Position]) -> None:
         """Likewise."""
         named = self.tracker._named
         lazily = [named._flying, named._told, named._older]

@@ -79,8 +79,8 @@ class PulsarAdapter(Adapter):
         admin_token: a JWT for it.
         receiver_queue: messages that the broker sends ahead, for each partition. They count as
             unacked at the broker. The client keeps them in memory whatever their size: with large
-            messages, 1000 of 1 MiB are 1 GiB for each partition; give less.
-        buffer_bytes: what is received ahead of fetches, for each partition, and up to 5 MiB on top
+            messages, 2000 of 1 MiB are 2 GiB for each partition; give less.
+        buffer_bytes: what is received ahead of fetches, for each partition, and up to 3 MiB on top
             while the loop is busy; beside ``receiver_queue``.
         cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
             up to the last record that was not sent in a batch.
@@ -117,7 +117,7 @@ class PulsarAdapter(Adapter):
         consumer_name: str | None = None,
         admin_url: str | None = None,
         admin_token: str | None = None,
-        receiver_queue: int = 1000,
+        receiver_queue: int = 2000,
         buffer_bytes: int = 16 << 20,
         cumulative_acks: bool = False,
         busy_timeout: float = 30.0,

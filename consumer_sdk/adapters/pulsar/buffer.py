@@ -7,14 +7,11 @@ holds records whose positions ascend, and so ends where they do not.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from itertools import islice, pairwise
-from operator import lt
 
 from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.records import Assignment, Message, Run
 
-__all__ = ["Buffer", "ascending"]
+__all__ = ["Buffer"]
 
 
 class Buffer:
@@ -48,7 +45,7 @@ class Buffer:
 
     def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Run:
         """The oldest messages, one at least if there is one."""
-        run = Run(assignment)
+        run = Run(assignment, ascends=True)
         while self._goes_on(run, max_records, max_bytes):
             messages, size = self._next(max_records - len(run.messages))
             run.messages += messages
@@ -73,14 +70,3 @@ class Buffer:
         share = size * most // len(messages)
         self._deliveries.appendleft((messages[most:], size - share))
         return messages[:most], share
-
-
-def ascending(messages: list[Message], size: int) -> Iterator[Delivery]:
-    """A delivery in parts whose positions ascend: one, unless a connection was lost meanwhile."""
-    places = [message.position for message in messages]
-    if all(map(lt, places, islice(places, 1, None))):
-        yield messages, size
-        return
-    cuts = [at for at, (one, other) in enumerate(pairwise(places), 1) if other <= one]
-    for start, stop in pairwise((0, *cuts, len(messages))):
-        yield messages[start:stop], size * (stop - start) // len(messages)

@@ -10,6 +10,8 @@ some thousand records came later. Large messages never hold one, nor do a few of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import _pulsar
@@ -18,10 +20,18 @@ from consumer_sdk.adapters.pulsar.ids import Place, is_whole, place_of
 from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
 from consumer_sdk.records import Headers, Message
 
-__all__ = ["Delivery", "NativeMessage", "acked_by", "batch_size", "id_of", "messages_of"]
+__all__ = [
+    "Delivery",
+    "NativeMessage",
+    "acked_by",
+    "ascending",
+    "batch_size",
+    "id_of",
+    "messages_of",
+]
 
 Delivery = tuple[list[Message], int]
-"""Messages in order, without an assignment, and their size in bytes."""
+"""Messages whose positions ascend, without an assignment, and their size in bytes."""
 
 LARGE = 1024
 """Bytes of a value, on average: above, ids cost little beside them, and held payloads much."""
@@ -124,24 +134,43 @@ def _texts_of(raw: Any) -> tuple[bytes | None, Headers]:
     return key.encode() if key else None, headers
 
 
-def messages_of(first: Any, batch: list[Any]) -> Delivery:
-    """Messages of what was received, in order.
+def messages_of(first: Any, batch: list[Any]) -> list[Delivery]:
+    """Messages of what was received, in order: one delivery, unless a connection was lost meanwhile.
 
     Args:
         first: was received by itself.
         batch: was taken out of the client's queue at once, after it.
     """
-    places = [place_of(_id_of(first)), *_places_of(batch)]
     batch = [first, *batch]
+    places, starts = _places_of(batch)
     values = list(map(_data_of, batch))
     size = sum(map(len, values))
-    messages = [
-        _message(raw, value, place) for raw, value, place in zip(batch, values, places, strict=True)
-    ]
+    messages: list[NativeMessage] = []
+    for raw, value, place in zip(batch, values, places, strict=True):
+        message = NativeMessage()
+        message.raw = raw
+        message.position = place
+        message.value = None if not value and raw.has_null_value() else value
+        messages.append(message)
     alone = messages if size > LARGE * len(batch) else _scattered(messages)
     for message in alone:
         message.keep()
-    return messages, size  # type: ignore[return-value]  # a list of a subclass; nobody else has it
+    return ascending(messages, size, starts)  # type: ignore[arg-type]  # nobody else has this list
+
+
+def ascending(messages: list[Message], size: int, starts: Iterable[int]) -> list[Delivery]:
+    """Messages in parts whose positions ascend.
+
+    Args:
+        starts: where they may not.
+    """
+    cuts = [at for at in starts if messages[at].position <= messages[at - 1].position]
+    if not cuts:
+        return [(messages, size)]
+    return [
+        (messages[start:stop], size * (stop - start) // len(messages))
+        for start, stop in pairwise((0, *cuts, len(messages)))
+    ]
 
 
 def _scattered(messages: list[NativeMessage]) -> list[NativeMessage]:
@@ -178,46 +207,45 @@ def _is_little(first: NativeMessage, count: int) -> bool:
     return not is_whole(first.position) and count * SHARE < batch_size(_id_of(first.raw))
 
 
-def _message(raw: Any, value: bytes, place: Place) -> NativeMessage:
-    message = NativeMessage()
-    message.raw = raw
-    message.position = place
-    message.value = None if not value and raw.has_null_value() else value
-    return message
-
-
-def _places_of(batch: list[Any]) -> list[Place]:
-    """Where the messages are, by a look at few of them.
+def _places_of(batch: list[Any]) -> tuple[list[Place], list[int]]:
+    """Where the messages are, by a look at few of them; and where they may not ascend.
 
     Messages of one entry lie side by side and ascend: if there are as many from one to another of
     them as there are indexes, none of these is missing. (Only a new connection begins an entry again,
-    and is not there as long as a batch takes to leave the queue: the client waits for 0.1 s.)
+    and is not there as long as a batch takes to leave the queue: the client waits for 0.1 s. The first
+    was received before the others.)
     """
-    places: list[Place] = []
-    for start in range(0, len(batch), STRIDE):
+    places, starts = [place_of(_id_of(batch[0]))], list[int]()
+    for start in range(1, len(batch), STRIDE):
         part = batch[start : start + STRIDE]
         first = place_of(_id_of(part[0]))
+        starts.append(start)
         places.append(first)
         if len(part) > 1:
             last = place_of(_id_of(part[-1]))
-            _add_between(places, part, (0, first), (len(part) - 1, last))
-    return places
+            _add_between((places, starts), part, (0, first), (len(part) - 1, last))
+    return places, starts
 
 
 def _add_between(
-    places: list[Place], part: list[Any], lower: tuple[int, Place], upper: tuple[int, Place]
+    found: tuple[list[Place], list[int]],
+    part: list[Any],
+    lower: tuple[int, Place],
+    upper: tuple[int, Place],
 ) -> None:
     """The places after the lower one, with the upper one."""
+    places, starts = found
     (low, (ledger, entry, index)), (high, last) = lower, upper
     if last == (ledger, entry, index + high - low):
         places += [(ledger, entry, at) for at in range(index + 1, last[2] + 1)]
     elif high == low + 1:
+        starts.append(len(places))
         places.append(last)
     else:
         middle = (low + high) // 2
         between = middle, place_of(_id_of(part[middle]))
-        _add_between(places, part, lower, between)
-        _add_between(places, part, between, upper)
+        _add_between(found, part, lower, between)
+        _add_between(found, part, between, upper)
 
 
 def batch_size(message_id: Any) -> int:

@@ -161,7 +161,7 @@ class PulsarOptions:
         return made
 
 
-BATCH = 499
+BATCH = 999
 """Messages that are received at a time, beside the one that was waited for."""
 
 AHEAD = 1000

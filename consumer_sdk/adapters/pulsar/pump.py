@@ -29,7 +29,7 @@ POLL = 100
 """Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
 
 
-POSTED = 4
+POSTED = 2
 """Batches that the loop may leave untaken; with more, a loop that is blocked would fill the memory."""
 
 
@@ -38,7 +38,7 @@ class Pump:
 
     Args:
         consumer: the client's consumer, with a batch receive policy.
-        deliver: called in the loop with each batch.
+        deliver: called in the loop with each batch, in parts that ascend.
         failed: called in the loop with what a receive raised; then it has stopped.
 
     Concurrency: belongs to a loop, but for what runs in the thread.
@@ -48,7 +48,7 @@ class Pump:
         self,
         consumer: Any,
         name: str,
-        deliver: Callable[[Delivery], None],
+        deliver: Callable[[list[Delivery]], None],
         failed: Callable[[Exception], None],
     ) -> None:
         self._consumer = consumer
@@ -97,9 +97,9 @@ class Pump:
         self._may_run.set()
         self._untaken.release()
 
-    def _take(self, delivery: Delivery) -> None:
+    def _take(self, deliveries: list[Delivery]) -> None:
         self._untaken.release()
-        self._deliver(delivery)
+        self._deliver(deliveries)
 
     def _end(self) -> None:
         """A thread that comes out of the client after the interpreter's end aborts the process."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.buffer import Buffer, ascending
+from consumer_sdk.adapters.pulsar.buffer import Buffer
 from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.contents import Delivery
 from consumer_sdk.adapters.pulsar.ids import Place, id_at
@@ -154,9 +154,9 @@ class Subscriber:
         return self._options.for_consumer(is_discovered=self.is_discovered)
 
     def _new_pump(self, consumer: Any) -> Pump:
-        def deliver(delivery: Delivery) -> None:
+        def deliver(deliveries: list[Delivery]) -> None:
             if consumer is self._consumer:
-                self._deliver(delivery)
+                self._deliver(deliveries)
 
         def failed(error: Exception) -> None:
             if consumer is self._consumer:
@@ -201,8 +201,8 @@ class Subscriber:
 
     # -- records ------------------------------------------------------------------------
 
-    def _deliver(self, delivery: Delivery) -> None:
-        for part in ascending(*delivery):
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        for part in deliveries:
             self._notice_reset(part)
             self._buffer.add(part)
         self._arrived.set()

@@ -8,8 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.pulsar.buffer import Buffer, ascending
-from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage
+from consumer_sdk.adapters.pulsar.buffer import Buffer
+from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage, ascending
 from consumer_sdk.records import Assignment, Message, Outcome, OutcomeKind, Partition
 from consumer_sdk.trackers import WatermarkTracker
 
@@ -29,7 +29,7 @@ def delivery(*entries: int) -> Delivery:
 
 def receive(buffer: Buffer, *entries: int) -> None:
     """They come at once."""
-    for part in ascending(*delivery(*entries)):
+    for part in ascending(*delivery(*entries), range(1, len(entries))):
         buffer.add(part)
 
 

@@ -66,7 +66,7 @@ def test_message_that_was_sent_by_itself_is_acked_by_its_own_id() -> None:
 
 def test_message_that_still_has_the_clients_is_acked_by_that() -> None:
     """An id is as dear as all else of a record; once it was let go, there is an id."""
-    message = messages_of(_pulsar.MessageBuilder().content(b"v").build(), [])[0][0]
+    message = messages_of(_pulsar.MessageBuilder().content(b"v").build(), [])[0][0][0]
     assert isinstance(message, NativeMessage)
     assert acks_of([((1, 2, 3), message.native)]) == [message.raw]
     message.keep()

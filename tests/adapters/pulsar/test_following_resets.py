@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 
 from consumer_sdk.adapters.pulsar import PulsarAdapter, session
-from consumer_sdk.adapters.pulsar.contents import NativeMessage
+from consumer_sdk.adapters.pulsar.contents import NativeMessage, ascending
 from consumer_sdk.adapters.pulsar.resets import CursorResets
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.errors import TransientStoreError
@@ -79,7 +79,7 @@ class Bench:
         """Records of these entries, from the broker."""
         held = self.owner.granted[0]  # whose it is, a run says
         messages: list[Message] = [NativeMessage.make(held, place(n), b"") for n in entries]
-        self.subscriber._deliver((messages, len(messages)))
+        self.subscriber._deliver(ascending(messages, len(messages), range(1, len(messages))))
 
     async def entries(self) -> list[tuple[Assignment, list[int]]]:
         """What is fetched, and for whom."""

@@ -49,7 +49,7 @@ async def _deliveries(client: pulsar.Client, topic: str, service_url: str) -> li
     await asyncio.to_thread(_send, client, topic)
     await asyncio.sleep(1)  # the client receives ahead: it would have them all for one batch
     found: list[Delivery] = []
-    pump = Pump(native, "memory", found.append, lambda _: None)
+    pump = Pump(native, "memory", found.extend, lambda _: None)
     pump.go()
     async with asyncio.timeout(20):
         while sum(len(messages) for messages, _ in found) < len(SIZES):

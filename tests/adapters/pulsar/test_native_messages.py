@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import _pulsar
@@ -14,6 +16,7 @@ from consumer_sdk.adapters.pulsar.contents import (
     LARGE,
     STRIDE,
     NativeMessage,
+    ascending,
     id_of,
     messages_of,
 )
@@ -21,7 +24,7 @@ from consumer_sdk.adapters.pulsar.ids import Place
 from consumer_sdk.records import Message, Redelivery
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from consumer_sdk.trackers import QueueTracker
-from tests.trackers.building import NOW, WALL, make_run
+from tests.trackers.building import ASSIGNMENT, NOW, WALL, make_run
 
 
 def raw(value: bytes = b"v") -> Any:
@@ -36,7 +39,7 @@ def raw(value: bytes = b"v") -> Any:
 
 def native(value: bytes = b"v") -> NativeMessage:
     """A message of ours."""
-    message = messages_of(raw(value), [])[0][0]
+    message = messages_of(raw(value), [])[0][0][0]
     assert isinstance(message, NativeMessage)
     return message
 
@@ -112,10 +115,9 @@ def test_part_of_an_entry_holds_the_clients_messages_if_it_is_large_enough() -> 
     """Each entry by itself: here 200 of one, ten of another, and 40 of a third."""
     places = [(1, entry, at) for entry, many in ((1, 200), (2, 10), (3, 40)) for at in range(many)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contents, "place_of", lambda _: places[0])
-        patch.setattr(contents, "_places_of", lambda _: places[1:])
+        patch.setattr(contents, "_places_of", lambda _: (places, []))
         patch.setattr(contents, "batch_size", lambda _: 300)
-        messages, _ = messages_of(raw(), [raw() for _ in places[1:]])
+        [(messages, _)] = messages_of(raw(), [raw() for _ in places[1:]])
     held = {m.position[1] for m in messages if m.native is m}
     assert held == {1, 3}
 
@@ -168,6 +170,7 @@ ENTRIES = st.lists(
         st.integers(1, 3 * STRIDE).map(lambda size: list(range(size))),
         st.sets(st.integers(0, 2 * STRIDE), min_size=1).map(sorted),  # some were acked before
     ),
+    min_size=1,
     max_size=8,
 )
 
@@ -180,6 +183,21 @@ def test_places_are_those_of_the_ids_whatever_is_missing(entries: list[list[int]
     assert found == places
 
 
+@given(st.integers(0, 8), st.integers(0, 2 * STRIDE), ENTRIES)
+def test_what_comes_again_after_the_first_begins_a_delivery_of_its_own(
+    entry: int, index: int, entries: list[list[int]]
+) -> None:
+    """The connection was lost between the message that was waited for and the others."""
+    first = (1, entry, index)
+    others = [(1, at, index) for at, found in enumerate(entries) for index in found]
+    with _looks():
+        found, starts = contents._places_of([first, *others])
+    parts = ascending(_messages(found), len(found), starts)
+    assert [[message.position for message in part] for part, _ in parts] == (
+        [[first], others] if others[0] <= first else [[first, *others]]
+    )
+
+
 def test_places_of_whole_entries_take_a_look_at_few_ids() -> None:
     """An id costs as much as all else of a record."""
     places = [(1, entry, index) for entry in range(2) for index in range(1000)]
@@ -190,14 +208,24 @@ def test_places_of_whole_entries_take_a_look_at_few_ids() -> None:
 
 def _places_of(places: list[Place]) -> tuple[list[Place], int]:
     """Where the messages of these places are found to be, and after how many looks."""
-    looks = 0
+    with _looks() as looks:
+        return contents._places_of(places)[0], len(looks)
+
+
+@contextmanager
+def _looks() -> Iterator[list[Place]]:
+    """Places stand for messages; lists those that are looked at."""
+    looks: list[Place] = []
 
     def look(place: Place) -> Place:
-        nonlocal looks
-        looks += 1
+        looks.append(place)
         return place
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contents, "_id_of", look)
         patch.setattr(contents, "place_of", lambda place: place)
-        return contents._places_of(places), looks
+        yield looks
+
+
+def _messages(places: list[Place]) -> list[Message]:
+    return [Message.make(ASSIGNMENT, place, b"") for place in places]

@@ -75,7 +75,7 @@ def test_type_says_what_the_runtime_may_promise(kind: str, *, is_queue: bool) ->
     capabilities = adapter_of("t", type=kind, receiver_queue=500).capabilities
     assert (capabilities.kind is Kind.QUEUE) == is_queue
     assert capabilities.keeps_key_order != is_queue
-    assert capabilities.max_unacked == (46_000 if is_queue else None)
+    assert capabilities.max_unacked == (45_500 if is_queue else None)
     assert not capabilities.tells_new
 
 

@@ -65,8 +65,9 @@ class Bench:
         self.news = asyncio.Event()
         self.pump = Pump(self.native, "test", self._deliver, self._failed)
 
-    def _deliver(self, delivery: Delivery) -> None:
-        self.entries += [int(message.value or b"") for message in delivery[0]]
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        for messages, _ in deliveries:
+            self.entries += [int(message.value or b"") for message in messages]
         self.news.set()
 
     def _failed(self, error: Exception) -> None:
@@ -182,7 +183,7 @@ async def test_error_of_the_client_is_told_once_and_ends_the_thread(bench: Bench
 def test_loop_closed_under_the_thread_ends_it() -> None:
     """Pulsar trap 3: a delivery to a loop that is gone neither aborts nor raises."""
     native = Native()
-    came: list[Delivery] = []
+    came: list[list[Delivery]] = []
 
     async def begin() -> Pump:
         pump = Pump(native, "test", came.append, lambda _: None)

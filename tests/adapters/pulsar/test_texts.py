@@ -36,7 +36,7 @@ def raw(key: bytes = b"", **properties: bytes) -> Any:
 def test_messages_beside_a_bad_one_are_delivered_with_it() -> None:
     """One batch: neither the record nor its neighbours are lost."""
     batch = [raw(b"a", n=b"1"), raw(BAD), raw(b"b", n=BAD), raw(b"c")]
-    messages, _ = messages_of(batch[0], batch[1:])
+    messages = [message for part, _ in messages_of(batch[0], batch[1:]) for message in part]
     assert [message.key for message in messages] == [b"a", BAD, b"b", b"c"]
     assert [message.headers for message in messages] == [(("n", b"1"),), (), (("n", BAD),), ()]
 
