@@ -37,6 +37,7 @@ class Job:
         records: how many records are timed, after the first `warmup` (one at least).
         concurrency: how many handlers may run at a time.
         work: how long a handler sleeps, in seconds.
+        receiver_queue: messages that Pulsar sends ahead; the client's own default if 0.
     """
 
     records: int
@@ -48,6 +49,7 @@ class Job:
     group: str = ""
     concurrency: int = 1
     work: float = 0.0
+    receiver_queue: int = 0
 
 
 @dataclass(frozen=True, slots=True)

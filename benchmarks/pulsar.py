@@ -49,6 +49,9 @@ class Scale:
 FULL = Scale(many=400_000, few=60_000, warmup=20_000, plan=Plan(scouting=0))
 QUICK = Scale(many=100_000, few=20_000, warmup=10_000, plan=Plan(rounds=1, scouting=0))
 
+AHEAD = 2000
+"""Messages that the broker sends ahead to our adapter, if it is not told otherwise."""
+
 SPARE = 5_000
 """Records beyond those that are counted: a batch at the topic's end waits for more to come."""
 
@@ -102,6 +105,9 @@ def _contestants(url: str, topic: str, scale: Scale) -> list[Contestant]:
         _contestant("ours_run_noop", "ours.pulsar_run", many),
         _contestant("ours_batches", "ours.pulsar_batches", many),
         _contestant("batch_receive", "peers.pulsar_batch_receive", many),
+        _contestant(
+            "batch_receive_ahead", "peers.pulsar_batch_receive", replace(many, receiver_queue=AHEAD)
+        ),
     ]
     if importlib.util.find_spec("uvloop") is not None:
         setup = "uvloop, rare gc"

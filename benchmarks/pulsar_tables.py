@@ -19,6 +19,7 @@ RATIOS: dict[str, tuple[str, str]] = {
     "messages_vs_pulsar_asyncio": ("ours_messages", "pulsar_asyncio"),
     "batches_vs_batch_receive": ("ours_batches", "batch_receive"),
     "run_noop_vs_pulsar_asyncio": ("ours_run_noop", "pulsar_asyncio"),
+    "batches_vs_batch_receive_ahead": ("ours_batches", "batch_receive_ahead"),
     "batches_vs_pulsar_asyncio": ("ours_batches", "pulsar_asyncio"),
     "messages_vs_pulsar_asyncio_on_uvloop": ("ours_messages_uvloop", "pulsar_asyncio_uvloop"),
 }

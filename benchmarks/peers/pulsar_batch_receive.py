@@ -7,6 +7,9 @@ import pulsar
 from benchmarks.contestant import Job, Measured, Meter, run
 from benchmarks.pulsar_topic import NUMBER, check
 
+_QUEUE = 1000
+"""Messages that are sent ahead, if the client is not told otherwise."""
+
 _WAIT = 20
 """Milliseconds that a batch is waited for; none is, while there are messages."""
 
@@ -19,6 +22,7 @@ async def contest(job: Job) -> Measured:
         job.group,
         consumer_type=pulsar.ConsumerType.Shared,
         initial_position=pulsar.InitialPosition.Earliest,
+        receiver_queue_size=job.receiver_queue or _QUEUE,
         batch_receive_policy=pulsar.ConsumerBatchReceivePolicy(500, -1, _WAIT),
     )
     meter = Meter(job)
