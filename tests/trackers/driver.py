@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 from consumer_sdk.records import (
@@ -338,9 +338,13 @@ def plain(result: Any) -> Any:
 
 
 def messages_at(positions: Sequence[Any]) -> Run:
-    """A run of records of 8 bytes each, which can carry a native handle."""
+    """A run of records of 8 bytes each, which can carry a native handle.
+
+    Of those that ascend, every other one says so.
+    """
     made = [Native.make(ASSIGNMENT, position, b"8 bytes.") for position in positions]
-    return Run(ASSIGNMENT, made, size=8 * len(made))
+    ascends = len(positions) % 2 == 1 and all(one < other for one, other in pairwise(positions))
+    return Run(ASSIGNMENT, made, size=8 * len(made), ascends=ascends)
 
 
 Step = tuple[int, Callable[[], Any]]
