@@ -142,10 +142,6 @@ class Settled(Unsent):
         self._flying = Known(self.again, self.positions)
         return super().take()
 
-    def put_back(self) -> None:
-        super().put_back()
-        self._flying = Known()
-
     def remember(self, now: float) -> None:
         """What was in the air has reached the broker: it is known for a while yet."""
         if len(self._told) >= self._count or now - self._since >= self._age:

@@ -11,7 +11,6 @@ from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.contents import id_of
-from consumer_sdk.adapters.pulsar.entries import acks_of
 from consumer_sdk.adapters.pulsar.ids import is_whole
 from consumer_sdk.adapters.pulsar.options import (
     InitialPosition,
@@ -262,7 +261,7 @@ class PulsarAdapter(Adapter):
                 last, native = max(whole, key=lambda pair: pair[0])
                 subscriber.ack_cumulative(id_of(native))
                 settled = [pair for pair in settled if pair[0] > last]
-        subscriber.ack(acks_of(settled))
+        subscriber.ack(subscriber.entries.of(settled))
 
     async def committed(
         self, assignments: Sequence[Assignment]

@@ -4,8 +4,8 @@ Acking a message of a batch costs microseconds in the client and a bit set of it
 wire. An id that has no index in the batch acks the entry and is as short as an id can be; where
 records are settled as they come, that is one ack for a producer's batch. It may be sent only once
 each index of the entry is settled here: the size of the batch is in every native id, if only in its
-serialized form. An entry that is settled in parts, over two flushes or by two consumers, is acked
-message by message with the ids of its delivery.
+serialized form. What else is settled of an entry, such as by two consumers, is acked message by
+message with the ids of its delivery.
 """
 
 from __future__ import annotations
@@ -16,35 +16,58 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.contents import acked_by, batch_size, id_of
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.ids import Place, is_whole
 
-__all__ = ["acks_of", "batch_size"]
+__all__ = ["EntryAcks", "batch_size"]
 
 
-def acks_of(settled: Iterable[tuple[Place, Any]]) -> list[Any]:
-    """What acks what is settled, and nothing else: ids, or the client's messages.
+class EntryAcks:
+    """The acks of one assignment.
 
-    The client acks a message as well as its id, which would be an object more to make.
-
-    Args:
-        settled: distinct places, each with the native of its latest delivery.
+    What the last flush settled of an entry is remembered: the next one mostly has the rest.
     """
-    acks: list[Any] = []
-    for (ledger, entry), natives in _by_entry(settled).items():
-        if len(natives) > 1 and len(natives) == batch_size(first := id_of(natives[0])):
-            acks.append(_pulsar.MessageId(first.partition(), ledger, entry, -1))
-        else:
-            acks += map(acked_by, natives)
-    return acks
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[int, int], frozenset[int]] = {}
+
+    def of(self, settled: Iterable[tuple[Place, Any]]) -> list[Any]:
+        """What acks what is settled, and nothing else: ids, or the client's messages.
+
+        The client acks a message as well as its id, which would be an object more to make.
+
+        Args:
+            settled: distinct places, each with the native of its latest delivery.
+        """
+        acks: list[Any] = []
+        parts: dict[tuple[int, int], frozenset[int]] = {}
+        for entry, pairs in _by_entry(settled).items():
+            before = self._parts.get(entry, frozenset())
+            if _is_settled(pairs, before):
+                acks.append(_pulsar.MessageId(id_of(pairs[0][1]).partition(), *entry, -1))
+                continue
+            acks += [acked_by(native) for _, native in pairs]
+            if not is_whole(pairs[0][0]):
+                parts[entry] = before.union(index for (_, _, index), _ in pairs)
+        self._parts = parts
+        return acks
 
 
-def _by_entry(settled: Iterable[tuple[Place, Any]]) -> dict[tuple[int, int], list[Any]]:
-    entries: dict[tuple[int, int], list[Any]] = {}
-    natives: list[Any] = []
+def _is_settled(pairs: list[tuple[Place, Any]], before: frozenset[int]) -> bool:
+    """All of a producer's batch: these of it, and those of before."""
+    count = len(before.union(place[2] for place, _ in pairs)) if before else len(pairs)
+    return count > 1 and count == batch_size(id_of(pairs[0][1]))
+
+
+def _by_entry(
+    settled: Iterable[tuple[Place, Any]],
+) -> dict[tuple[int, int], list[tuple[Place, Any]]]:
+    entries: dict[tuple[int, int], list[tuple[Place, Any]]] = {}
+    pairs: list[tuple[Place, Any]] = []
     last_ledger = last_entry = -1
-    for (ledger, entry, _), native in settled:
+    for pair in settled:
+        ledger, entry, _ = pair[0]
         if entry != last_entry or ledger != last_ledger:
-            natives = entries.setdefault((ledger, entry), [])
+            pairs = entries.setdefault((ledger, entry), [])
             last_ledger, last_entry = ledger, entry
-        natives.append(native)
+        pairs.append(pair)
     return entries

@@ -26,6 +26,7 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.buffer import Buffer
 from consumer_sdk.adapters.pulsar.calls import call
 from consumer_sdk.adapters.pulsar.contents import Delivery
+from consumer_sdk.adapters.pulsar.entries import EntryAcks
 from consumer_sdk.adapters.pulsar.ids import Place, id_at
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Pump
@@ -79,6 +80,7 @@ class Subscriber:
             same again, and hide what comes again for it.
         resets: of this assignment; None of a queue, and before it has begun.
         reset_to: the cursor was found to be set back to it, and no assignment has begun since.
+        entries: which ids ack what is settled in this assignment.
         over: set when the assignment has to be given up.
 
     Args:
@@ -121,6 +123,7 @@ class Subscriber:
         self.acks_each = False
         self.resets: CursorResets | None = None
         self.reset_to: Place | None = None
+        self.entries = EntryAcks()
         self.over = asyncio.Event()
 
     # -- the native consumer ------------------------------------------------------------
@@ -290,6 +293,7 @@ class Subscriber:
     def offer(self) -> Assignment:
         """A new epoch."""
         self.over.clear()
+        self.entries = EntryAcks()
         self.is_open = False
         self.assignment = Assignment(self.partition, next(_epochs), discovered=self.is_discovered)
         return self.assignment

@@ -12,7 +12,7 @@ import pytest
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.adapters.pulsar.contents import NativeMessage, messages_of
-from consumer_sdk.adapters.pulsar.entries import acks_of, batch_size
+from consumer_sdk.adapters.pulsar.entries import EntryAcks, batch_size
 from consumer_sdk.adapters.pulsar.ids import Place, place_of
 from consumer_sdk.testing.servers import PulsarEndpoint
 
@@ -47,30 +47,51 @@ def test_entry_that_is_settled_whole_is_acked_by_one_id(size: int) -> None:
     settled.insert(size // 2, native(300, 8, 0, 2))
     settled.insert(0, native(301, 7, 1, 2))
     whole = (300, 7, -1 if size > 1 else 0)
-    assert sorted(places(acks_of(settled))) == [whole, (300, 8, 0), (301, 7, 1)]
+    assert sorted(places(EntryAcks().of(settled))) == [whole, (300, 8, 0), (301, 7, 1)]
 
 
 @pytest.mark.parametrize("size", [size for size in SIZES if size > 1])
 def test_entry_that_misses_a_message_is_acked_by_its_own_ids(size: int) -> None:
     """One index that is not settled keeps the entry open: its id would settle that one too."""
     settled = [native(300, 7, index, size) for index in range(size) if index != size // 2]
-    assert acks_of(settled) == [own for _, own in settled]
+    assert EntryAcks().of(settled) == [own for _, own in settled]
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size > 2])
+def test_entry_that_two_flushes_settle_is_acked_by_one_id_then(size: int) -> None:
+    """The first flush ends in its middle; what of it comes again with the second counts once."""
+    settled = [native(300, 7, index, size) for index in range(size)]
+    other = [native(300, 8, 0, 2)]
+    acks, half = EntryAcks(), size // 2
+    assert acks.of(settled[:half]) == [own for _, own in settled[:half]]
+    rest = acks.of(settled[half - 1 : -1])
+    assert rest == [own for _, own in settled[half - 1 : -1]]
+    assert places(acks.of(other + settled[-1:])) == [(300, 8, 0), (300, 7, -1)]
+
+
+def test_entry_of_which_a_flush_settled_nothing_is_acked_by_its_own_ids() -> None:
+    """What was settled long ago is forgotten: memory ends, and the cursor may have been set back."""
+    settled = [native(300, 7, index, 4) for index in range(4)]
+    acks = EntryAcks()
+    acks.of(settled[:2])
+    acks.of([native(300, 8, 0, 2)])
+    assert acks.of(settled[2:]) == [own for _, own in settled[2:]]
 
 
 def test_message_that_was_sent_by_itself_is_acked_by_its_own_id() -> None:
     """It is no batch, whatever its number."""
     alone = _pulsar.MessageId.deserialize(b"\x08\x96\x01\x10\x06")
     assert batch_size(alone) == 0
-    assert acks_of([(place_of(alone), alone)]) == [alone]
+    assert EntryAcks().of([(place_of(alone), alone)]) == [alone]
 
 
 def test_message_that_still_has_the_clients_is_acked_by_that() -> None:
     """An id is as dear as all else of a record; once it was let go, there is an id."""
     message = messages_of(_pulsar.MessageBuilder().content(b"v").build(), [])[0][0][0]
     assert isinstance(message, NativeMessage)
-    assert acks_of([((1, 2, 3), message.native)]) == [message.raw]
+    assert EntryAcks().of([((1, 2, 3), message.native)]) == [message.raw]
     message.keep()
-    assert acks_of([((1, 2, 3), message.native)]) == [message.id]
+    assert EntryAcks().of([((1, 2, 3), message.native)]) == [message.id]
 
 
 def test_message_in_chunks_is_in_no_batch() -> None:
