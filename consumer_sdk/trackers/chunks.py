@@ -139,6 +139,12 @@ class Chunk:
         match = UNSETTLED.search(self.states) if self.left else None
         return match.start() if match else -1
 
+    def unsettled(self) -> Iterator[tuple[Position, int]]:
+        """Position and index of each unsettled record."""
+        first = self.number * len(self.states)
+        for match in UNSETTLED.finditer(self.states):
+            yield self.positions[match.start()], first + match.start()
+
     def tracked_at(self, offset: int) -> float:
         """When the record at ``offset`` was tracked."""
         return max(at for start, at in self.times if start <= offset)

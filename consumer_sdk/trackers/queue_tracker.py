@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from operator import lt
 from typing import Any
 
@@ -56,6 +56,7 @@ class QueueTracker(Deliveries):
     """
 
     __slots__ = (
+        "_are_indices_used",
         "_attempts_age",
         "_flush_count",
         "_full",
@@ -78,6 +79,7 @@ class QueueTracker(Deliveries):
         **options: Any,
     ) -> None:
         self._index_of: dict[Position, int] | None = None
+        self._are_indices_used = False
         self._highest: Position | None = None
         self._named = Settled(proof_count, proof_age)
         super().__init__(assignment, wake, settled=self._named, **options)
@@ -162,9 +164,18 @@ class QueueTracker(Deliveries):
         if self._is_closed:
             return Tracked(0, 0, dropped=range(len(run.messages)))
         positions = [message.position for message in run.messages]
+        if not positions:
+            return Tracked(self._window.minted, 0)
         if not self._are_all_new(positions, ascend=run.ascends):
             return self._track_slowly(run, now)
-        return Tracked(self._mint(run.messages, positions, run.size, now), len(positions))
+        first = self._mint(run.messages, positions, run.size, now)
+        self._reach(positions[-1] if run.ascends else max(positions))
+        return Tracked(first, len(positions))
+
+    def _reach(self, position: Position) -> None:
+        """It was tracked now."""
+        if self._highest is None or position > self._highest:
+            self._highest = position
 
     def _are_all_new(self, positions: Sequence[Position], *, ascend: bool) -> bool:
         attempts = self._restored.attempts
@@ -179,22 +190,30 @@ class QueueTracker(Deliveries):
 
     def _are_beyond(self, positions: Sequence[Position], *, ascend: bool) -> bool:
         """They ascend, from above all that was ever tracked here: most are, if not redelivered."""
-        if not positions or (self._highest is not None and positions[0] <= self._highest):
+        if self._highest is not None and positions[0] <= self._highest:
             return False
         return ascend or all(map(lt, positions, islice(positions, 1, None)))
 
     def _indices(self) -> dict[Position, int]:
-        """Where all unsettled records are, and some settled ones.
+        """Where all unsettled records are, and what was settled since the last flush.
 
-        Made when it is first asked for, and kept until the next flush: of most runs, all is new.
+        Made when it is first asked for, and kept while some run between two flushes asks for it:
+        of most runs, all is new.
         """
+        self._are_indices_used = True
         if self._index_of is None:
-            self._index_of = {}
-            for chunk in self._window.live():
-                first = chunk.number << self._shift
-                indices = range(first, first + chunk.count)
-                self._index_of.update(zip(chunk.positions, indices, strict=True))
+            live = self._window.live()
+            self._index_of = dict(chain.from_iterable(chunk.unsettled() for chunk in live))
         return self._index_of
+
+    def _forget_indices(self) -> None:
+        """Of what is flushed now; of all, if nobody has asked for one lately."""
+        if self._index_of is not None and self._are_indices_used:
+            for position, _ in self._named.pending:
+                self._index_of.pop(position, None)
+        else:
+            self._index_of = None
+        self._are_indices_used = False
 
     def _unsettled_at(self, position: Position) -> int | None:
         index = self._indices().get(position)
@@ -207,9 +226,6 @@ class QueueTracker(Deliveries):
         if self._index_of is not None:
             indices = range(first, first + len(positions))
             self._index_of.update(zip(positions, indices, strict=True))
-        highest = max(positions, default=self._highest)
-        if self._highest is None or highest > self._highest:
-            self._highest = highest
         self._window.set_natives(first, [message.native for message in messages])
         return first
 
@@ -234,6 +250,7 @@ class QueueTracker(Deliveries):
             found.dropped.append(offset)
         else:
             index = self._mint([message], [position], size, now)
+            self._reach(position)
             self._resume_delivery(index, message, now, found)
             self._restored.attempts.pop(position, None)
 
@@ -300,7 +317,7 @@ class QueueTracker(Deliveries):
 
     def _take(self, number: int, now: float, wall: float) -> AckFlush:
         self._is_full = False
-        self._index_of = None
+        self._forget_indices()
         checkpoint = self.checkpoint(now, wall)
         return AckFlush(self._assignment, number, checkpoint, self._named.take())
 

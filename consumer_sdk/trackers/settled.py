@@ -74,19 +74,21 @@ class Known:
         listed: others, each once.
     """
 
-    __slots__ = ("_hashed", "_listed")
+    __slots__ = ("_hashed", "_in_lists", "_listed")
 
     def __init__(self, hashed: Iterable[Position] = (), listed: Sequence[Position] = ()) -> None:
         self._hashed = set(hashed)
         self._listed = [listed] if listed else []
+        self._in_lists = len(listed)
 
     def __len__(self) -> int:
-        return len(self._hashed) + sum(map(len, self._listed))
+        return len(self._hashed) + self._in_lists
 
     def all(self) -> set[Position]:
         """Each of them."""
         self._hashed.update(*self._listed)
         self._listed.clear()
+        self._in_lists = 0
         return self._hashed
 
     def merge(self, other: Known) -> None:
@@ -94,6 +96,7 @@ class Known:
         if other._hashed:
             self.all().update(other._hashed)
         self._listed += other._listed
+        self._in_lists += other._in_lists
 
 
 class Settled(Unsent):

@@ -157,6 +157,7 @@ class QueueDriver(Driver):
         if found is not None:
             unsettled = {at: i for at, i in found.items() if not self.tracker.is_settled(i)}
             assert unsettled == live
+            assert found.keys() - live.keys() <= self.model.names.pending.keys()
 
     def _check_names(self, settled: AbstractSet[Position]) -> None:
         """Likewise."""

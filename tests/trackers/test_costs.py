@@ -13,6 +13,7 @@ from tests.trackers.building import (
     NOW,
     WALL,
     deliver,
+    make_delivery,
     make_queue,
     make_run,
     make_tracker,
@@ -201,6 +202,36 @@ def test_flush_of_a_queue_costs_what_was_settled_since_the_last() -> None:
         return operations(lambda: queue.flushed(take(queue), Outcome(OutcomeKind.SENT)))
 
     assert cost(20_000) <= cost(200)
+
+
+@pytest.mark.parametrize("is_spread", [True, False])
+def test_redelivery_to_a_queue_looks_at_what_is_unsettled_once(*, is_spread: bool) -> None:
+    """Not at the settled ones beside it, and not again with each flush."""
+    queue = make_queue(chunk_bits=10)
+    deliver(queue, range(32 * 1024))
+    kept = range(0, 32 * 1024, 1024) if is_spread else range(32)
+    queue.ack_all([index for index in range(32 * 1024) if index not in kept])
+    queue.flushed(take(queue), Outcome(OutcomeKind.SENT))
+
+    def redeliver(position: int) -> None:
+        assert list(deliver(queue, [position]).known) == [0]
+
+    first = operations(lambda: redeliver(kept[1]))
+    queue.nack(kept[2], 1, NOW, 600.0)
+    queue.flushed(take(queue), Outcome(OutcomeKind.SENT))
+    again = operations(lambda: redeliver(kept[3]))
+    assert again < 40 < first < 400
+
+
+def test_new_records_of_a_queue_cost_the_same_however_many_a_run_has() -> None:
+    """If it says that they ascend: nothing is called for each."""
+
+    def cost(count: int) -> int:
+        queue, run = make_queue(chunk_bits=10), make_delivery(range(count))
+        run.ascends = True
+        return operations(lambda: queue.track(run, NOW))
+
+    assert cost(1000) <= cost(10)
 
 
 def test_chunks_that_did_not_change_are_not_searched_again() -> None:

@@ -37,6 +37,38 @@ def test_position_is_known_from_its_settling_to_the_end_of_the_window() -> None:
     assert not settled.knows(frozenset([5, 99]))
 
 
+def test_settled_side_by_side_and_settled_again_are_one_flush() -> None:
+    """The newest handle of each; what was put back comes first, and is known all the time."""
+    settled = Settled(9, 9.0)
+    settled.positions += [1, 2, 3]
+    settled.natives += ["first 1", "first 2", "first 3"]
+    assert len(settled) == 3
+    settled.add(2, "second 2")
+    settled.positions.append(4)
+    settled.natives.append("first 4")
+    assert (len(settled), 4 in settled, 5 in settled) == (4, True, False)
+    flight = [(1, "first 1"), (2, "second 2"), (3, "first 3"), (4, "first 4")]
+    assert settled.take() == flight
+    settled.positions.append(5)
+    settled.natives.append("first 5")
+    settled.put_back()
+    assert settled.pending == [*flight, (5, "first 5")]
+
+
+def test_position_that_is_told_twice_is_counted_once() -> None:
+    """A generation holds as many different ones as it says."""
+    settled = Settled(3, 1e9)
+    for _ in range(4):
+        tell(settled, 1)
+    tell(settled, 2)
+    tell(settled, 3)
+    tell(settled, 4)
+    assert [at in settled for at in (1, 2, 3, 4)] == [True] * 4
+    for position in (5, 6, 7):
+        tell(settled, position)
+    assert [at in settled for at in (1, 2, 3, 4)] == [False] * 3 + [True]
+
+
 @pytest.mark.parametrize("stage", ["pending", "in the air", "told", "older"])
 def test_one_known_position_in_a_run_is_noticed(stage: str) -> None:
     """Wherever it is."""

@@ -24,6 +24,17 @@ def named(**options: Any) -> WatermarkTracker:
     return make_tracker(names_settled=True, **options)
 
 
+def test_handles_stay_with_their_records_where_some_were_settled_before() -> None:
+    """A checkpoint knows some in the middle: they have none, and move nobody else's."""
+    tracker = named(chunk_bits=3)
+    restored = Checkpoint(watermark=-1, ranges=((1, 2), (5, 9)))
+    tracker.restore(restored, NOW, WALL, durable=True)
+    deliver(tracker, range(12), "again")
+    assert dict(send(tracker)) == {at: f"again {at}" for at in (1, 2, 5, 6, 7, 8, 9)}
+    tracker.ack_all(range(12))
+    assert dict(send(tracker)) == {at: f"again {at}" for at in (0, 3, 4, 10, 11)}
+
+
 def test_flush_names_what_was_newly_settled() -> None:
     """Individually, cumulatively, at once and as a dead letter; each in one flush."""
     tracker = named()

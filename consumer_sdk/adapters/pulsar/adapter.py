@@ -79,8 +79,8 @@ class PulsarAdapter(Adapter):
         receiver_queue: messages that the broker sends ahead, for each partition. They count as
             unacked at the broker. The client keeps them in memory whatever their size: with large
             messages, 2000 of 1 MiB are 2 GiB for each partition; give less.
-        buffer_bytes: what is received ahead of fetches, for each partition, and up to 3 MiB on top
-            while the loop is busy; beside ``receiver_queue``.
+        buffer_bytes: what is received ahead of fetches, for each partition, and up to 3 MiB and
+            3 messages on top while the loop is busy; beside ``receiver_queue``.
         cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
             up to the last record that was not sent in a batch.
             Only where no producer sends chunked messages: those in between would be lost.

@@ -54,7 +54,7 @@ class EntryAcks:
 
 def _is_settled(pairs: list[tuple[Place, Any]], before: frozenset[int]) -> bool:
     """All of a producer's batch: these of it, and those of before."""
-    count = len(before.union(place[2] for place, _ in pairs)) if before else len(pairs)
+    count = len(before.union(index for (_, _, index), _ in pairs))
     return count > 1 and count == batch_size(id_of(pairs[0][1]))
 
 

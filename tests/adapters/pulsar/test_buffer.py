@@ -45,8 +45,9 @@ def test_run_ends_where_the_broker_begins_again() -> None:
     receive(buffer, 8, 3, 4, 5)
     receive(buffer, 6, 7)
     assert (buffer.count, buffer.size) == (9, 90)
-    runs = [entries_of(buffer.take(HELD, 100, 1 << 20).messages) for _ in range(2)]
-    assert runs == [[5, 6, 7, 8], [3, 4, 5, 6, 7]]
+    runs = [buffer.take(HELD, 100, 1 << 20) for _ in range(2)]
+    assert [entries_of(run.messages) for run in runs] == [[5, 6, 7, 8], [3, 4, 5, 6, 7]]
+    assert all(run.ascends for run in runs)
     assert (buffer.count, buffer.size, buffer.first) == (0, 0, None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, pairwise
 from typing import Any
 
 import _pulsar
@@ -196,6 +197,21 @@ def test_what_comes_again_after_the_first_begins_a_delivery_of_its_own(
     assert [[message.position for message in part] for part, _ in parts] == (
         [[first], others] if others[0] <= first else [[first, *others]]
     )
+
+
+@given(st.data(), ENTRIES)
+def test_entries_in_any_order_are_cut_where_they_descend(
+    data: st.DataObject, entries: list[list[int]]
+) -> None:
+    """A shared subscription gets them as they are free: some of before among newer ones."""
+    order = data.draw(st.permutations(list(enumerate(entries))))
+    places = [(1, entry, index) for entry, found in order for index in found]
+    with _looks():
+        found, starts = contents._places_of(places)
+    parts = [[m.position for m in part] for part, _ in ascending(_messages(found), 0, starts)]
+    assert list(chain(*parts)) == places
+    assert all(one < other for part in parts for one, other in pairwise(part))
+    assert all(one[-1] >= other[0] for one, other in pairwise(parts))
 
 
 def test_places_of_whole_entries_take_a_look_at_few_ids() -> None:
