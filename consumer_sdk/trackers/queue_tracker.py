@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, islice
-from operator import lt
+from itertools import chain
 from typing import Any
 
 from consumer_sdk.records import (
@@ -30,6 +29,7 @@ from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Settled
+from consumer_sdk.trackers.window import is_ascending
 
 __all__ = ["ATTEMPTS_AGE", "QueueTracker"]
 
@@ -193,7 +193,7 @@ class QueueTracker(Deliveries):
         """They ascend, from above all that was ever tracked here: most are, if not redelivered."""
         if self._highest is not None and positions[0] <= self._highest:
             return False
-        return ascend or all(map(lt, positions, islice(positions, 1, None)))
+        return ascend or is_ascending(positions)
 
     def _indices(self) -> dict[Position, int]:
         """Where all unsettled records are, and what was settled since the last flush.
@@ -207,10 +207,10 @@ class QueueTracker(Deliveries):
             self._index_of = dict(chain.from_iterable(chunk.unsettled() for chunk in live))
         return self._index_of
 
-    def _forget_indices(self) -> None:
+    def _forget_indices(self, settled: Sequence[tuple[Position, Any]]) -> None:
         """Of what is flushed now; of all, if nobody has asked for one lately."""
         if self._index_of is not None and self._are_indices_used:
-            for position, _ in self._named.pending:
+            for position, _ in settled:
                 self._index_of.pop(position, None)
         else:
             self._index_of = None
@@ -318,9 +318,9 @@ class QueueTracker(Deliveries):
 
     def _take(self, number: int, now: float, wall: float) -> AckFlush:
         self._is_full = False
-        self._forget_indices()
-        checkpoint = self.checkpoint(now, wall)
-        return AckFlush(self._assignment, number, checkpoint, self._named.take())
+        settled = self._named.take()
+        self._forget_indices(settled)
+        return AckFlush(self._assignment, number, self.checkpoint(now, wall), settled)
 
     def _confirmed(self, outcome: Outcome, now: float) -> bool:  # noqa: ARG002 - of a log only
         self._named.remember(now)

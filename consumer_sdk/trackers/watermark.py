@@ -13,8 +13,7 @@ Rules, beside those of `consumer_sdk.trackers.deliveries`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import islice
-from operator import attrgetter, lt
+from operator import attrgetter
 from typing import Any
 
 from consumer_sdk.records import (
@@ -32,6 +31,7 @@ from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Unsent
+from consumer_sdk.trackers.window import is_ascending
 
 __all__ = ["WatermarkTracker"]
 
@@ -109,7 +109,7 @@ class WatermarkTracker(Deliveries):
         if not self._is_new(positions[0]):
             return False
         is_known = ascend or self._settled is None
-        return is_known or all(map(lt, positions, islice(positions, 1, None)))
+        return is_known or is_ascending(positions)
 
     def _is_new(self, position: Position) -> bool:
         return self._last_seen is None or bool(position > self._last_seen)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from operator import lt
 from typing import Any
 
 from consumer_sdk.records import Position
 from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, Span, kept, live_from
 
-__all__ = ["Window", "is_consecutive"]
+__all__ = ["Window", "is_ascending", "is_consecutive"]
 
 
 LASTING = 2
@@ -20,6 +22,11 @@ def is_consecutive(indices: Sequence[int]) -> bool:
     if not indices or indices[-1] - indices[0] != len(indices) - 1:
         return False
     return isinstance(indices, range) or list(indices) == list(range(indices[0], indices[-1] + 1))
+
+
+def is_ascending(positions: Sequence[Position]) -> bool:
+    """Each lies above the one before."""
+    return all(map(lt, positions, islice(positions, 1, None)))
 
 
 class Window:
