@@ -7,15 +7,19 @@ STAMP  := $(VENV)/.made
 SEEDS  ?= 2000
 ARGS   ?=
 
+# Compiled files make each of the hundreds of processes that the tests start a second quicker.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup java servers fmt lint types layers docs coverage mutants check test test-slow sim brokers bench demo lock clean
+.PHONY: help setup java servers fmt lint types layers collect docs coverage mutants wheel-test check test campaigns sim brokers bench demo lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) java servers  ## make .venv, see that Java 17+ is there, fetch the servers
 
-$(STAMP): requirements.lock pyproject.toml scripts/make_venv.sh
+# consumer_sdk/__init__.py has the version.
+$(STAMP): requirements.lock pyproject.toml consumer_sdk/__init__.py scripts/make_venv.sh
 	@scripts/make_venv.sh $(PYTHON) $(VENV)
 	@touch $@
 
@@ -28,16 +32,16 @@ servers: $(STAMP) java
 demo: setup  ## run the main job: flights through Kafka into Spark (ARGS="--help")
 	$(BIN)/python -m examples.flights $(ARGS)
 
-test: setup  ## run the tests, real servers included, slow ones left out
-	$(BIN)/python -m pytest -m "not slow" $(ARGS)
+test: setup  ## run the tests but for the campaigns, real servers included, on all cores (ARGS="-n 0 -k watermark")
+	$(BIN)/python -m pytest -n auto -m "not campaign" $(ARGS)
 
-test-slow: setup  ## run the slow tests
-	$(BIN)/python -m pytest -m slow --timeout 1800 $(ARGS)
+campaigns: setup  ## run what takes long: series of kill -9, whole demos, 2 000 seeds of each simulation
+	$(BIN)/python -m pytest -m campaign --timeout 3600 $(ARGS)
 
 brokers: setup  ## run only the tests that use real servers
-	$(BIN)/python -m pytest -m "(kafka or kinesis or pulsar or zookeeper) and not slow" $(ARGS)
+	$(BIN)/python -m pytest -n auto -m "(kafka or kinesis or pulsar or zookeeper) and not campaign" $(ARGS)
 
-sim: $(STAMP)  ## run the simulations: make sim SEEDS=100000
+sim: $(STAMP)  ## run many seeds of the simulations: make sim SEEDS=100000
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim.kinesis --seeds $(SEEDS) $(ARGS)
 
@@ -58,21 +62,29 @@ types: $(STAMP)  ## mypy, strict, source and tests
 layers: $(STAMP)  ## the layer rule, the root links, exports, import cost
 	$(BIN)/python -m pytest -q tests/test_repository.py
 
+collect: $(STAMP)  ## every test can be collected, in make test or in make campaigns
+	@$(BIN)/python -m pytest --collect-only -q > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
+	@tail -n 1 $(VENV)/.collected
+
 docs: $(STAMP)  ## check that the documents' links lead somewhere
 	$(BIN)/python scripts/check_docs.py
 
 coverage: $(STAMP)  ## the trackers' tests take every branch of the trackers
-	$(BIN)/coverage run -m pytest -q -m "not slow and not spark" tests/trackers
+	$(BIN)/coverage run -m pytest -q -m "not campaign and not spark" tests/trackers
 	$(BIN)/coverage report
 
 mutants: $(STAMP)  ## run the trackers' tests against mutants (ARGS="window.py"; an hour for all)
 	$(BIN)/python scripts/mutate.py $(ARGS)
 
-check: lint types layers docs coverage  ## all checks that need no server
+wheel-test: $(STAMP)  ## build sdist and wheel, use the wheel on each Python here (ARGS=--install: get more)
+	$(BIN)/python scripts/wheel_test.py $(ARGS)
 
-lock: $(STAMP)  ## write requirements.lock from what .venv holds
-	$(BIN)/python scripts/lock.py > requirements.lock.new
-	@mv requirements.lock.new requirements.lock
+check: lint types layers collect docs coverage  ## all checks that need no server
+
+lock: $(STAMP)  ## write requirements.lock, pins kept (ARGS="--upgrade-package kazoo" or "--upgrade")
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--all-extras --group dev --custom-compile-command "make lock" \
+		--output-file requirements.lock $(ARGS) pyproject.toml
 
 clean:  ## remove caches and build products (keeps .venv)
 	rm -rf build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -38,7 +38,7 @@ FAMILIES = {
 """Words in the names of modules and of their tests; what has none of them belongs together too."""
 OPTIONS = (
     *("-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
-    *("-p", "no:consumer_sdk", "-o", "timeout=0", "-m", "not slow and not spark"),
+    *("-p", "no:consumer_sdk", "-o", "timeout=0", "-m", "not campaign and not spark"),
 )
 
 

@@ -1,6 +1,7 @@
 """What all tests share; the servers come from `consumer_sdk.testing.pytest_plugin`."""
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
@@ -8,13 +9,36 @@ import hypothesis
 import pytest
 
 import consumer_sdk
+from consumer_sdk.testing.servers import Server
+from tests.distribution import SERVERS, Distribution
 
 # A deadline measures the machine's other work, not ours.
 hypothesis.settings.register_profile("consumer_sdk", deadline=None)
 hypothesis.settings.load_profile("consumer_sdk")
 
-_SERVER_MARKS = ("kafka", "kinesis", "pulsar", "zookeeper")
 _SUITES = Path(consumer_sdk.__file__).parent / "testing" / "conformance"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Share the tests out among workers, where there are any; hear Ctrl-C, as a test's children do."""
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # a shell's background job, and children inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.pluginmanager.register(Distribution(config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Three for each processor: most of the time a test waits for a server."""
+    return 3 * (os.cpu_count() or 1)
+
+
+def pytest_consumer_sdk_server(name: str) -> Server | None:
+    """Give all tests one Kafka, with what any of them needs."""
+    from tests.adapters.kafka.shared_kafka import shared_kafka
+
+    return shared_kafka() if name == "kafka" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -26,10 +50,11 @@ def pytest_runtest_makereport(
     But for a case of a suite that needs what this broker cannot do at all.
     """
     report = yield
-    marked = any(item.get_closest_marker(mark) for mark in _SERVER_MARKS)
+    marked = any(item.get_closest_marker(mark) for mark in SERVERS)
     is_unable = isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == _SUITES
     is_required = bool(os.environ.get("CONSUMER_SDK_REQUIRE_SERVERS"))
-    if report.skipped and marked and is_required and not is_unable:
+    is_expected = hasattr(report, "wasxfail")
+    if report.skipped and marked and is_required and not (is_unable or is_expected):
         report.outcome = "failed"
         report.longrepr = f"skipped although servers are required: {report.longrepr}"
     return report
