@@ -25,13 +25,33 @@ from consumer_sdk.errors import (
     TokenFormatError,
     TransientAdapterError,
     TransientStoreError,
+    UnreadableRecordError,
 )
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from consumer_sdk.records import AtPosition, AtTime, Batch, Branch, Message, Partition
-    from consumer_sdk.runtime import Consumer, ConsumerStats, Hooks, Ordering
-    from consumer_sdk.trackers import Receipts, Reject, Retry, RetryPolicy
+    from consumer_sdk.runtime import (
+        Consumer,
+        ConsumerStats,
+        Event,
+        Group,
+        Health,
+        Hooks,
+        Ordering,
+        PartitionSnapshot,
+        Snapshot,
+        current_message,
+    )
+    from consumer_sdk.trackers import (
+        QueueTracker,
+        Receipts,
+        Reject,
+        Retry,
+        RetryPolicy,
+        TrackerOptions,
+        WatermarkTracker,
+    )
 
 __all__ = [
     "AdapterError",
@@ -46,24 +66,37 @@ __all__ = [
     "ConsumerClosedError",
     "ConsumerSdkError",
     "ConsumerStats",
+    "Event",
     "FencedError",
+    "Group",
     "HandlerError",
+    "Health",
     "Hooks",
     "Message",
     "MissingExtraError",
     "Ordering",
     "Partition",
     "PartitionLostError",
+    "PartitionSnapshot",
     "PositionOutOfRangeError",
+    "QueueTracker",
     "Receipts",
     "Reject",
     "Retry",
     "RetryPolicy",
+    "Snapshot",
     "StoreError",
     "TokenFormatError",
+    "TrackerOptions",
     "TransientAdapterError",
     "TransientStoreError",
+    "UnreadableRecordError",
+    "WatermarkTracker",
+    "__version__",
+    "current_message",
 ]
+
+__version__ = "0.1.0"
 
 __getattr__ = lazy_names(
     __name__,
@@ -76,12 +109,21 @@ __getattr__ = lazy_names(
         "Partition": "consumer_sdk.records",
         "Consumer": "consumer_sdk.runtime",
         "ConsumerStats": "consumer_sdk.runtime",
+        "Event": "consumer_sdk.runtime",
+        "Group": "consumer_sdk.runtime",
+        "Health": "consumer_sdk.runtime",
         "Hooks": "consumer_sdk.runtime",
         "Ordering": "consumer_sdk.runtime",
+        "PartitionSnapshot": "consumer_sdk.runtime",
+        "Snapshot": "consumer_sdk.runtime",
+        "current_message": "consumer_sdk.runtime",
+        "QueueTracker": "consumer_sdk.trackers",
         "Receipts": "consumer_sdk.trackers",
         "Reject": "consumer_sdk.trackers",
         "Retry": "consumer_sdk.trackers",
         "RetryPolicy": "consumer_sdk.trackers",
+        "TrackerOptions": "consumer_sdk.trackers",
+        "WatermarkTracker": "consumer_sdk.trackers",
     },
 )
 

@@ -6,11 +6,13 @@ has a case for each; an implementation that passes the suite can be used with `C
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -23,6 +25,7 @@ from consumer_sdk.records import (
     LeaseView,
     Message,
     Outcome,
+    OutcomeKind,
     Partition,
     Position,
     Run,
@@ -134,6 +137,8 @@ class Adapter(ABC):
         """The next runs of unpaused assignments, waiting up to ``max_wait`` seconds for some.
 
         ``max_bytes`` is soft. One bad partition never raises: it is a run with a ``fault``.
+        What cannot be read is such a fault, `UnreadableRecordError`, whenever it is fetched, and
+        is never passed over; where the adapter knows how far it reaches, see `Run.unreadable`.
         A run of an assignment that was revoked meanwhile may still come out; the runtime
         throws it away.
 
@@ -146,11 +151,17 @@ class Adapter(ABC):
 
     @abstractmethod
     def pause(self, assignment: Assignment) -> None:
-        """Stops fetching it, keeping position and membership; one more run may come."""
+        """Stops fetching it, keeping position and membership; one more run may come.
+
+        The owner may call it while it is asked where to start: then nothing is fetched at all.
+        """
 
     @abstractmethod
     def resume(self, assignment: Assignment) -> None:
-        """Undoes `pause`. Both do nothing on an assignment that is not held."""
+        """Undoes `pause`; after `Run.unreadable`, goes on behind that.
+
+        Both do nothing on an assignment that is not held.
+        """
 
     @abstractmethod
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
@@ -195,9 +206,21 @@ class Adapter(ABC):
     async def partitions(self, stream: str) -> Sequence[Partition]:
         """All partitions of one of its streams, whoever holds them."""
 
+    async def gone(self, partitions: Sequence[Partition]) -> Sequence[Partition]:  # noqa: ARG002 - for overriders
+        """Those that have no record any more, never will, and are nobody's: for good.
+
+        Asked from time to time of all that have a checkpoint, where ``capabilities.wants_ends``; then
+        their checkpoints are removed. By default, and where there is any doubt, none.
+
+        Raises:
+            AdapterError: the broker does not answer.
+            StoreError: nobody knows who holds them.
+        """
+        return ()
+
     @abstractmethod
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        """How far behind the fetch position is, in ``capabilities.lag_unit``."""
+        """How far behind the fetch position is, in ``capabilities.lag_unit``; None where unknown."""
 
     @abstractmethod
     def drop(self, assignment: Assignment) -> None:
@@ -206,9 +229,33 @@ class Adapter(ABC):
         If it is still ours, it is granted again with a new epoch.
         """
 
+    def held_until(self) -> float:
+        """The loop time up to which nobody else can have been given what is held.
+
+        One session, or one lease, after the start of the last heartbeat or renewal that was
+        answered; infinite where nobody takes anything over because of time. A process that was
+        stopped, or whose loop was blocked, hands nothing out and claims nothing before this lies
+        ahead again.
+        """
+        return math.inf
+
     @abstractmethod
     def identity(self, assignment: Assignment) -> str | None:
         """Text that changes when the stream is deleted and made again; None where unknown."""
+
+    def gaps(self, positions: Sequence[Position]) -> Sequence[int]:
+        """Where records may lie between positions that are given.
+
+        Asked of a log with ``capabilities.wants_settled``, whose broker may deliver a record late: what
+        lies in a gap was never seen, and is not taken for settled. By default, before each but the first.
+
+        Args:
+            positions: ascending.
+
+        Returns:
+            the offsets of those that have room for a record between them and the one before.
+        """
+        return range(1, len(positions))
 
     @abstractmethod
     def encode_position(self, position: Position) -> str:
@@ -249,15 +296,24 @@ class AckTracker(ABC):
 
     @abstractmethod
     def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
-        """Starts from a checkpoint.
+        """Starts from a checkpoint; before the first `track`.
 
         Args:
             durable: False: the first flush writes it although nothing was acked (a pin).
+
+        Raises:
+            ConfigurationError: something was tracked before.
         """
 
     @abstractmethod
     def track(self, run: Run, now: float) -> Tracked:
-        """Mints consecutive indices for a whole run, which may be empty."""
+        """Mints consecutive indices for a whole run, which may be empty.
+
+        `Tracked.bind` tells the messages their indices, `Tracked.arrivals` what to do with each.
+
+        Raises:
+            AdapterError: of a log, the run brings new records out of order. Nothing was tracked.
+        """
 
     @abstractmethod
     def handed_out(self, messages: Sequence[Message], now: float) -> Sequence[Message]:
@@ -286,6 +342,9 @@ class AckTracker(ABC):
 
         ``item`` comes back through `due`, or is dropped when the record is settled meanwhile.
         IGNORED: an older attempt's late nack.
+
+        Raises:
+            ConfigurationError: ``delay`` is negative or not finite.
         """
 
     @abstractmethod
@@ -295,6 +354,9 @@ class AckTracker(ABC):
         """Moves the ack timeout of this delivery to ``seconds`` from now; 0 turns it off.
 
         ``item`` turns on one that is off, and comes back through `due`; without it that is False.
+
+        Raises:
+            ConfigurationError: ``seconds`` is negative or not finite.
         """
 
     @abstractmethod
@@ -310,8 +372,13 @@ class AckTracker(ABC):
         """The dead letter is durable: the record is settled."""
 
     @abstractmethod
-    def due(self, now: float) -> Due:
-        """What the time has brought, in the order in which the records were tracked."""
+    def due(self, now: float, most: int | None = None) -> Due:
+        """What the time has brought, in the order in which the records were tracked.
+
+        Args:
+            most: so many records at most, the earliest due first; then `next_due` tells of the
+                rest. A million at once would hold the event loop for seconds.
+        """
 
     @abstractmethod
     def next_due(self) -> float | None:
@@ -327,11 +394,15 @@ class AckTracker(ABC):
 
     @abstractmethod
     def flushed(self, flush: AckFlush, outcome: Outcome) -> None:
-        """The flush is durable (DURABLE or SENT)."""
+        """The answer to a flush, whatever it is; one that is not in the air is ignored.
 
-    @abstractmethod
+        DURABLE and SENT confirm it. After any other answer the next flush carries all of it
+        again: after RETRY it is due, after FENCED and GONE as soon as something else changes.
+        """
+
     def flush_failed(self, flush: AckFlush) -> None:
-        """The flush is not known to be durable: put it back."""
+        """Nobody has answered the flush (an error, a cancellation): as after RETRY."""
+        self.flushed(flush, Outcome(OutcomeKind.RETRY))
 
     @property
     @abstractmethod
@@ -374,7 +445,12 @@ class AckTracker(ABC):
 
     @abstractmethod
     def checkpoint(self, now: float, wall: float) -> Checkpoint:
-        """The state now, whatever flush is in the air."""
+        """The state now, whatever flush is in the air.
+
+        Raises:
+            ConsumerClosedError: after `close`, which has forgotten it: a checkpoint without the
+                open records would pass them.
+        """
 
     @abstractmethod
     def explain(self, now: float) -> Explanation:
@@ -382,7 +458,7 @@ class AckTracker(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Every later call is a counted no-op; holds no memory."""
+        """Every later call is a counted no-op, but `checkpoint`; holds no memory."""
 
 
 TrackerFactory = Callable[[Assignment, Callable[[], None]], AckTracker]
@@ -406,6 +482,7 @@ class Leases(ABC):
         lost(await leases.renew())
         todo = moves(await leases.view())
         granted = await leases.take(todo.take)      # its fences go into the assignments
+        await leases.unwant(todo.unwant)
         await leases.want(todo.want)
         ...                                         # hand todo.hand_over over, in another task
         await leases.changed(leases.duration / 3)
@@ -482,6 +559,13 @@ class Leases(ABC):
     async def want(self, partitions: Sequence[str]) -> None:
         """Asks the owners of these to hand them over."""
 
+    async def unwant(self, partitions: Sequence[str]) -> None:  # noqa: B027 - older stores lack it
+        """Takes back what `want` asked for, where no other member has asked since.
+
+        By default nothing is taken back: what was wanted long ago, and is again, may be taken
+        without a handover.
+        """
+
     @abstractmethod
     async def renew(self) -> Sequence[str]:
         """Joins, or says that this member lives; returns the partitions that it lost.
@@ -500,6 +584,29 @@ class Leases(ABC):
             ended: they were read to their end and every record is settled: nobody takes them
                 again, and their children can be read.
         """
+
+    @abstractmethod
+    async def reopen(self, partitions: Sequence[str] | None = None) -> None:
+        """Takes back that these have ended, and takes them from their owners: they are read again.
+
+        For an operator, and for whoever has deleted or replaced their checkpoints: an end says that
+        all records of a partition are settled in its checkpoint. Needs no membership.
+
+        Args:
+            partitions: None for all of the stream. Those without a lease are left out.
+        """
+
+    async def clear(self) -> bool:
+        """Removes all leases of the stream, also what cannot be read as leases.
+
+        For an operator. Members that run lose what they hold, and take it again, as after a forced
+        takeover: fences go on above all earlier ones. What has ended is found in the checkpoints.
+        Needs no membership. A store that lacks it refuses.
+
+        Returns:
+            whether there were any.
+        """
+        raise ConfigurationError(f"{type(self).__name__} cannot remove leases")
 
     @abstractmethod
     async def changed(self, timeout: float) -> bool:
@@ -521,7 +628,14 @@ class LeaseSource(Protocol):
     """Makes a member of a group, as `CheckpointStore.leases` does."""
 
     def __call__(
-        self, group: str, stream: str, *, duration: float = ..., handover: float = ...
+        self,
+        group: str,
+        stream: str,
+        *,
+        duration: float = ...,
+        handover: float = ...,
+        most: int | None = ...,
+        weight: int = ...,
     ) -> Leases | None:
         """See `CheckpointStore.leases`."""
         ...
@@ -586,10 +700,23 @@ class CheckpointStore(ABC):
 
     @abstractmethod
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
-        """Deletes checkpoints.
+        """Deletes checkpoints, and then reopens the leases that the store has of these partitions.
 
         A tombstone with the fence stays, so that a stale owner cannot bring them back.
         """
+
+    async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
+        """Removes checkpoints with their fences, of partitions that nobody can hold any more.
+
+        A save under an earlier claim is refused as before; by default this is a `delete`.
+
+        Args:
+            checkpoints: the text of each, as it was read; what has been written over it stays.
+
+        Raises:
+            StoreError: some may be left: purge them again.
+        """
+        await self.delete(group, checkpoints)
 
     @abstractmethod
     async def pin(self, group: str, stream: str, start: str) -> str:
@@ -616,6 +743,8 @@ class CheckpointStore(ABC):
         *,
         duration: float = 10.0,  # noqa: ARG002 - likewise
         handover: float = 30.0,  # noqa: ARG002 - likewise
+        most: int | None = None,  # noqa: ARG002 - likewise
+        weight: int = 1,  # noqa: ARG002 - likewise
         clock: Clock | None = None,  # noqa: ARG002 - likewise
     ) -> Leases | None:
         """A new member of the group, with leases kept in this store; None when it has none.
@@ -623,12 +752,22 @@ class CheckpointStore(ABC):
         Args:
             duration: see `Leases`.
             handover: see `Leases`.
+            most: partitions that this member is to have at most; all others know it by its name.
+            weight: partitions that it is to have for each one of a member of weight 1; likewise.
             clock: the event loop's time by default.
 
         Raises:
-            ConfigurationError: a time that cannot work.
+            ConfigurationError: a time or a number that cannot work.
         """
         return None
+
+    async def leased_streams(self, group: str) -> Sequence[str]:  # noqa: ARG002 - for overriders
+        """The streams of which the group has leases in this store, in order.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return []
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -650,7 +789,12 @@ class DeadLetters(ABC):
 
     @abstractmethod
     async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
-        """Makes them durable; one outcome for each, DURABLE or RETRY. May write one twice."""
+        """Makes them durable; one outcome for each, DURABLE or RETRY. May write one twice.
+
+        Raises:
+            OSError, TransientAdapterError, TransientStoreError: as RETRY for all of them.
+            Exception: whatever else ends the consumer.
+        """
 
     @abstractmethod
     async def aclose(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar, overload
 
-from consumer_sdk.records import Outcome, Partition, Position, Start
+from consumer_sdk.records import Committed, Outcome, Partition, Position, Start
 
 __all__ = ["ArrowColumn", "Columns", "Header", "PartitionRange", "RangeReader"]
 
@@ -131,6 +131,14 @@ class RangeReader(ABC):
     async def partitions(self) -> Sequence[Partition]:
         """All partitions of its streams, sorted; new ones are seen within seconds."""
 
+    def is_chosen(self, partition: Partition) -> bool:  # noqa: ARG002 - for those that can tell
+        """Whether the options choose a partition, be it there or not.
+
+        One that they do not choose is not gone when `partitions` does not show it. A reader that
+        cannot tell says True.
+        """
+        return True
+
     @abstractmethod
     async def positions(
         self, partitions: Collection[Partition], at: Start
@@ -192,6 +200,45 @@ class RangeReader(ABC):
 
         RETRY: the broker did not answer. FENCED: the group has other members, or no right.
         """
+
+    # -- any group, for tools -------------------------------------------------------------
+
+    async def committed(
+        self,
+        group: str,  # noqa: ARG002 - for those that have groups
+        partitions: Collection[Partition],
+    ) -> Mapping[Partition, Committed | None]:
+        """All that the broker knows of where a group stands; None where it knows nothing.
+
+        Raises:
+            ConfigurationError: this connection cannot tell; says which option would let it.
+            AdapterError: the broker did not answer, or refused.
+        """
+        return dict.fromkeys(partitions)
+
+    async def members(
+        self,
+        group: str,  # noqa: ARG002 - likewise
+        partitions: Collection[Partition],  # noqa: ARG002
+    ) -> Sequence[str]:
+        """The names of the consumers that the broker has in a group now, sorted.
+
+        Raises:
+            ConfigurationError, AdapterError: as `committed`.
+        """
+        return []
+
+    async def reset(
+        self,
+        group: str,  # noqa: ARG002 - likewise
+        positions: Mapping[Partition, Position],
+    ) -> Mapping[Partition, Outcome]:
+        """Sets a group's position in the broker, also back. Never raises.
+
+        DURABLE: what the group knew of holes and attempts is gone, or the broker keeps no positions.
+        RETRY: the broker did not answer. FENCED: the group has members, or it refused.
+        """
+        return dict.fromkeys(positions, Outcome.durable())
 
     @abstractmethod
     def encode_position(self, position: Position) -> str:

@@ -96,14 +96,21 @@ def test_partition_text_reads_back(stream: str, id_: str) -> None:
     """Whatever the names hold, slashes too, the store path names this partition alone."""
     partition = Partition(stream, id_)
 
-    assert str(partition).count("/") == 1
-    assert Partition.parse(str(partition)) == partition
+    assert partition.path.count("/") == 1
+    assert Partition.parse(partition.path) == partition
+
+
+def test_partition_is_shown_as_a_person_would_type_it() -> None:
+    """In logs and errors; a store has its path."""
+    partition = Partition("persistent://public/default/orders", "3")
+    assert str(partition) == f"{partition}" == "persistent://public/default/orders/3"
+    assert partition.path == "persistent%3A%2F%2Fpublic%2Fdefault%2Forders/3"
 
 
 @pytest.mark.parametrize("text", ["", "orders", "a/b/c"])
 def test_text_that_is_no_partition_is_refused(text: str) -> None:
     """A clear error names the text."""
-    with pytest.raises(ValueError, match="is not the text form of a partition"):
+    with pytest.raises(ValueError, match="is not the path of a partition"):
         Partition.parse(text)
 
 

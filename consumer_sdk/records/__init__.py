@@ -11,7 +11,14 @@ There need not be a "next" one. Stores see its text form only, which the adapter
 
 from consumer_sdk.records.branches import Branch, BranchHolder, Tree
 from consumer_sdk.records.capabilities import Capabilities, Kind
-from consumer_sdk.records.checkpoints import AckFlush, Committed, Explanation, Outcome, OutcomeKind
+from consumer_sdk.records.checkpoints import (
+    AckFlush,
+    Committed,
+    Explanation,
+    Outcome,
+    OutcomeKind,
+    SettledRecords,
+)
 from consumer_sdk.records.dead_letter import DeadLetter
 from consumer_sdk.records.leases import Lease, LeaseView, Moves
 from consumer_sdk.records.messages import Batch, Headers, Holder, Message, Redelivery
@@ -25,10 +32,11 @@ from consumer_sdk.records.partitions import (
     StartPoint,
 )
 from consumer_sdk.records.progress import Checkpoint, Comparison, Lost
-from consumer_sdk.records.runs import Due, Run, Tracked, Verdict, VerdictKind
+from consumer_sdk.records.runs import Arrival, Due, Run, Tracked, Verdict, VerdictKind
 
 __all__ = [
     "AckFlush",
+    "Arrival",
     "Assignment",
     "AtPosition",
     "AtTime",
@@ -56,6 +64,7 @@ __all__ = [
     "Position",
     "Redelivery",
     "Run",
+    "SettledRecords",
     "Start",
     "StartPoint",
     "Tracked",

@@ -26,7 +26,8 @@ class Capabilities:
         commits: the broker keeps a position for the group, so that no store is needed.
         metadata_size: characters of metadata that a commit can carry; 0 for none.
         wants_settled: flushes must name every newly settled record (its native handle).
-            What is redelivered although it was settled is then named again.
+            What is redelivered although it was settled is then named again. The broker may deliver
+            late, below others, what it has not delivered before: see `Adapter.gaps`.
         wants_ends: `Adapter.commit` is told of checkpoints that have ended, once they are durable.
         keeps_key_order: the records of a key come to one consumer, in order.
         needs_leases: assignments come from leases, so that a store which has them is required.

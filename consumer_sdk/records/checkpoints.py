@@ -3,14 +3,50 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from consumer_sdk.records.partitions import Assignment, Position
 from consumer_sdk.records.progress import Checkpoint
 
-__all__ = ["AckFlush", "Committed", "Explanation", "Outcome", "OutcomeKind"]
+__all__ = ["AckFlush", "Committed", "Explanation", "Outcome", "OutcomeKind", "SettledRecords"]
+
+
+class SettledRecords(Sequence[tuple[Position, Any]]):
+    """Positions and native handles, side by side: a pair is made when somebody asks for it.
+
+    Attributes:
+        positions, natives: of each record.
+    """
+
+    __slots__ = ("natives", "positions")
+
+    def __init__(self, positions: Sequence[Position], natives: Sequence[Any]) -> None:
+        self.positions = positions
+        self.natives = natives
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[Position, Any]]) -> SettledRecords:
+        """What somebody has as pairs."""
+        if isinstance(pairs, cls):
+            return pairs
+        return cls([position for position, _ in pairs], [native for _, native in pairs])
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @overload
+    def __getitem__(self, at: int) -> tuple[Position, Any]: ...
+    @overload
+    def __getitem__(self, at: slice) -> SettledRecords: ...
+    def __getitem__(self, at: int | slice) -> tuple[Position, Any] | SettledRecords:
+        if isinstance(at, slice):
+            return SettledRecords(self.positions[at], self.natives[at])
+        return self.positions[at], self.natives[at]
+
+    def __iter__(self) -> Iterator[tuple[Position, Any]]:
+        return zip(self.positions, self.natives, strict=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -62,6 +98,9 @@ class OutcomeKind(enum.Enum):
     GONE = "gone"
 
 
+_DONE = (OutcomeKind.DURABLE, OutcomeKind.SENT)
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The answer to one flush.
@@ -73,11 +112,19 @@ class Outcome:
         covered: the position up to which ranges were written when a size budget dropped the
             top ones; None for all of it.
         error: why, for RETRY, FENCED and GONE.
+        forgotten: failed records of which a size budget dropped the attempts: they count anew
+            after a restart.
     """
 
     kind: OutcomeKind
     covered: Position | None = None
     error: Exception | None = None
+    forgotten: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Nothing is left to do for the flush: DURABLE, or SENT."""
+        return self.kind in _DONE
 
     @classmethod
     def retry(cls, error: Exception) -> Outcome:
@@ -85,9 +132,9 @@ class Outcome:
         return cls(OutcomeKind.RETRY, error=error)
 
     @classmethod
-    def durable(cls, covered: Position | None = None) -> Outcome:
+    def durable(cls, covered: Position | None = None, forgotten: int = 0) -> Outcome:
         """An outcome that says what was asked for is durable."""
-        return cls(OutcomeKind.DURABLE, covered)
+        return cls(OutcomeKind.DURABLE, covered, forgotten=forgotten)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +150,16 @@ class Explanation:
         dead_lettering: records waiting for their dead letter to be durable.
         pinned_by: the first unsettled position, or None.
         index: that record's index, or None.
-        state: what that record is doing: ``"open"``, ``"retrying"``, ``"dead-lettering"``.
+        state: what that record is doing. From a tracker: ``"open"``, ``"retrying"``,
+            ``"dead-lettering"``. From `Consumer.explain`, instead of open: ``"queued"``, ``"behind a
+            retry"`` of its key, ``"running"`` in a handler, ``"handed out"`` to whoever pulls, or
+            ``"awaiting branches"`` of its tree.
         attempts: its failed deliveries.
         age: seconds since it was tracked.
         flush_number: the number of the next flush.
         durable_number: the last flush that is durable.
+        key: that record's key, where it is known.
+        running: seconds for which its handler has been running.
         held_back: why the partition is not fetched until somebody says so; None where it is.
     """
 
@@ -125,15 +177,21 @@ class Explanation:
     flush_number: int
     durable_number: int
     held_back: str | None = None
+    key: bytes | None = None
+    running: float | None = None
 
     def __str__(self) -> str:
         return self._progress() + (f"; {self.held_back}" if self.held_back else "")
+
+    def _doing(self) -> str:
+        since = "" if self.running is None else f" for {self.running:.1f} s"
+        return f"{self.state}{since}" + ("" if self.key is None else f", key {self.key!r}")
 
     def _progress(self) -> str:
         if self.pinned_by is None:
             return f"settled up to {self.watermark!r}; nothing is unsettled"
         return (
-            f"pinned by {self.pinned_by!r} ({self.state}, age {self.age:.1f} s, failed attempts "
+            f"pinned by {self.pinned_by!r} ({self._doing()}, age {self.age:.1f} s, failed attempts "
             f"{self.attempts}); holes {self.holes}, unsettled {self.unsettled}, bytes "
             f"{self.unsettled_bytes}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from consumer_sdk.records.messages import Headers
 from consumer_sdk.records.partitions import Partition
@@ -19,10 +20,12 @@ class DeadLetter:
         position: its position's text form.
         key, value, headers, timestamp: the record as it was stored.
         error: what went wrong, as text.
-        error_type: the exception's qualified name, or ``"rejected"``.
+        error_type: the exception's qualified name, or that of the cause of a `Reject` or `Retry`;
+            ``"rejected"`` without a cause.
         attempts: deliveries that failed.
         group: the consumer group that gave it up.
         failed_at: seconds since the epoch.
+        ordering_key, details: as `Message` has them; other destinations than Pulsar leave them out.
     """
 
     partition: Partition
@@ -36,3 +39,5 @@ class DeadLetter:
     attempts: int
     group: str
     failed_at: float
+    ordering_key: bytes | None = None
+    details: Any = None

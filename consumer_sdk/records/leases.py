@@ -6,10 +6,15 @@ A *member* is one consumer that shares the partitions of the stream with the gro
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["Lease", "LeaseView", "Moves", "is_readable"]
+__all__ = ["Lease", "LeaseView", "Moves", "is_readable", "limit_of", "named", "weight_of"]
+
+LIMITED = re.compile(r".*;most=([1-9][0-9]{0,8})", re.DOTALL)
+WEIGHTED = re.compile(r".*;weight=([1-9][0-9]{0,5})(?:;most=[0-9]+)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,9 @@ class Lease:
             the first.
         wanted_by: the member that waits until the owner has handed it over.
         ended: it was read to its end, and every record of it is settled.
+        since: when it was taken, released or ended, in seconds since the epoch, by the clock of
+            whoever did that: for people alone, so that comparing takes no notice of it. None: not
+            known, or none of this has happened.
     """
 
     parents: tuple[str, ...] = ()
@@ -30,6 +38,7 @@ class Lease:
     fence: int = 0
     wanted_by: str | None = None
     ended: bool = False
+    since: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class LeaseView:
         held: the fence of each lease that ``me`` holds. An owner that does not hold its lease
             has lost it, or never learned that it was granted.
         overdue: partitions that ``me`` has wanted for longer than a handover may take.
+        silent: those of ``members`` that were not seen to renew lately, or yet: they keep what they
+            have, and are left out where a partition without a living owner is allotted.
     """
 
     me: str
@@ -50,6 +61,7 @@ class LeaseView:
     leases: Mapping[str, Lease]
     held: Mapping[str, int] = field(default_factory=dict)
     overdue: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +73,17 @@ class Moves:
             that was seen.
         want: partitions whose owner is to hand them over.
         hand_over: own partitions that another member waits for: drain, flush, release.
+        unread: partitions that could be read, and are nobody's: all members have as many as their
+            limits allow.
+        unwant: partitions that another member owns, which are this one's share no longer: its mark
+            would keep counting the time until they are taken without a handover.
     """
 
     take: Mapping[str, int]
     want: Sequence[str]
     hand_over: Sequence[str]
+    unread: Sequence[str] = ()
+    unwant: Sequence[str] = ()
 
 
 def is_readable(partition: str, leases: Mapping[str, Lease]) -> bool:
@@ -75,3 +93,25 @@ def is_readable(partition: str, leases: Mapping[str, Lease]) -> bool:
     """
     lease = leases[partition]
     return not lease.ended and all(leases[p].ended for p in lease.parents if p in leases)
+
+
+def named(member: str, most: int | None = None, weight: int = 1) -> str:
+    """The name of a member that is to have at most so many partitions, and so many for each of others.
+
+    Both are part of the name because all members have to know them to come to the same shares. The
+    limit stands last, where members of an older version look for it.
+    """
+    weighted = member if weight == 1 else f"{member};weight={weight}"
+    return weighted if most is None else f"{weighted};most={most}"
+
+
+def limit_of(member: str) -> float:
+    """How many partitions a member is to have at most; infinite where its name has no limit."""
+    found = LIMITED.fullmatch(member)
+    return int(found[1]) if found else math.inf
+
+
+def weight_of(member: str) -> int:
+    """How many partitions a member is to have for each one of a member whose name has no weight."""
+    found = WEIGHTED.fullmatch(member)
+    return int(found[1]) if found else 1

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, cast
 
-from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.errors import ConsumerClosedError, HandlerError
 from consumer_sdk.records.branches import Branch
 from consumer_sdk.records.partitions import Assignment, Partition, Position
 
-__all__ = ["Batch", "Headers", "Holder", "Message", "Redelivery"]
+__all__ = ["Batch", "Headers", "Holder", "Message", "NotIterableError", "Redelivery"]
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+
+class NotIterableError(HandlerError, TypeError):
+    """One message was iterated, as if it were a batch; that settles nothing."""
 
 
 class Holder(Protocol):
@@ -68,6 +72,9 @@ class Message:
         headers: pairs of name and bytes (or None), in the broker's order; names may repeat.
         timestamp: milliseconds since the epoch, or None.
         attempt: 1 for the first delivery; survives restarts.
+        ordering_key: what `Ordering.KEY` goes by where it is not the key: Pulsar's ordering key.
+        details: what only its broker tells of it: `consumer_sdk.adapters.pulsar.PulsarDetails`,
+            None of others.
     """
 
     __slots__ = (
@@ -94,6 +101,8 @@ class Message:
     """The number of its open tree; set while a tree is open, which then is in ``holder``."""
 
     attempt: int = 1
+    ordering_key: bytes | None = None
+    details: Any = None
     native: Any = None
 
     @classmethod
@@ -194,6 +203,20 @@ class Message:
         """
         await self.holder.durable()
 
+    if not TYPE_CHECKING:  # to a type checker a message is not iterable
+
+        def __iter__(self) -> NoReturn:
+            """A handler of batches that is given single messages would fail with each of them.
+
+            Raises:
+                NotIterableError: always.
+            """
+            raise NotIterableError(
+                "one message cannot be iterated: to get batches, give run(handler, batch_size=…), "
+                "or pull from consumer.batches(). What the handler was given is delivered again "
+                "unless it was settled"
+            )
+
     def __repr__(self) -> str:
         if not hasattr(self, "assignment"):
             return f"<{type(self).__name__} unmade>"
@@ -206,7 +229,7 @@ class Message:
 class Redelivery(Message):
     """A later delivery of a record: a copy with its own attempt number."""
 
-    __slots__ = ("attempt", "native")
+    __slots__ = ("attempt", "details", "native", "ordering_key")
 
     @classmethod
     def of(cls, message: Message, attempt: int) -> Redelivery:
@@ -216,8 +239,13 @@ class Redelivery(Message):
             if hasattr(message, name):
                 setattr(copy, name, getattr(message, name))
         copy.attempt = attempt
+        copy.ordering_key = message.ordering_key
+        copy.details = message.details
         copy.native = message.native
         return copy
+
+
+_HOLDER = attrgetter("holder")
 
 
 class Batch(list[Message]):
@@ -227,8 +255,9 @@ class Batch(list[Message]):
 
     def ack(self) -> int:
         """Acks every message; returns how many that settled."""
-        parts = groupby(self, attrgetter("holder"))
-        return sum(holder.ack_all(list(part)) for holder, part in parts)
+        if len(set(map(_HOLDER, self))) == 1:
+            return self[0].holder.ack_all(self)
+        return sum(holder.ack_all(list(part)) for holder, part in groupby(self, _HOLDER))
 
     def nack(self, delay: float | None = None, *, reason: str = "nacked") -> int:
         """Nacks every message that is not settled yet; returns how many those were."""

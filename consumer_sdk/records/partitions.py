@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import NUMBER, OptionType
+
 __all__ = ["Assignment", "AtPosition", "AtTime", "Partition", "Position", "Start", "StartPoint"]
+
+TIME = OptionType(
+    "seconds since the epoch, or a datetime with a time zone",
+    lambda value: NUMBER.accepts(value) and abs(value) < math.inf,
+)
+
+YEAR_2286 = 1e10
+"""Seconds since the epoch; milliseconds were there in April 1970."""
 
 Position: TypeAlias = Any
 """A place in a partition; see the module's docstring."""
@@ -16,25 +29,32 @@ Position: TypeAlias = Any
 class Partition(NamedTuple):
     """One ordered log: a Kafka topic-partition, a Kinesis shard, a Pulsar topic(-partition).
 
-    ``str(partition)`` is its path in a store; `parse` reads it back.
+    ``str(partition)`` is for people; `path` is its place in a store, and `parse` reads that back.
     """
 
     stream: str
     id: str
 
     def __str__(self) -> str:
+        return f"{self.stream}/{self.id}"
+
+    @property
+    def path(self) -> str:
+        """``stream/id``, percent-encoded, so that there is one slash whatever the names are."""
         return f"{quote(self.stream, safe='')}/{quote(self.id, safe='')}"
 
     @classmethod
     def parse(cls, text: str) -> Partition:
-        """The partition whose text form is ``text``.
+        """The partition whose `path` is ``text``.
 
         Raises:
             ValueError: ``text`` is not ``stream/id``.
         """
         stream, slash, id_ = text.partition("/")
         if not slash or "/" in id_:
-            raise ValueError(f"{text!r} is not the text form of a partition (stream/id)")
+            raise ValueError(
+                f"{text!r} is not the path of a partition (stream/id, names percent-encoded)"
+            )
         return cls(unquote(stream), unquote(id_))
 
 
@@ -68,11 +88,37 @@ class StartPoint(enum.Enum):
     """The partition was read to its end: there is nothing to read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class AtTime:
-    """Start at the first record stored at or after ``time`` (seconds since the epoch)."""
+    """Start at the first record stored at or after a time.
+
+    Args:
+        time: seconds since the epoch, or a datetime that has a time zone.
+
+    Attributes:
+        time: seconds since the epoch.
+
+    Raises:
+        ConfigurationError: it is neither; a datetime without a zone could be any zone's.
+    """
 
     time: float
+
+    def __init__(self, time: float | datetime) -> None:
+        if isinstance(time, datetime):
+            if time.tzinfo is None:
+                raise ConfigurationError(
+                    f"AtTime({time!r}): a datetime without a time zone means another moment on each "
+                    f"machine: give it one, such as tzinfo=UTC"
+                )
+            time = time.timestamp()
+        if NUMBER.accepts(time) and YEAR_2286 <= time < math.inf:
+            raise ConfigurationError(
+                f"AtTime(time={time!r}) is beyond the year 2286: give seconds since the epoch, not "
+                f"milliseconds"
+            )
+        TIME.check("time", time, "AtTime")
+        object.__setattr__(self, "time", time)
 
 
 @dataclass(frozen=True, slots=True)

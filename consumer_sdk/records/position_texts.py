@@ -22,6 +22,7 @@ from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records.partitions import Position
 
 __all__ = [
+    "BEGINNING",
     "LAST_BATCH_INDEX",
     "LAST_SUB_SEQUENCE",
     "POSITION_READERS",
@@ -38,6 +39,9 @@ LAST_BATCH_INDEX = 2**31 - 1
 LAST_SUB_SEQUENCE = 2**63 - 1
 """Above every sub-sequence number, which is a Java ``long`` to Amazon's libraries: a position with
 it stands for all user records of one Kinesis record."""
+
+BEGINNING = (0, 0)
+"""Where a shard of Kinesis begins: below every record, and the place of none."""
 
 NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 """What a signed 64-bit integer may be; longer digits would cost quadratic time to read."""

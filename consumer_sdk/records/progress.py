@@ -8,7 +8,18 @@ from dataclasses import dataclass, field, replace
 
 from consumer_sdk.errors import CheckpointMismatchError
 from consumer_sdk.records.partitions import Position
-from consumer_sdk.records.ranges import Range, holds, join
+from consumer_sdk.records.ranges import (
+    Gap,
+    Interval,
+    Range,
+    common,
+    gaps_above,
+    holds,
+    is_in,
+    is_within,
+    join,
+    unite,
+)
 
 __all__ = ["Checkpoint", "Comparison", "Lost"]
 
@@ -42,10 +53,12 @@ class Lost:
     above: Range | None = None
 
     @property
-    def count(self) -> int:
-        """Unsettled positions in ``below``; 0 where positions are not whole numbers."""
-        if self.below is None or not isinstance(self.below[0], int):
+    def count(self) -> int | None:
+        """Unsettled positions in ``below``; None, unknown, where they are not whole numbers."""
+        if self.below is None:
             return 0
+        if not isinstance(self.below[0], int):
+            return None
         start, stop = self.below
         settled = (min(last + 1, stop) - max(first, start) for first, last in self.settled)
         return int(stop - start - sum(settled))
@@ -69,6 +82,12 @@ class Checkpoint:
         identity: changes when a stream is deleted and made again; None where unknown.
         application: the id of the application that made it; None where it has none. Comparing
             takes no notice of it.
+        unseen: intervals of positions that nobody was handed, without their ends, ascending; the
+            first may have no lower one. What lies there is not settled, also below the watermark
+            and inside of ranges. Empty of brokers that deliver nothing late.
+        written: when it was made, by the clock that the due times are of, in seconds since the
+            epoch. It is there where a wait is longer than the retry policy's: that it was asked for,
+            and is not a clock's mistake, shows in what was left of it then.
     """
 
     watermark: Position | None = None
@@ -78,6 +97,8 @@ class Checkpoint:
     ended: bool = False
     identity: str | None = None
     application: str | None = None
+    written: float | None = None
+    unseen: tuple[Interval, ...] = ()
 
     @property
     def start(self) -> Position | None:
@@ -90,11 +111,16 @@ class Checkpoint:
 
     def is_settled(self, position: Position) -> bool:
         """A record at ``position`` is not delivered again."""
-        return self._holds((position, position))
+        is_seen = not any(is_in(position, each) for each in self.unseen)
+        return is_seen and self._holds((position, position))
 
     def _holds(self, wanted: Range) -> bool:
         is_in_prefix = self.watermark is not None and bool(wanted[1] <= self.watermark)
         return self.ended or is_in_prefix or holds(self.ranges, wanted)
+
+    def _unsettled(self) -> list[Gap]:
+        """What is not settled here, in no order."""
+        return [*self.unseen, *gaps_above(self.watermark, self.ranges)]
 
     def covers(self, other: Checkpoint) -> bool:
         """Everything that is settled in ``other`` is settled here.
@@ -106,7 +132,9 @@ class Checkpoint:
         if self.ended or other.ended:
             return self.ended
         is_ahead = _highest(self.watermark, other.watermark) == self.watermark
-        return is_ahead and all(map(self._holds, other.ranges))
+        open_there = other._unsettled()
+        is_seen = all(any(is_within(each, gap) for gap in open_there) for each in self.unseen)
+        return is_ahead and is_seen and all(map(self._holds, other.ranges))
 
     def compare(self, other: Checkpoint) -> Comparison:
         """What is settled here, beside what is settled in ``other``.
@@ -123,8 +151,8 @@ class Checkpoint:
 
         It resumes at the lower of both starts, or at the watermark where that is higher: no
         record that one of them knows to be unsettled is skipped. Of attempts the higher count
-        stays, with its due time, and of two applications the last in the alphabet. Order and
-        repetition of merges make no difference.
+        stays, with its due time, of two applications the last in the alphabet, and of two times
+        when they were written the earlier. Order and repetition of merges make no difference.
 
         Raises:
             CheckpointMismatchError: they belong to different incarnations of the stream.
@@ -140,6 +168,13 @@ class Checkpoint:
             ended=self.ended or other.ended,
             identity=other.identity if self.identity is None else self.identity,
             application=_highest(self.application, other.application),
+            written=min(_known(self.written, other.written), default=None),
+            unseen=unite(
+                [
+                    *common(self.unseen, other._unsettled()),
+                    *common(other.unseen, self._unsettled()),
+                ]
+            ),
         )
         attempts = {
             position: max(self.attempts.get(position, NEVER), other.attempts.get(position, NEVER))

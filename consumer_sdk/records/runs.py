@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer_sdk.records.messages import Message
+from consumer_sdk.errors import UnreadableRecordError
+from consumer_sdk.records.messages import UNBOUND, Holder, Message, Redelivery
 from consumer_sdk.records.partitions import Assignment, Position
 
-__all__ = ["Due", "Run", "Tracked", "Verdict", "VerdictKind"]
+__all__ = [
+    "FIRST_UNREADABLE",
+    "LAST_UNREADABLE",
+    "Arrival",
+    "Due",
+    "Run",
+    "Tracked",
+    "Verdict",
+    "VerdictKind",
+]
+
+FIRST_UNREADABLE = "unreadable.first"
+LAST_UNREADABLE = "unreadable.last"
+"""The headers with the positions, in a dead letter whose value are bytes that cannot be read."""
 
 
 @dataclass(slots=True)
@@ -23,10 +38,14 @@ class Run:
         next_position: where the next fetch starts, when the broker says so. It may move
             without any record (transaction markers, filtered records).
         ended: the partition has no further records, ever.
-        fault: an error of this partition alone; the adapter has paused it. Such a run carries no
-            messages: those before the fault come in a run of their own.
+        fault: an error of this partition alone; the adapter has paused it. Those before the fault
+            come in a run of their own: such a run carries no messages, but for what cannot be
+            read (`unreadable`).
         size: bytes of the messages.
-        ascends: the adapter knows that positions ascend. Where they may not, trackers look.
+        ascends: the adapter knows that positions ascend. Where it does not, trackers look.
+        last: the last position of several records that cannot be read and come as one message.
+        known_positions, known_natives: of the messages, where the adapter has them side by side
+            already.
     """
 
     assignment: Assignment
@@ -36,6 +55,51 @@ class Run:
     fault: Exception | None = None
     size: int = 0
     ascends: bool = False
+    last: Position | None = None
+    known_positions: list[Position] | None = None
+    known_natives: list[Any] | None = None
+
+    @property
+    def positions(self) -> list[Position]:
+        """Of the messages."""
+        known = self.known_positions
+        return [message.position for message in self.messages] if known is None else known
+
+    @property
+    def natives(self) -> list[Any]:
+        """What settles each of the messages, for the adapter."""
+        known = self.known_natives
+        return [message.native for message in self.messages] if known is None else known
+
+    @classmethod
+    def unreadable(
+        cls,
+        message: Message,
+        next_position: Position | None,
+        fault: UnreadableRecordError,
+        *,
+        first: str,
+        last: str,
+        last_position: Position | None = None,
+    ) -> Run:
+        """What cannot be read, as one message that no handler sees.
+
+        Args:
+            message: its value is the raw bytes; its headers become the two positions.
+            next_position: behind it, where the adapter goes on when it is resumed.
+            first: the text form of the first position that cannot be read, the message's own.
+            last: that of the last one.
+            last_position: the last one itself, where it is another than the first.
+        """
+        message.headers = ((FIRST_UNREADABLE, first.encode()), (LAST_UNREADABLE, last.encode()))
+        return cls(
+            message.assignment,
+            [message],
+            next_position,
+            fault=fault,
+            size=message.size,
+            last=last_position,
+        )
 
 
 class VerdictKind(enum.Enum):
@@ -54,19 +118,36 @@ class Verdict:
     due: float = 0.0
 
 
+class Arrival(enum.Enum):
+    """What to do with a record that was tracked.
+
+    DELIVER: hand it out now. HELD: it failed before a restart, and comes through
+    `AckTracker.due`. EXHAUSTED: it is at its retry limit; write its dead letter, then call
+    `AckTracker.dead_lettered`.
+    """
+
+    DELIVER = "deliver"
+    HELD = "held"
+    EXHAUSTED = "exhausted"
+
+
 @dataclass(slots=True)
 class Tracked:
     """What tracking a run found; everything but the indices lists exceptions only.
 
-    Indices are minted from ``first`` in order, one for each message that was not dropped.
+    Indices are minted from ``first`` in order, one for each message that is neither ``dropped``,
+    ``known`` nor ``late``; `bind` is that mapping. `arrivals` says what to do with each message.
 
     Attributes:
         first: the first index minted.
         count: how many were minted.
-        dropped: offsets *into the run* of messages at or below what was seen or settled before;
-            they have no index and are not delivered.
+        dropped: offsets *into the run* of messages that were seen or settled before; they have no
+            index and are not delivered.
         settled: indices settled before a restart; not delivered.
-        known: offsets into the run of messages that are in flight already; not delivered.
+        known: offsets into the run of messages that are in flight already; they have no index of
+            their own and are not delivered.
+        late: offset into the run → index, of messages below what was seen before that were never
+            seen themselves; they are delivered.
         held: indices of restored retries that are not due yet; they come through ``due``.
         tries: index → attempt number, where that is not 1.
         exhausted: indices at their retry limit: straight to the dead letters.
@@ -77,15 +158,71 @@ class Tracked:
     dropped: Sequence[int] = ()
     settled: Sequence[int] = ()
     known: Sequence[int] = ()
+    late: Mapping[int, int] = field(default_factory=dict)
     held: Sequence[int] = ()
     tries: Mapping[int, int] = field(default_factory=dict)
     exhausted: Sequence[int] = ()
+
+    def bind(self, messages: list[Message], holder: Holder = UNBOUND) -> list[Message]:
+        """Tells messages their index, and whose they are.
+
+        Args:
+            messages: the run's, all of them.
+            holder: what a message's ``ack``, ``nack`` and so on call; by default they raise.
+
+        Returns:
+            those that have an index, in order; the first one's is ``first``, if none is ``late``.
+        """
+        if self.late:
+            return self._bind_late(messages, holder)
+        if self.dropped or self.known:
+            absent = {*self.dropped, *self.known}
+            messages = [message for at, message in enumerate(messages) if at not in absent]
+        for index, message in enumerate(messages, self.first):
+            message.holder = holder
+            message.index = index
+        return messages
+
+    def _bind_late(self, messages: list[Message], holder: Holder) -> list[Message]:
+        absent, line = {*self.dropped, *self.known}, itertools.count(self.first)
+        bound = []
+        for offset, message in enumerate(messages):
+            if offset not in absent:
+                message.holder = holder
+                message.index = self.late[offset] if offset in self.late else next(line)
+                bound.append(message)
+        return bound
+
+    def arrivals(self, bound: Iterable[Message]) -> Iterator[tuple[Message, Arrival]]:
+        """What to do with each message that `bind` has returned; nothing with those left out.
+
+        Yields:
+            the message, as the delivery that it is if a checkpoint tells of failed ones, and
+            what to do with it.
+        """
+        settled, held, exhausted = set(self.settled), set(self.held), set(self.exhausted)
+        for message in bound:
+            index = message.index
+            if index in exhausted:
+                yield message, Arrival.EXHAUSTED
+            elif index in held:
+                yield message, Arrival.HELD
+            elif index in self.tries:
+                yield Redelivery.of(message, self.tries[index]), Arrival.DELIVER
+            elif index not in settled:
+                yield message, Arrival.DELIVER
 
     @property
     def plain(self) -> bool:
         """Every message is new and to be delivered for the first time."""
         return not (
-            self.dropped or self.settled or self.known or self.held or self.tries or self.exhausted
+            self.dropped
+            or self.settled
+            or self.known
+            or self.late
+            or self.held
+            or self.tries
+            or self.exhausted
         )
 
 

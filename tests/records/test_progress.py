@@ -222,7 +222,7 @@ def test_positions_that_cannot_be_counted_are_not() -> None:
     clipped, lost = Checkpoint((1, 0), (1, 1)).clip((4, 0))
 
     assert clipped == Checkpoint((1, 0), (4, 0))
-    assert (lost.below, lost.count) == (((1, 1), (4, 0)), 0)
+    assert (lost.below, lost.count) == (((1, 1), (4, 0)), None)
 
 
 def test_log_that_ends_lower_takes_back_what_lay_beyond() -> None:

@@ -1,0 +1,285 @@
+"""What options may be: one rule for a value that is given in Python and for the text of a URL.
+
+A consumer, an adapter or a store has a table of its options: name → `OptionType`. Its constructor checks
+by the table what it was given, and the reader of its URLs turns texts into values. Each error names
+the option and says what to give.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
+
+from consumer_sdk.errors import ConfigurationError
+
+__all__ = [
+    "ANYTHING",
+    "COUNT",
+    "FLAG",
+    "HTTP_URL",
+    "LEAST_0",
+    "NAME",
+    "NAMES",
+    "NUMBER",
+    "PATH",
+    "SECONDS",
+    "SECONDS_OR_0",
+    "SECRET",
+    "TEXT",
+    "TRUTH",
+    "URL",
+    "WHOLE_NUMBER",
+    "OptionType",
+    "check_options",
+    "choice",
+    "endless",
+    "instance",
+    "kind_like",
+    "kinds_like",
+    "make_options",
+    "names_of",
+    "optional",
+    "read_texts",
+    "shown",
+    "unknown_option",
+]
+
+T = TypeVar("T")
+
+LONGEST_VALUE = 200
+"""Characters of a value in a message."""
+
+
+def _short(value: object) -> str:
+    return f"{value!r:.{LONGEST_VALUE}}"
+
+
+def shown(url: object) -> str:
+    """A URL for messages: without credentials, and without its query, which may hold a secret."""
+    if not isinstance(url, str):
+        return _short(url)
+    credentials, at, rest = url.partition("?")[0].rpartition("@")
+    scheme, slashes, _ = credentials.rpartition("//")
+    return repr(f"{scheme}{slashes}…@{rest}" if at else rest)
+
+
+def _hidden(_value: object) -> str:
+    return "…"
+
+
+@dataclass(frozen=True, slots=True)
+class OptionType:
+    """What an option takes.
+
+    Attributes:
+        wanted: what to give, for messages: ``"seconds, above 0"``.
+        accepts: whether a value is of this kind.
+        read: a URL's text as a value, or a ValueError; None if no text can be one.
+        show: a value as messages show it; a secret is left out.
+    """
+
+    wanted: str
+    accepts: Callable[[Any], bool]
+    read: Callable[[str], Any] | None = None
+    show: Callable[[Any], str] = _short
+
+    def check(self, name: str, value: object, owner: str = "") -> None:
+        """Sees that a value is of this kind.
+
+        Args:
+            owner: whose option it is, where its name does not say that.
+
+        Raises:
+            ConfigurationError: it is not.
+        """
+        if not self.accepts(value):
+            is_class = isinstance(value, type)
+            shown = f"{value.__name__} is the class itself" if is_class else self.show(value)  # type: ignore[attr-defined]  # is_class says so
+            option = f"{owner}({name}={shown})" if owner else f"{name}={shown}"
+            raise ConfigurationError(f"{option}: give {self.wanted}")
+
+    def parse(self, name: str, text: str) -> Any:
+        """The value that a URL's text stands for.
+
+        Raises:
+            ConfigurationError: none, or no text is one.
+        """
+        if self.read is None:
+            raise ConfigurationError(f"{name}= in the URL: only Python can give {self.wanted}")
+        try:
+            return self.read(text)
+        except ValueError as error:
+            shown = f"{name}={self.show(text)} in the URL"
+            raise ConfigurationError(f"{shown}: give {self.wanted}") from error
+
+
+# -- kinds ----------------------------------------------------------------------------------
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # noqa: PLR0124 - not NaN
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in TRUTH:
+        raise ValueError(text)
+    return TRUTH[text.lower()]
+
+
+TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+ANYTHING = OptionType("anything", lambda _: True, str)
+FLAG = OptionType("True or False", lambda value: isinstance(value, bool), _truth)
+NUMBER = OptionType("a number", _is_number, float)
+WHOLE_NUMBER = OptionType("a whole number", _is_whole, int)
+COUNT = OptionType("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1, int)
+LEAST_0 = OptionType("a whole number, 0 or more", lambda v: _is_whole(v) and v >= 0, int)
+SECONDS = OptionType("seconds, above 0", lambda v: _is_number(v) and 0 < v < math.inf, float)
+SECONDS_OR_0 = OptionType(
+    "seconds, 0 or more", lambda v: _is_number(v) and 0 <= v < math.inf, float
+)
+TEXT = OptionType("a text", _is_text, str)
+SECRET = replace(TEXT, show=_hidden)
+URL = replace(TEXT, wanted="a URL")
+NAME = OptionType("a name", lambda value: _is_text(value) and value.strip() != "", str)
+NAMES = OptionType(
+    "names in a sequence",
+    lambda value: isinstance(value, list | tuple) and all(_is_text(name) for name in value),
+)
+PATH = OptionType(
+    "the path of a file",
+    lambda value: isinstance(value, str | os.PathLike) and os.fspath(value) != "",
+    str,
+)
+HTTP_URL = OptionType(
+    "http://host:port or https://host:port",
+    lambda value: _is_text(value) and value.startswith(("http://", "https://")),
+    str,
+    shown,
+)
+
+
+def optional(kind: OptionType) -> OptionType:
+    """What is of this kind, or None."""
+    return replace(
+        kind,
+        wanted=f"{kind.wanted}, or None",
+        accepts=lambda value: value is None or kind.accepts(value),
+    )
+
+
+def endless(kind: OptionType) -> OptionType:
+    """A number of this kind, or infinity."""
+    return replace(kind, accepts=lambda value: value == math.inf or kind.accepts(value))
+
+
+def choice(*allowed: str) -> OptionType:
+    """One of a few texts."""
+    *most, last = map(repr, allowed)
+    return OptionType(
+        f"{', '.join(most)} or {last}", lambda v: _is_text(v) and v in allowed, _only(allowed)
+    )
+
+
+def _only(allowed: Iterable[str]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(text)
+        return text
+
+    return read
+
+
+def instance(kinds: type | tuple[type, ...], wanted: str) -> OptionType:
+    """An object of a class."""
+    return OptionType(wanted, lambda value: isinstance(value, kinds))
+
+
+def kind_like(name: str, default: object) -> OptionType:
+    """What an option of a client takes, by its default."""
+    if isinstance(default, bool):
+        return FLAG
+    if isinstance(default, int) and not name.endswith("_ms"):
+        return WHOLE_NUMBER
+    if isinstance(default, int | float):
+        return replace(NUMBER, read=type(default))
+    return TEXT if isinstance(default, str) else ANYTHING
+
+
+def kinds_like(function: Callable[..., Any]) -> dict[str, OptionType]:
+    """What each keyword argument of a client takes, by its default."""
+    given = inspect.signature(function).parameters.values()
+    keywords = [p for p in given if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return {p.name: kind_like(p.name, p.default) for p in keywords if p.name != "self"}
+
+
+# -- what was given -------------------------------------------------------------------------
+
+
+def check_options(options: object, kinds: Mapping[str, OptionType], owner: str = "") -> None:
+    """Sees that an object's attributes, or a mapping's values, are of their kinds.
+
+    Args:
+        owner: whose options they are, where their names do not say that.
+
+    Raises:
+        ConfigurationError: one is not.
+    """
+    for name, kind in kinds.items():
+        value = options[name] if isinstance(options, dict) else getattr(options, name)
+        kind.check(name, value, owner)
+
+
+def make_options(kind: Callable[..., T], options: Mapping[str, Any]) -> T:
+    """A dataclass of options.
+
+    Raises:
+        ConfigurationError: an option is unknown; names the one that was probably meant.
+    """
+    known = [field.name for field in fields(kind)]  # type: ignore[arg-type]  # a dataclass
+    for name in options.keys() - set(known):
+        raise unknown_option(name, known)
+    return kind(**options)
+
+
+def read_texts(
+    texts: Mapping[str, str], kinds: Mapping[str, OptionType], hint: str = ""
+) -> dict[str, Any]:
+    """The options in a URL's query.
+
+    Args:
+        hint: what to write, for an unknown one that is like no other.
+
+    Raises:
+        ConfigurationError: an option is unknown, or its value of another kind.
+    """
+    for name in texts.keys() - kinds.keys():
+        raise unknown_option(name, kinds, hint)
+    return {name: kinds[name].parse(name, text) for name, text in texts.items()}
+
+
+def unknown_option(name: str, known: Iterable[str], hint: str = "") -> ConfigurationError:
+    """The error that names the option which was probably meant."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    meant = f"did you mean {near[0]}=?" if near else hint or f"there are {', '.join(known)}"
+    return ConfigurationError(f"unknown option {name}=: {meant}")
+
+
+def names_of(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Names that were given one by one, or all of them in one sequence."""
+    is_sequence = len(given) == 1 and isinstance(given[0], list | tuple | set | frozenset)
+    return tuple(given[0]) if is_sequence else given

@@ -1,0 +1,99 @@
+"""Record writes: columns of records into a broker's topics, for Spark's sink.
+
+At least once: a record is written when `RecordWriter.flush` has returned after it. Whoever fails
+before that writes all of it again, and what the broker had stored is there twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from consumer_sdk.records import Headers
+
+__all__ = ["Outgoing", "Packed", "RecordWriter"]
+
+Packed: TypeAlias = Any
+"""What one kind of writer has made of records: ready to be sent, and nobody else's business."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Records for one topic, as columns in step.
+
+    Attributes:
+        topic: where to.
+        values: a ``pyarrow`` array of binary; null is a tombstone.
+        keys: likewise, or None: no record has a key.
+        partitions: integers; null lets the key choose, or the writer. None: all are null.
+        headers: of each record, or None: no record has any.
+    """
+
+    topic: str
+    values: Any
+    keys: Any = None
+    partitions: Any = None
+    headers: Sequence[Headers] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class RecordWriter(ABC):
+    """Writes to one broker.
+
+    Records of one topic and one key are stored in the order in which they were sent, where the
+    broker has such an order.
+
+    Concurrency: coroutines run in one event loop, the one that opened it; `pack` in any thread.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connects.
+
+        Raises:
+            AdapterError: the broker cannot be reached, or refused.
+        """
+
+    @abstractmethod
+    async def prepare(self, topic: str) -> None:
+        """Asks the broker whether a topic is there and may be written to; comes before `pack`.
+
+        Raises:
+            ConfigurationError: there is no such topic.
+            AdapterError: the broker cannot be reached, or refused.
+        """
+
+    @abstractmethod
+    def pack(self, records: Outgoing) -> Packed:
+        """Makes what is sent of records whose topic was prepared; does no I/O.
+
+        Raises:
+            ConfigurationError: a partition that the topic does not have.
+            AdapterError: a record is larger than may be sent.
+        """
+
+    @abstractmethod
+    async def send(self, packed: Packed) -> None:
+        """Begins to send; returns when there is room for more.
+
+        Raises:
+            AdapterError: this, or something before it, was refused or not answered.
+        """
+
+    @abstractmethod
+    async def flush(self) -> int:
+        """Returns when the broker has acknowledged all; how many records since the last flush.
+
+        Raises:
+            AdapterError: something was refused or not answered. It stays so: make a new writer.
+        """
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Idempotent and bounded. What was not flushed may be written or not."""
