@@ -6,6 +6,7 @@ from consumer_sdk.trackers.checkpoint_binary import (
 )
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 from consumer_sdk.trackers.naming_trees import NamingTrees
+from consumer_sdk.trackers.options import TrackerOptions
 from consumer_sdk.trackers.queue_tracker import QueueTracker
 from consumer_sdk.trackers.receipts import Receipts
 from consumer_sdk.trackers.retry import Reject, Retry, RetryPolicy
@@ -19,6 +20,7 @@ __all__ = [
     "Reject",
     "Retry",
     "RetryPolicy",
+    "TrackerOptions",
     "TreeTracker",
     "WatermarkTracker",
     "decode_checkpoint",

@@ -2,9 +2,8 @@
 
 Layout: magic 1 · version 1 · owner 8 · length 2 · identity · what `checkpoint_rows` writes ·
 CRC-32 4, where ``owner`` is a digest of broker, stream and partition. Version 2 has a length of 2 and
-the application after the identity; a checkpoint without one is written as version 1. A hole takes two bytes where
-holes are near to one another and positions are whole numbers: some 3 800 of them fit into the
-metadata of a Kafka commit (4 096 characters of 15 bits).
+the application after the identity. Versions 3 and 4 are 1 and 2 with rows of a kind that releases
+before did not know, so that these refuse the whole. The lowest version that can say it is written.
 """
 
 from __future__ import annotations
@@ -20,14 +19,16 @@ from consumer_sdk.errors import (
     ConfigurationError,
 )
 from consumer_sdk.records import Checkpoint, Partition, Position
-from consumer_sdk.trackers.checkpoint_forms import check, covered, match
-from consumer_sdk.trackers.checkpoint_rows import MOST_PARTS, read_body, write_body
+from consumer_sdk.trackers.checkpoint_forms import Fitted, check, covered, match
+from consumer_sdk.trackers.checkpoint_rows import MOST_PARTS, has_new_rows, read_body, write_body
 
-__all__ = ["decode_checkpoint_bytes", "encode_checkpoint_bytes"]
+__all__ = ["decode_checkpoint_bytes", "encode_checkpoint_bytes", "fit_checkpoint_bytes"]
 
-MAGIC = bytes((0xC5, 1))
-WITH_APPLICATION = bytes((0xC5, 2))
-"""Each ends with its version. No text in ASCII starts so: it is never taken for JSON."""
+MAGIC = 0xC5
+"""Before the version. No text in ASCII starts so: it is never taken for JSON."""
+WITH_APPLICATION = 1
+NEW_ROWS = 2
+"""What is added to version 1."""
 HEAD = struct.Struct(">2s8s")
 LENGTH = struct.Struct(">H")
 CRC = struct.Struct(">I")
@@ -48,8 +49,9 @@ def encode_checkpoint_bytes(
         checkpoint: what to write. Its positions are whole numbers, or tuples of as many each.
         broker: the adapter's name for what it reads from.
         partition: whose checkpoint it is.
-        max_size: bytes. Top ranges and attempts are dropped to fit; a checkpoint without either
-            is its identity, its application and some 40 bytes, and is never cut.
+        max_size: bytes. Top ranges and attempts are dropped to fit, so that a restart repeats as
+            few deliveries as can be; a checkpoint without either is its identity, its application
+            and some 40 bytes, and is never cut.
 
     Returns:
         the bytes, and None, or the last position they cover when ranges were dropped: the
@@ -58,29 +60,46 @@ def encode_checkpoint_bytes(
     Raises:
         ConfigurationError: its positions are of another kind; `encode_checkpoint` takes any.
     """
+    return fit_checkpoint_bytes(checkpoint, broker=broker, partition=partition, max_size=max_size)[
+        :2
+    ]
+
+
+def fit_checkpoint_bytes(
+    checkpoint: Checkpoint, *, broker: str, partition: Partition, max_size: int
+) -> Fitted:
+    """`encode_checkpoint_bytes`, which also says how many attempts were dropped."""
+    if checkpoint.unseen:  # of a broker whose commits carry no bytes: what is settled has no form
+        checkpoint = replace(checkpoint, watermark=None, ranges=(), unseen=())
     try:
-        head = _head(checkpoint, _owner(broker, partition))
-        room = min(max_size, MAX_SIZE) - len(head) - CRC.size
-        body, kept = write_body(checkpoint, room)
+        names = _names(checkpoint)
+        room = min(max_size, MAX_SIZE) - HEAD.size - len(names) - CRC.size
+        body, ranges, attempts = write_body(checkpoint, room)
+        version = _version(checkpoint.application is not None, body)
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigurationError(
             f"a checkpoint of {broker} {partition} without a binary form: {error}; positions are "
             f"all whole numbers, or tuples of as many, 1 to {MOST_PARTS}; encode_checkpoint takes any"
         ) from error
-    signed = head + body
-    return signed + CRC.pack(zlib.crc32(signed)), covered(checkpoint, kept)
+    signed = HEAD.pack(version, _owner(broker, partition)) + names + body
+    data = signed + CRC.pack(zlib.crc32(signed))
+    return Fitted(data, covered(checkpoint, ranges), len(checkpoint.attempts) - attempts)
 
 
 def _owner(broker: str, partition: Partition) -> bytes:
-    return hashlib.blake2b(f"{broker}/{partition}".encode(), digest_size=8).digest()
+    return hashlib.blake2b(f"{broker}/{partition.path}".encode(), digest_size=8).digest()
 
 
-def _head(checkpoint: Checkpoint, owner: bytes) -> bytes:
+def _version(has_application: bool, body: bytes) -> bytes:  # noqa: FBT001 - a bit of it
+    version = 1 + WITH_APPLICATION * has_application + NEW_ROWS * has_new_rows(body)
+    return bytes((MAGIC, version))
+
+
+def _names(checkpoint: Checkpoint) -> bytes:
     identity = _named("identity", checkpoint.identity)
     if checkpoint.application is None:
-        return HEAD.pack(MAGIC, owner) + identity
-    application = _named("application", checkpoint.application)
-    return HEAD.pack(WITH_APPLICATION, owner) + identity + application
+        return identity
+    return identity + _named("application", checkpoint.application)
 
 
 def _named(what: str, name: str | None) -> bytes:
@@ -110,14 +129,14 @@ def decode_checkpoint_bytes(
     try:
         version, owner = HEAD.unpack_from(signed)
         stored, body = _name(signed[HEAD.size :], "identity")
-        application, body = (None, body) if version == MAGIC else _application(body)
+        application, body = _application(version, body)
         checkpoint = check(replace(read_body(body, stored), application=application))
     except ValueError as error:
         raise CheckpointFormatError(f"a checkpoint with a malformed field: {error}") from error
     if owner != _owner(broker, partition):
         raise CheckpointMismatchError(
             f"the checkpoint was made for another broker, stream or partition than {broker!r}, "
-            f"{str(partition)!r}; delete it, or use another group or store root"
+            f"{partition.path!r}; delete it, or use another group or store root"
         )
     if identity is not None and stored is not None:
         match("identity", stored, identity)
@@ -128,19 +147,22 @@ def _signed(data: bytes) -> bytes:
     """All but the checksum, if that is right."""
     if not HEAD.size + LENGTH.size + CRC.size < len(data) <= MAX_SIZE:
         raise CheckpointFormatError(f"no checkpoint has {len(data)} bytes: at most {MAX_SIZE}")
-    if not data.startswith((MAGIC, WITH_APPLICATION)):
-        raise CheckpointFormatError(f"not a checkpoint of version 1 or 2: {data[:40]!r}")
+    if data[0] != MAGIC or not 1 <= data[1] <= 1 + WITH_APPLICATION + NEW_ROWS:
+        raise CheckpointFormatError(f"not a checkpoint of versions 1 to 4: {data[:40]!r}")
     signed, checksum = data[: -CRC.size], data[-CRC.size :]
     if checksum != CRC.pack(zlib.crc32(signed)):
         raise CheckpointFormatError(f"a checkpoint with a wrong checksum: {data[:40]!r}")
     return signed
 
 
-def _application(data: bytes) -> tuple[str, bytes]:
-    """Version 2 has one: without, there would be two ways to write the same."""
-    name, rest = _name(data, "application")
-    if name is None:
+def _application(version: bytes, data: bytes) -> tuple[str | None, bytes]:
+    """The application and the rows. What another version says would be a second way to write it."""
+    has_one = bool(version[1] - 1 & WITH_APPLICATION)
+    name, rest = _name(data, "application") if has_one else (None, data)
+    if has_one and name is None:
         raise ValueError("no application")
+    if version != _version(has_one, rest):
+        raise ValueError(f"version {version[1]}, and rows of another")
     return name, rest
 
 

@@ -11,20 +11,35 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
+from json.encoder import encode_basestring_ascii
 from typing import Any, TypeVar
 
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Checkpoint, Partition, Position
 from consumer_sdk.records.strict_json import without_duplicates
-from consumer_sdk.trackers.checkpoint_forms import check, covered, match
+from consumer_sdk.trackers.checkpoint_forms import (
+    Fitted,
+    check,
+    covered,
+    fit,
+    lowest_in_one,
+    match,
+    saved_deliveries,
+)
 
 T = TypeVar("T")
 
-__all__ = ["decode_checkpoint", "encode_checkpoint"]
+__all__ = ["decode_checkpoint", "encode_checkpoint", "fit_checkpoint"]
 
 VERSION = 1
+SMALLEST = len('["",""],')
+"""The text of no range, and of no attempt, is shorter."""
+LONGER_CHECKSUM = 9
+"""Digits that a checksum has more than another, at most."""
 MAX_TEXT = 4_000_000
 """Longer text is not read: no store takes so much, and parsing it would block the loop."""
+_encode_sorted = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 
 
 def encode_checkpoint(
@@ -42,32 +57,80 @@ def encode_checkpoint(
         broker: the adapter's name for what it reads from.
         partition: whose checkpoint it is.
         encode_position: makes a position's text.
-        max_size: bytes. Top ranges, with the attempts above them, are dropped to fit, then top
-            attempts; a checkpoint without either is a few hundred bytes, and is never cut.
+        max_size: bytes. What is known of the lowest unseen positions is given up to fit, with what
+            was settled below them, so that it may be delivered again. Top ranges and attempts are dropped to fit, so that a restart repeats as
+            few deliveries as can be; a checkpoint without either is a few hundred bytes, and is
+            never cut.
 
     Returns:
         the text, and None, or the last position it covers when ranges were dropped: the records
         in them are redelivered.
     """
-    kept = checkpoint
-    text = _encode(kept, broker, partition, encode_position)
+    return fit_checkpoint(
+        checkpoint,
+        broker=broker,
+        partition=partition,
+        encode_position=encode_position,
+        max_size=max_size,
+    )[:2]
+
+
+def fit_checkpoint(
+    checkpoint: Checkpoint,
+    *,
+    broker: str,
+    partition: Partition,
+    encode_position: Callable[[Position], str],
+    max_size: int,
+) -> Fitted:
+    """`encode_checkpoint`, which also says how many attempts were dropped."""
+    names, kept = (broker, partition, encode_position), checkpoint
     max_size = min(max_size, MAX_TEXT)
-    while len(text) > max_size and (kept.ranges or kept.attempts):
-        kept = _smaller(kept, max_size / len(text))
-        text = _encode(kept, broker, partition, encode_position)
-    return text, covered(checkpoint, len(kept.ranges))
+    kept = _with_less_unseen(kept, max_size, lambda some: len(_encode(some, *names)))
+    text = _encode(kept, *names)
+    if len(text) > max_size and (kept.ranges or kept.attempts):
+        least = _encode(replace(kept, ranges=(), attempts={}), *names)
+        kept = _cut(kept, encode_position, max_size - len(least) - LONGER_CHECKSUM)
+        text = _encode(kept, *names)
+    forgotten = len(checkpoint.attempts) - len(kept.attempts)
+    return Fitted(text, covered(checkpoint, len(kept.ranges)), forgotten)
 
 
-def _smaller(checkpoint: Checkpoint, share: float) -> Checkpoint:
-    """The lowest ``share`` of the ranges, and no attempts above; without any, of the attempts."""
-    ranges, attempts = checkpoint.ranges, sorted(checkpoint.attempts.items())
-    if ranges:
-        keep = int(len(ranges) * share)
-        attempts = [entry for entry in attempts if entry[0] < ranges[keep][0]]
-        ranges = ranges[:keep]
-    else:
-        attempts = attempts[: int(len(attempts) * share)]
-    return replace(checkpoint, ranges=ranges, attempts=dict(attempts))
+def _with_less_unseen(
+    checkpoint: Checkpoint, max_size: int, size: Callable[[Checkpoint], int]
+) -> Checkpoint:
+    """With as many intervals of what was not seen as fit beside the rest without ranges."""
+    while (
+        len(checkpoint.unseen) > 1 and size(replace(checkpoint, ranges=(), attempts={})) > max_size
+    ):
+        checkpoint = replace(checkpoint, unseen=lowest_in_one(checkpoint.unseen))
+    return checkpoint
+
+
+def _cut(
+    checkpoint: Checkpoint, encode_position: Callable[[Position], str], room: int
+) -> Checkpoint:
+    """With the lowest ranges and attempts that are worth the most; looks at what might fit."""
+    most = max(room, 0) // SMALLEST + 1
+    attempts, lowest = sorted(checkpoint.attempts.items())[:most], checkpoint.ranges[:most]
+    tried = [failures for _, (failures, _) in attempts]
+
+    def text_size(position: Position) -> int:
+        return len(encode_basestring_ascii(encode_position(position)))
+
+    of_ranges = (text_size(first) + text_size(last) + len("[,],") for first, last in lowest)
+    of_attempts = (
+        text_size(position) + len(f"{failures!r}{due!r}:[,],")
+        for position, (failures, due) in attempts
+    )
+    ranges, tries = fit(
+        list(accumulate(of_ranges, initial=0)),
+        saved_deliveries(lowest),
+        list(accumulate(of_attempts, initial=0)),
+        list(accumulate(tried, initial=0)),
+        room,
+    )
+    return replace(checkpoint, ranges=checkpoint.ranges[:ranges], attempts=dict(attempts[:tries]))
 
 
 def _encode(
@@ -79,13 +142,15 @@ def _encode(
     def optional(position: Position | None) -> str | None:
         return None if position is None else encode_position(position)
 
+    unseen = [[optional(lower), encode_position(upper)] for lower, upper in checkpoint.unseen]
     body: dict[str, Any] = {
         "version": VERSION,
         "broker": broker,
         "stream": partition.stream,
         "partition": partition.id,
         "identity": checkpoint.identity,
-        **_application(checkpoint),
+        **_optional_fields(checkpoint),
+        **({"unseen": unseen} if unseen else {}),
         "watermark": optional(checkpoint.watermark),
         "resume": optional(checkpoint.resume),
         "ranges": [[encode_position(a), encode_position(b)] for a, b in checkpoint.ranges],
@@ -95,17 +160,19 @@ def _encode(
         },
         "ended": checkpoint.ended,
     }
-    body["crc32"] = _checksum(body)
-    return json.dumps(body, separators=(",", ":"))
+    text = _encode_sorted(body)
+    # Put in by hand: encoding the body once more would cost as much again, for each flush.
+    return f'{text[:-1]},"crc32":{zlib.crc32(text.encode())}}}'
 
 
-def _application(checkpoint: Checkpoint) -> dict[str, str]:
-    """Left out where there is none, as all texts did before there were any."""
-    return {} if checkpoint.application is None else {"application": checkpoint.application}
+def _optional_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Left out where there are none, as all texts did before there were any."""
+    fields = {"application": checkpoint.application, "written": checkpoint.written}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _checksum(body: dict[str, Any]) -> int:
-    return zlib.crc32(json.dumps(body, separators=(",", ":"), sort_keys=True).encode())
+    return zlib.crc32(_encode_sorted(body).encode())
 
 
 def decode_checkpoint(
@@ -166,6 +233,7 @@ def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> 
         return None if value is None else position(value)
 
     pairs = (_typed(pair, list) for pair in _typed(body["ranges"], list))
+    intervals = (_typed(pair, list) for pair in _typed(body.get("unseen", []), list))
     tried = _typed(body["attempts"], dict)
     attempts = {
         position(p): (_typed(failures, int), _time(due)) for p, (failures, due) in tried.items()
@@ -180,6 +248,8 @@ def _build(body: dict[str, Any], decode_position: Callable[[str], Position]) -> 
         ended=_typed(body["ended"], bool),
         identity=None if body["identity"] is None else _typed(body["identity"], str),
         application=_typed(body["application"], str) if "application" in body else None,
+        written=_time(body["written"]) if "written" in body else None,
+        unseen=tuple((optional(lower), position(upper)) for lower, upper in intervals),
     )
 
 

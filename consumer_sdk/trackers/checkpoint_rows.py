@@ -1,32 +1,60 @@
 """What a checkpoint says, as rows of whole numbers (`varints`), within a size budget.
 
 Layout: a row of flags, the numbers in a position and the count of ranges; the watermark and the
-resume position, where there; both ends of each range; then, ascending, each attempt's position
-with its count and its due time in milliseconds. A position that is a whole number is a row of one.
+resume position, where there; when it was written, where there; both ends of each range; then,
+ascending, each attempt's position with its count and its due time. Times are in milliseconds. A
+position that is a whole number is a row of one.
+
+Where a bit set of the ranges is smaller by `SAVES` bytes, its first position is there in place of the
+ranges' ends, and the bits come behind all rows, with their length in two bytes.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
-from itertools import chain, pairwise
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, pairwise
+from operator import itemgetter
+from typing import NamedTuple
 
 from consumer_sdk.records import Checkpoint, Position
+from consumer_sdk.trackers.checkpoint_bits import bit_set, read_bit_set
+from consumer_sdk.trackers.checkpoint_forms import fit, saved_deliveries
+from consumer_sdk.trackers.chunks import Span
 from consumer_sdk.trackers.varints import RowReader, append_pairs, append_rows, row_ends
 
-__all__ = ["MOST_PARTS", "read_body", "write_body"]
+__all__ = ["MOST_PARTS", "has_new_rows", "read_body", "write_body"]
 
-ENDED, WATERMARK, RESUME = 1, 2, 4
-FLAGS = range(8)
+ENDED, WATERMARK, RESUME, WRITTEN, BITS = 1, 2, 4, 8, 16
+FLAGS = range(32)
+OLD_FLAGS = range(8)
+"""Of versions 1 and 2."""
 MOST_PARTS = 8
 """Numbers in a position: Kinesis has two, Pulsar three. Arity 0 is a number by itself."""
 ARITIES = range(MOST_PARTS + 1)
+_FIRST = itemgetter(0)
+LENGTH = 2
+"""Bytes that say how long a bit set is."""
+MOST_BITS = 0xFFFF
+"""Bytes of a bit set. Read back, each can become four ranges, which take some 500."""
+NEVER = 1 << 60
+"""The size of a bit set that is longer."""
+SAVES = 64
+"""Bytes. For less, the form is written that releases before this one can read too."""
 MOST_MILLISECONDS = 10**15
 """Due times are cut to this: 31 000 years, and still exact as a float of seconds."""
 
 
-def write_body(checkpoint: Checkpoint, room: int) -> tuple[bytes, int]:
-    """The checkpoint's rows but for its identity, and how many of its ranges they hold.
+class Body(NamedTuple):
+    """What was written, and how many of the lowest ranges and attempts are in it."""
+
+    data: bytes
+    ranges: int
+    attempts: int
+
+
+def write_body(checkpoint: Checkpoint, room: int) -> Body:
+    """The checkpoint's rows but for its identity and application.
 
     Args:
         checkpoint: what to write.
@@ -35,15 +63,20 @@ def write_body(checkpoint: Checkpoint, room: int) -> tuple[bytes, int]:
     Raises:
         AttributeError, TypeError, ValueError: positions are not alike, or not whole numbers.
     """
-    arity = _arity(checkpoint)
-    kept = len(checkpoint.ranges)
-    head = _head(checkpoint, arity, kept)
-    room = max(room - len(head), 0)
-    ranges, attempts = _ranges(checkpoint, arity, room), _attempts(checkpoint, arity, room)
-    if len(ranges) + len(attempts) > room:
-        kept, ranges, attempts = _cut(checkpoint, arity, room, ranges, attempts)
-        head = _head(checkpoint, arity, kept)
-    return head + ranges + attempts, kept
+    arity, anchor = _arity(checkpoint), _anchor(checkpoint)
+    kept, tries = len(checkpoint.ranges), len(checkpoint.attempts)
+    room = max(room - len(_head(checkpoint, arity, kept)), 0)
+    lowest = checkpoint.ranges[: _may_fit(checkpoint.ranges, arity, room)]
+    rows, bits = _ranges(lowest, arity, anchor) if len(lowest) == kept else (b"", b"")
+    attempts = _attempts(checkpoint, arity, room)
+    if len(lowest) < kept or len(rows) + len(bits) + len(attempts) > room:
+        ends = row_ends(attempts, max(arity, 1) + 2)
+        sizes = _sizes(lowest, arity, anchor, room)
+        kept, tries = fit(sizes, saved_deliveries(lowest), ends, _worths(checkpoint, ends), room)
+        rows, bits = _ranges(lowest[:kept], arity, anchor)
+        attempts = attempts[: ends[tries]]
+    head = _head(checkpoint, arity, kept, BITS if bits else 0)
+    return Body(head + rows + attempts + bits, kept, tries)
 
 
 def _arity(checkpoint: Checkpoint) -> int:
@@ -71,32 +104,88 @@ def _zero(arity: int) -> tuple[int, ...]:
     return (0,) * max(arity, 1)
 
 
-def _anchor(checkpoint: Checkpoint, arity: int) -> tuple[int, ...]:
+def _anchor(checkpoint: Checkpoint) -> tuple[int, ...]:
     """What the first range and the first attempt are differences to."""
+    arity = _arity(checkpoint)
     return [_zero(arity), *_rows(_marks(checkpoint), arity)][-1]
 
 
-def _head(checkpoint: Checkpoint, arity: int, ranges: int) -> bytes:
+def _head(checkpoint: Checkpoint, arity: int, ranges: int, form: int = 0) -> bytes:
     """What no budget cuts."""
-    flags = ENDED if checkpoint.ended else 0
+    flags = form | (ENDED if checkpoint.ended else 0)
     flags |= 0 if checkpoint.watermark is None else WATERMARK
     flags |= 0 if checkpoint.resume is None else RESUME
+    flags |= 0 if checkpoint.written is None else WRITTEN
     out = bytearray()
     append_rows(out, [(flags, arity, ranges)], (0, 0, 0))
     append_rows(out, _rows(_marks(checkpoint), arity), _zero(arity))
+    if checkpoint.written is not None:
+        append_rows(out, [(_milliseconds(checkpoint.written),)], (0,))
     return bytes(out)
 
 
-def _ranges(checkpoint: Checkpoint, arity: int, room: int) -> bytes:
-    """The lowest ranges: as many as might fit, and one, so that it shows if they do not."""
-    lowest = checkpoint.ranges[: room // (2 * max(arity, 1)) + 1]
-    anchor = _anchor(checkpoint, arity)
+# -- ranges -----------------------------------------------------------------------------------
+
+
+def _may_fit(ranges: Sequence[Span], arity: int, room: int) -> int:
+    """How many of the lowest might fit, and one, so that it shows if they do not."""
+    pairs = room // (2 * max(arity, 1)) + 1
+    if arity or len(ranges) <= pairs:
+        return pairs
+    beyond = ranges[0][0] + 8 * min(room, MOST_BITS)
+    return max(pairs, bisect_left(ranges, beyond, key=_FIRST) + 1)
+
+
+def _ranges(lowest: Sequence[Span], arity: int, anchor: tuple[int, ...]) -> tuple[bytes, bytes]:
+    """The smaller form: rows, and what comes behind the attempts."""
+    if arity or not lowest:
+        return _pairs(lowest, arity, anchor), b""
+    pairs, most = None, _bit_set_sizes(lowest[-1:], lowest[0][0], anchor[0])[0] + SAVES
+    if most > 2 * len(lowest):  # else pairs are larger in any case
+        pairs = _pairs(lowest, arity, anchor)
+    if pairs is None or most <= len(pairs):
+        bits = bit_set(lowest)
+        if bits is not None:
+            return _start(lowest[0][0], anchor[0]), bits + len(bits).to_bytes(LENGTH)
+    return _pairs(lowest, arity, anchor) if pairs is None else pairs, b""
+
+
+def _pairs(lowest: Sequence[Span], arity: int, anchor: tuple[int, ...]) -> bytes:
+    """Both ends of each range."""
     out = bytearray()
     if arity:
         append_rows(out, list(chain.from_iterable(lowest)), anchor)
     else:
         append_pairs(out, lowest, anchor[0])
     return bytes(out)
+
+
+def _start(first: int, anchor: int) -> bytes:
+    """The position of a bit set's first bit."""
+    out = bytearray()
+    append_rows(out, [(first,)], (anchor,))
+    return bytes(out)
+
+
+def _bit_set_sizes(ranges: Iterable[Span], first: int, anchor: int) -> list[int]:
+    """For each range, what a bit set up to it takes; too much where it would be too long."""
+    beside = len(_start(first, anchor)) + LENGTH
+    sizes = ((last - first) // 8 + 1 for _, last in ranges)
+    return [size + beside if size <= MOST_BITS else NEVER for size in sizes]
+
+
+def _sizes(lowest: Sequence[Span], arity: int, anchor: tuple[int, ...], room: int) -> list[int]:
+    """What the n lowest ranges take in the smaller form; at least ``room`` if they do not fit."""
+    parts = max(arity, 1)
+    pairs = row_ends(_pairs(lowest[: room // (2 * parts) + 1], arity, anchor), 2 * parts)
+    if arity or any(after[0] - before[1] < 2 for before, after in pairwise(lowest)):  # noqa: PLR2004
+        return pairs
+    pairs += range(2 * len(pairs), 2 * len(lowest) + 1, 2)
+    bits = _bit_set_sizes(lowest, lowest[0][0], anchor[0]) if lowest else []
+    return [0, *(b if b + SAVES <= p else p for b, p in zip(bits, pairs[1:], strict=True))]
+
+
+# -- attempts ---------------------------------------------------------------------------------
 
 
 def _attempts(checkpoint: Checkpoint, arity: int, room: int) -> bytes:
@@ -108,7 +197,7 @@ def _attempts(checkpoint: Checkpoint, arity: int, room: int) -> bytes:
         for row, (failures, due) in zip(_rows(positions, arity), tried, strict=True)
     ]
     out = bytearray()
-    append_rows(out, rows, (*_anchor(checkpoint, arity), 0, 0))
+    append_rows(out, rows, (*_anchor(checkpoint), 0, 0))
     return bytes(out)
 
 
@@ -116,24 +205,18 @@ def _milliseconds(due: float) -> int:
     return round(max(min(due * 1000, MOST_MILLISECONDS), -MOST_MILLISECONDS))
 
 
-def _cut(
-    checkpoint: Checkpoint, arity: int, room: int, ranges: bytes, attempts: bytes
-) -> tuple[int, bytes, bytes]:
-    """The lowest ranges that fit with all attempts below them, then attempts up to the next."""
-    tried, parts = sorted(checkpoint.attempts), max(arity, 1)
-    range_ends, attempt_ends = row_ends(ranges, 2 * parts), row_ends(attempts, parts + 2)
+def _worths(checkpoint: Checkpoint, ends: Sequence[int]) -> list[int]:
+    """Deliveries that the n lowest attempts count, for each of their ends."""
+    positions = sorted(checkpoint.attempts)[: len(ends) - 1]
+    return list(accumulate((checkpoint.attempts[p][0] for p in positions), initial=0))
 
-    def below(at: int) -> int:
-        dropped = checkpoint.ranges[at : at + 1]
-        return bisect_left(tried, dropped[0][0]) if dropped else len(tried)
 
-    def size(kept: int) -> int:
-        tries = below(kept - 1) if kept else 0
-        return room + 1 if tries >= len(attempt_ends) else range_ends[kept] + attempt_ends[tries]
+# -- reading ----------------------------------------------------------------------------------
 
-    kept = bisect_right(range(len(range_ends)), room, key=size) - 1
-    tries = min(below(kept), bisect_right(attempt_ends, room - range_ends[kept]) - 1)
-    return kept, ranges[: range_ends[kept]], attempts[: attempt_ends[tries]]
+
+def has_new_rows(body: bytes) -> bool:
+    """The body is none of versions 1 and 2: its first number, the flags, says so."""
+    return len(body) > 0 and body[0] >> 1 not in OLD_FLAGS
 
 
 def read_body(data: bytes, identity: str | None) -> Checkpoint:
@@ -142,25 +225,54 @@ def read_body(data: bytes, identity: str | None) -> Checkpoint:
     Raises:
         ValueError: ``data`` is nothing that it writes.
     """
-    reader = RowReader(data)
+    rows, bits = _split(data)
+    reader = RowReader(rows)
     ((flags, arity, count),) = reader.take(1, (0, 0, 0))
     if flags not in FLAGS or arity not in ARITIES or count < 0 or (arity and not reader.left):
         raise ValueError(f"flags {flags}, positions of {arity} numbers, {count} ranges")
     present = [bool(flags & WATERMARK), bool(flags & RESUME)]
     marks = reader.take(sum(present), _zero(arity))
+    written = reader.take(bool(flags & WRITTEN), (0,))
     anchor = [_zero(arity), *marks][-1]
-    ends = _positions(reader.take(2 * count, anchor), arity)
+    ranges = _read_ranges(reader, count, arity, anchor, bits)
     attempts = _read_attempts(reader.take(None, (*anchor, 0, 0)), arity)
     found = iter(_positions(marks, arity))
     watermark, resume = (next(found) if is_present else None for is_present in present)
     return Checkpoint(
         watermark=watermark,
         resume=resume,
-        ranges=tuple(zip(ends[::2], ends[1::2], strict=True)),
+        ranges=tuple(ranges),
         attempts=attempts,
         ended=bool(flags & ENDED),
         identity=identity,
+        written=_time(written[0][0]) if written else None,
     )
+
+
+def _split(data: bytes) -> tuple[bytes, bytes | None]:
+    """The rows, and the bit set behind them, if the first number says that there is one."""
+    if not (has_new_rows(data) and data[0] >> 1 in FLAGS and data[0] >> 1 & BITS):
+        return data, None
+    end = len(data) - LENGTH
+    start = end - int.from_bytes(data[end:])
+    if not 0 < start < end:
+        raise ValueError("a bit set that is cut off")
+    return data[:start], data[start:end]
+
+
+def _read_ranges(
+    reader: RowReader, count: int, arity: int, anchor: tuple[int, ...], bits: bytes | None
+) -> list[Span]:
+    if bits is None:
+        ends = _positions(reader.take(2 * count, anchor), arity)
+        return list(zip(ends[::2], ends[1::2], strict=True))
+    if arity:
+        raise ValueError(f"a bit set, and positions of {arity} numbers")
+    ((first,),) = reader.take(1, anchor)
+    ranges = read_bit_set(bits, first)
+    if len(ranges) != count or not _ranges(ranges, arity, anchor)[1]:
+        raise ValueError(f"a bit set of {len(ranges)} ranges instead of {count}, or a needless one")
+    return ranges
 
 
 def _positions(rows: Iterable[tuple[int, ...]], arity: int) -> list[Position]:
@@ -171,7 +283,11 @@ def _read_attempts(rows: list[tuple[int, ...]], arity: int) -> dict[Position, tu
     positions = _positions((row[:-2] for row in rows), arity)
     if any(after <= before for before, after in pairwise(positions)):
         raise ValueError("attempts out of order")
-    if any(abs(row[-1]) > MOST_MILLISECONDS for row in rows):
-        raise ValueError("a due time that is no time")
-    tried = [(row[-2], row[-1] / 1000) for row in rows]
+    tried = [(row[-2], _time(row[-1])) for row in rows]
     return dict(zip(positions, tried, strict=True))
+
+
+def _time(milliseconds: int) -> float:
+    if abs(milliseconds) > MOST_MILLISECONDS:
+        raise ValueError("milliseconds that are no time")
+    return milliseconds / 1000

@@ -58,6 +58,9 @@ class Chunk:
         size: bytes of all of them.
         gap: the settled span between the previous live chunk and this one.
         times: (offset, monotonic seconds) of each tracked run that begins here.
+        is_late: its records came later than others that lie above them; the spans of the others
+            take no notice of it.
+        is_cut: no more records are minted here, although there is room.
     """
 
     __slots__ = (
@@ -66,6 +69,8 @@ class Chunk:
         "count",
         "following",
         "gap",
+        "is_cut",
+        "is_late",
         "left",
         "natives",
         "number",
@@ -85,6 +90,7 @@ class Chunk:
         self.left = 0
         self.size = 0
         self.gap: Span | None = None
+        self.is_late = self.is_cut = False
         self.times: list[tuple[int, float]] = []
         self.previous = previous
         self.following: Chunk | None = None
@@ -103,16 +109,29 @@ class Chunk:
         if not self.times or now - self.times[-1][1] > GRAIN:
             self.times.append((start, now))
 
+    def positions_of(self, start: int, stop: int) -> Sequence[Position]:
+        """Of unsettled records."""
+        at = self.positions
+        return at[start:stop] if type(at) is list else [at[offset] for offset in range(start, stop)]
+
     def keep_natives(self) -> None:
         """What is left is here for long."""
         self.natives = [native if native is None else kept(native) for native in self.natives]
+
+    def thin_out(self) -> None:
+        """Forgets most positions, if few records are left."""
+        if self._is_nearly_settled():
+            self.spans()
 
     def spans(self) -> list[Span]:
         """The settled stretches; cached until something changes."""
         key = (self.left, self.count)
         if key != self._spans_of:
             at = self.positions
-            found = [match.span() for match in SETTLED_RUN.finditer(self.states)]
+            if self.left:
+                found = [match.span() for match in SETTLED_RUN.finditer(self.states)]
+            else:  # and there is one record at least: nobody asks an empty chunk
+                found = [(0, self.count)]
             self._spans = [(at[first], at[end - 1]) for first, end in found]
             self._spans_of = key
             if self._is_nearly_settled():
@@ -120,7 +139,7 @@ class Chunk:
         return self._spans
 
     def _is_nearly_settled(self) -> bool:
-        is_full = self.count == len(self.states)
+        is_full = self.is_cut or self.count == len(self.states)
         return is_full and self.left * SPARSE <= self.count and type(self.positions) is list
 
     def _forget_positions(self, settled: list[tuple[int, int]]) -> None:
@@ -129,6 +148,11 @@ class Chunk:
         for first, end in settled:
             kept |= {first, end - 1}
         self.positions = {offset: self.positions[offset] for offset in sorted(kept)}
+
+    @property
+    def span(self) -> Span | None:
+        """All of it, of a chunk that is settled whole; None where its positions are in no order."""
+        return None if self.is_late else (self.positions[0], self.positions[self.count - 1])
 
     def stretch(self, position: Position) -> None:
         """The last record stands for everything up to ``position``; another one follows at once."""

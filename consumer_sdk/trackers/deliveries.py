@@ -18,7 +18,8 @@ from heapq import heappop, heappush
 from operator import itemgetter
 from typing import Any
 
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.options import SECONDS_OR_0, check_options
 from consumer_sdk.records import (
     Assignment,
     Checkpoint,
@@ -44,7 +45,8 @@ from consumer_sdk.trackers.chunks import (
 )
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.grouping import Grouping
-from consumer_sdk.trackers.restored import Restored
+from consumer_sdk.trackers.options import TYPES
+from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
 from consumer_sdk.trackers.schedule import Schedule
 from consumer_sdk.trackers.settled import Unsent
@@ -65,13 +67,11 @@ class Deliveries(Grouping):
     Args:
         assignment: whose acks these are.
         wake: called once whenever the tracker turns from clean to dirty.
-        policy: retries and their limit.
-        flush_interval: seconds between flushes; 0 for at once.
-        ack_timeout: seconds from hand-out after which a delivery counts as failed; None for off.
-        identity: the stream's, kept in checkpoints.
         settled: where each settled record is named for the broker; None where nothing asks.
-        random: numbers in [0, 1) for the jitter.
-        chunk_bits: see `Window`.
+        policy, flush_interval, ack_timeout, identity, random, chunk_bits: see `TrackerOptions`.
+
+    Raises:
+        ConfigurationError: a time or a number that cannot work.
     """
 
     __slots__ = (
@@ -82,6 +82,7 @@ class Deliveries(Grouping):
         "_failures",
         "_floor",
         "_fresh",
+        "_has_tracked",
         "_identity",
         "_late",
         "_mask",
@@ -108,8 +109,11 @@ class Deliveries(Grouping):
         random: Callable[[], float] = random.random,
         chunk_bits: int = BITS,
     ) -> None:
+        times = {"flush_interval": flush_interval, "ack_timeout": ack_timeout}
+        check_options({**times, "chunk_bits": chunk_bits}, TYPES)
         super().__init__(wake, flush_interval)
         self._assignment = assignment
+        self._has_tracked = False
         self._policy = policy or RetryPolicy()
         self._ack_timeout = ack_timeout
         self._identity = identity
@@ -143,6 +147,24 @@ class Deliveries(Grouping):
         self._is_clean = True
 
     # -- tracking -------------------------------------------------------------------------
+
+    def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
+        if self._is_closed:
+            return
+        if self._has_tracked:
+            raise ConfigurationError(
+                f"restore() after track() of {self._assignment.partition}: what was tracked would "
+                f"be forgotten; restore the checkpoint first"
+            )
+        self._restore(checkpoint, now, wall)
+        self._identity = self._identity or checkpoint.identity
+        self._application = checkpoint.application
+        if not durable:
+            self._dirty()
+
+    @abstractmethod
+    def _restore(self, checkpoint: Checkpoint, now: float, wall: float) -> None:
+        """Takes over what the checkpoint says of records."""
 
     def _resume_delivery(self, index: int, message: Message, now: float, found: Found) -> None:
         """A checkpoint may tell of failed deliveries of a record that is tracked now."""
@@ -260,6 +282,7 @@ class Deliveries(Grouping):
         return sum(map(self.ack, seen))
 
     def _settle_part(self, chunk: Chunk, start: int, stop: int) -> int:
+        stop = min(stop, chunk.count)
         states = chunk.states[start:stop]
         if self._schedule.moment_of or self._failures or self._settled is not None:
             first = chunk.number << self._shift
@@ -350,6 +373,7 @@ class Deliveries(Grouping):
     def extend(
         self, index: int, attempt: int, now: float, seconds: float, item: Any = None
     ) -> bool:
+        SECONDS_OR_0.check("seconds", seconds, "extend")
         if not self._is_delivery(index, attempt):
             return self._ignore()
         moment = self._schedule.moment_of.get(index)
@@ -366,10 +390,10 @@ class Deliveries(Grouping):
         self._window.mark(index, state)
         self._schedule.start(due, {index: item}, is_retry=state == RETRY)
 
-    def due(self, now: float) -> Due:
+    def due(self, now: float, most: int | None = None) -> Due:
         ready: list[tuple[int, int, Any]] = []
         expired: list[tuple[int, Verdict, Any]] = []
-        for index, item, is_retry in self._schedule.pop_due(now):
+        for index, item, is_retry in self._schedule.pop_due(now, most):
             attempt = self._failures.get(index, 0) + 1
             self._window.mark(index, MARKED)
             if is_retry:
@@ -399,6 +423,18 @@ class Deliveries(Grouping):
     @property
     def unsettled_bytes(self) -> int:
         return self._window.unsettled_bytes
+
+    def checkpoint(self, now: float, wall: float) -> Checkpoint:
+        if self._is_closed:
+            raise ConsumerClosedError(
+                f"checkpoint() of the closed tracker of {self._assignment.partition}: it has "
+                f"forgotten its records; ask before close()"
+            )
+        return self._checkpoint(now, wall)
+
+    @abstractmethod
+    def _checkpoint(self, now: float, wall: float) -> Checkpoint:
+        """See `checkpoint`; the tracker is open."""
 
     @abstractmethod
     def _holes(self) -> tuple[Position | None, int]:
@@ -437,3 +473,6 @@ class Deliveries(Grouping):
                 due = moment.due if moment and moment.is_retry else now
                 found[self._window.position(index)] = (stored, wall + max(due - now, 0.0))
         return found
+
+    def _written(self, attempts: Mapping[Position, tuple[int, float]], wall: float) -> float | None:
+        return written_at(attempts, wall, self._policy.maximum)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 
 from consumer_sdk.abc import AckTracker
-from consumer_sdk.records import AckFlush, Outcome
+from consumer_sdk.records import AckFlush, Outcome, OutcomeKind
 
 __all__ = ["Grouping"]
 
@@ -95,15 +95,11 @@ class Grouping(AckTracker):
         if self._in_air is not flush:
             return
         self._in_air = None
-        if self._confirmed(outcome, self._last_flush):
+        if not outcome.is_done:
+            self._put_back()
+            # What was refused would be refused again: only what comes later makes it dirty.
+            self._is_clean = self._is_clean and outcome.kind is not OutcomeKind.RETRY
+        elif self._confirmed(outcome, self._last_flush):
             self._durable = flush.number
         if not self._is_clean:
             self._wake()
-
-    def flush_failed(self, flush: AckFlush) -> None:
-        if self._in_air is not flush:
-            return
-        self._in_air = None
-        self._put_back()
-        self._is_clean = False
-        self._wake()

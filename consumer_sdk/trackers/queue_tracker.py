@@ -12,8 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Unpack
 
+from consumer_sdk.options import COUNT, LEAST_0, SECONDS_OR_0
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -27,6 +28,7 @@ from consumer_sdk.records import (
 from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
+from consumer_sdk.trackers.options import TrackerOptions
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Settled
 from consumer_sdk.trackers.window import is_ascending
@@ -50,7 +52,10 @@ class QueueTracker(Deliveries):
             remembered, to recognise a redelivery that was on its way already; see `Settled`.
         attempts_age: restored attempts that were due so many seconds ago are dropped: another
             consumer has settled the record.
-        options: see `Deliveries`.
+        options: see `TrackerOptions`.
+
+    Raises:
+        ConfigurationError: an option that cannot work.
 
     Concurrency: one thread. O(1) for each record, memory O(unsettled + remembered). The first record
     that comes again after two flushes without any costs O(unsettled + remembered), once.
@@ -77,8 +82,12 @@ class QueueTracker(Deliveries):
         proof_count: int = 10_000,
         proof_age: float = 60.0,
         attempts_age: float = ATTEMPTS_AGE,
-        **options: Any,
+        **options: Unpack[TrackerOptions],
     ) -> None:
+        COUNT.check("flush_count", flush_count)
+        LEAST_0.check("proof_count", proof_count)
+        SECONDS_OR_0.check("proof_age", proof_age)
+        SECONDS_OR_0.check("attempts_age", attempts_age)
         self._index_of: dict[Position, int] | None = None
         self._are_indices_used = False
         self._highest: Position | None = None
@@ -96,17 +105,14 @@ class QueueTracker(Deliveries):
 
     # -- tracking -------------------------------------------------------------------------
 
-    def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
+    def _restore(self, checkpoint: Checkpoint, now: float, wall: float) -> None:
         recent = {
             position: (failures, due)
             for position, (failures, due) in checkpoint.attempts.items()
             if due >= wall - self._attempts_age
         }
-        self._restored = Restored(Checkpoint(attempts=recent), now, wall, self._policy.maximum)
-        self._identity = self._identity or checkpoint.identity
-        self._application = checkpoint.application
-        if not durable:
-            self._dirty()
+        kept = Checkpoint(attempts=recent, written=checkpoint.written)
+        self._restored = Restored(kept, now, wall, self._policy.maximum)
 
     def learn(
         self,
@@ -121,15 +127,15 @@ class QueueTracker(Deliveries):
         that is in delivery keeps its attempt's number.
 
         Args:
-            stored: failed deliveries that all together have counted, as a checkpoint has them.
+            stored: failed deliveries that all together have counted, as a checkpoint has them,
+                with due times that can be `believed`.
             counted: what this tracker had, of what is stored.
 
         Returns:
             what this tracker counts now, of the positions of which it knows what is stored.
         """
-        longest = self._policy.maximum
         elsewhere = {
-            position: (failures, now + min(due - wall, longest))
+            position: (failures, now + (due - wall))
             for position, (failures, due) in stored.items()
             if due >= wall - self._attempts_age and self._is_elsewhere(position)
         }
@@ -164,12 +170,14 @@ class QueueTracker(Deliveries):
     def track(self, run: Run, now: float) -> Tracked:
         if self._is_closed:
             return Tracked(0, 0, dropped=range(len(run.messages)))
-        positions = [message.position for message in run.messages]
+        self._has_tracked = True
+        positions = run.positions
         if not positions:
             return Tracked(self._window.minted, 0)
+        self._named.forget_old(now)
         if not self._are_all_new(positions, ascend=run.ascends):
             return self._track_slowly(run, now)
-        first = self._mint(run.messages, positions, run.size, now)
+        first = self._mint(positions, run.natives, run.size, now)
         self._reach(positions[-1] if run.ascends else max(positions))
         return Tracked(first, len(positions))
 
@@ -207,10 +215,10 @@ class QueueTracker(Deliveries):
             self._index_of = dict(chain.from_iterable(chunk.unsettled() for chunk in live))
         return self._index_of
 
-    def _forget_indices(self, settled: Sequence[tuple[Position, Any]]) -> None:
+    def _forget_indices(self, settled: Sequence[Position]) -> None:
         """Of what is flushed now; of all, if nobody has asked for one lately."""
         if self._index_of is not None and self._are_indices_used:
-            for position, _ in settled:
+            for position in settled:
                 self._index_of.pop(position, None)
         else:
             self._index_of = None
@@ -221,13 +229,13 @@ class QueueTracker(Deliveries):
         return None if index is None or self._window.state(index) == DONE else index
 
     def _mint(
-        self, messages: Sequence[Message], positions: Sequence[Position], size: int, now: float
+        self, positions: Sequence[Position], natives: Sequence[Any], size: int, now: float
     ) -> int:
         first = self._window.mint(positions, size, MARKED, now)
         if self._index_of is not None:
             indices = range(first, first + len(positions))
             self._index_of.update(zip(positions, indices, strict=True))
-        self._window.set_natives(first, [message.native for message in messages])
+        self._window.set_natives(first, natives)
         return first
 
     def _track_slowly(self, run: Run, now: float) -> Tracked:
@@ -250,7 +258,7 @@ class QueueTracker(Deliveries):
             self._named.add(position, message.native)
             found.dropped.append(offset)
         else:
-            index = self._mint([message], [position], size, now)
+            index = self._mint([position], [message.native], size, now)
             self._reach(position)
             self._resume_delivery(index, message, now, found)
             self._restored.attempts.pop(position, None)
@@ -295,7 +303,7 @@ class QueueTracker(Deliveries):
         return count
 
     def _name_all(self, chunk: Chunk, start: int, stop: int) -> None:
-        self._named.positions += map(chunk.positions.__getitem__, range(start, stop))
+        self._named.positions += chunk.positions_of(start, stop)
         self._named.natives += chunk.natives[start:stop]
         chunk.natives[start:stop] = [None] * (stop - start)
         self._look_whether_full()
@@ -319,8 +327,8 @@ class QueueTracker(Deliveries):
     def _take(self, number: int, now: float, wall: float) -> AckFlush:
         self._is_full = False
         settled = self._named.take()
-        self._forget_indices(settled)
-        return AckFlush(self._assignment, number, self.checkpoint(now, wall), settled)
+        self._forget_indices(settled.positions)
+        return AckFlush(self._assignment, number, self._checkpoint(now, wall), settled)
 
     def _confirmed(self, outcome: Outcome, now: float) -> bool:  # noqa: ARG002 - of a log only
         self._named.remember(now)
@@ -329,11 +337,13 @@ class QueueTracker(Deliveries):
     def _put_back(self) -> None:
         self._named.put_back()
 
-    def checkpoint(self, now: float, wall: float) -> Checkpoint:
+    def _checkpoint(self, now: float, wall: float) -> Checkpoint:
+        attempts = self._attempts(now, wall)
         return Checkpoint(
-            attempts=self._attempts(now, wall),
+            attempts=attempts,
             identity=self._identity,
             application=self._application,
+            written=self._written(attempts, wall),
         )
 
     def _holes(self) -> tuple[Position | None, int]:

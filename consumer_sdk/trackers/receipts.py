@@ -9,8 +9,9 @@ smaller, but XOR is not idempotent: a second one would take the first back.)
 from __future__ import annotations
 
 import struct
-from collections.abc import ItemsView
+from collections.abc import ItemsView, Iterable
 from enum import IntEnum
+from itertools import chain
 from typing import Any, NamedTuple, Self
 
 from consumer_sdk.errors import HandlerError, TokenFormatError
@@ -99,7 +100,19 @@ class Receipts:
         Raises:
             HandlerError: the branch is settled in these receipts.
         """
-        anchors = decode_token(token)
+        return self.join([token])
+
+    def join(self, tokens: Iterable[Bytes]) -> bytes:
+        """The token of one child of several branches, of one tree or of many.
+
+        Each of their trees waits for it, and all of them fail with it, as with `Branch.join`. The
+        branches themselves are still to be settled; like the children of `branch`, it is the same
+        wherever the same task makes it.
+
+        Raises:
+            HandlerError: one of the branches is settled in these receipts; no child was made.
+        """
+        anchors = list(chain.from_iterable(map(decode_token, tokens)))
         if any(self._of(anchor).fate for anchor in anchors):
             raise HandlerError("this branch is settled: make its children before that")
         return encode_token([self._grow(anchor) for anchor in anchors])

@@ -2,10 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator, Mapping
+from operator import itemgetter
+
 from consumer_sdk.records import Checkpoint, Position
 from consumer_sdk.trackers.chunks import Span
 
-__all__ = ["Restored"]
+__all__ = ["Restored", "believed", "written_at"]
+
+_DUE = itemgetter(1)
+GRAIN = 0.001
+"""Seconds: by less, a due time is another through rounding alone."""
+
+
+def believed(
+    checkpoint: Checkpoint, wall: float, longest_wait: float
+) -> dict[Position, tuple[int, float]]:
+    """The attempts of a checkpoint, without due times that only a clock's mistake can have made.
+
+    A clock that was set, or another host's that is wrong, moves all due times of a checkpoint
+    alike, and the time when it was written with them. So nothing waits longer than was left of its
+    wait then, or than ``longest_wait`` if that is more.
+
+    Args:
+        wall: seconds since the epoch.
+        longest_wait: the retry policy's.
+    """
+    written = checkpoint.written
+
+    def latest(due: float) -> float:
+        left = longest_wait if written is None else max(longest_wait, due - written)
+        return min(due, wall + left)
+
+    tried = checkpoint.attempts.items()
+    return {position: (failures, latest(due)) for position, (failures, due) in tried}
+
+
+def written_at(
+    attempts: Mapping[Position, tuple[int, float]], wall: float, longest_wait: float
+) -> float | None:
+    """`Checkpoint.written` of one with these attempts: now, if one of them needs it."""
+    latest = max(map(_DUE, attempts.values()), default=wall)
+    return wall if latest > wall + longest_wait + GRAIN else None
 
 
 class Restored:
@@ -17,7 +55,7 @@ class Restored:
         checkpoint: what was restored.
         now: monotonic seconds.
         wall: seconds since the epoch.
-        longest_wait: a restored delay is clamped to this, in case a clock was set.
+        longest_wait: the retry policy's; see `believed`.
 
     Attributes:
         attempts: position → (failures, monotonic seconds). A time that is over is kept as it is,
@@ -31,8 +69,8 @@ class Restored:
     ) -> None:
         self.resume = checkpoint.resume
         self.attempts: dict[Position, tuple[int, float]] = {
-            position: (failures, now + min(due - wall, longest_wait))
-            for position, (failures, due) in checkpoint.attempts.items()
+            position: (failures, now + (due - wall))
+            for position, (failures, due) in believed(checkpoint, wall, longest_wait).items()
         }
         # What comes next is last, where it is popped in O(1).
         self._ranges: list[Span] = list(reversed(checkpoint.ranges))
@@ -50,12 +88,37 @@ class Restored:
         is_settled = self._ranges and self._ranges[-1][0] <= position
         return self._ranges[-1][1] if is_settled else None
 
-    def passed(self, position: Position) -> None:
-        """Fetching has reached ``position``: what lies below is known, or does not exist."""
+    def ranges_below(self, position: Position) -> Iterator[Span]:
+        """Settled ranges that fetching has not passed and that begin below ``position``."""
+        for span in reversed(self._ranges):
+            if span[0] >= position:
+                return
+            yield span
+
+    def reopen(self, first: Position, last: Position) -> bool:
+        """Forgets that ``first`` was settled, if what was settled with it ends before ``last``.
+
+        Returns:
+            whether it was.
+        """
+        end = self.end_of(first)
+        is_settled_in_part = end is not None and bool(end < last)
+        if is_settled_in_part:
+            self._ranges.pop()
+        return is_settled_in_part
+
+    def passed(self, position: Position, unseen: Container[Position] = ()) -> None:
+        """Fetching has reached ``position``: what lies below is known, or does not exist.
+
+        Args:
+            unseen: what may come late; its attempts stay, until they are taken out.
+        """
         while self._ranges and self._ranges[-1][1] <= position:
             self._ranges.pop()
         while self._coming and self._coming[-1] <= position:
-            del self.attempts[self._coming.pop()]
+            passed = self._coming.pop()
+            if passed not in unseen:
+                del self.attempts[passed]
 
     def append_to(
         self, watermark: Position | None, spans: list[Span]

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    NUMBER,
+    SECONDS_OR_0,
+    TEXT,
+    OptionType,
+    check_options,
+    optional,
+)
 
 __all__ = ["Reject", "Retry", "RetryPolicy"]
+
+
+RETRY_REASON = replace(TEXT, wanted="a text; a delay has its name: Retry(delay=3600), in seconds")
+REJECT_REASON = replace(TEXT, wanted="a text, such as Reject('no such customer')")
 
 
 class Retry(Exception):  # noqa: N818 - a handler's answer, not an error
@@ -17,21 +30,40 @@ class Retry(Exception):  # noqa: N818 - a handler's answer, not an error
     Args:
         delay: seconds until then; the policy's back-off if None.
         reason: kept for the dead letter, should the limit be reached.
+
+    Raises:
+        ConfigurationError: the reason is no text (a delay has to be named), or the delay cannot be.
     """
 
     def __init__(self, reason: str = "retry", *, delay: float | None = None) -> None:
+        RETRY_REASON.check("reason", reason, "Retry")
         super().__init__(reason)
-        if delay is not None and not 0 <= delay < math.inf:
-            raise ConfigurationError(f"Retry(delay={delay!r}): give finite seconds, 0 or more")
+        optional(SECONDS_OR_0).check("delay", delay, "Retry")
         self.delay = delay
 
 
 class Reject(Exception):  # noqa: N818 - a handler's answer, not an error
-    """Raised by a handler: this record can never be processed; dead-letter it now."""
+    """Raised by a handler: this record can never be processed; dead-letter it now.
+
+    Args:
+        reason: the error text of the dead letter.
+
+    Raises:
+        ConfigurationError: the reason is no text.
+    """
+
+    def __init__(self, reason: str = "rejected") -> None:
+        REJECT_REASON.check("reason", reason, "Reject")
+        super().__init__(reason)
 
 
-def _is_limit(value: object) -> bool:
-    return value is None or (isinstance(value, int) and value >= 1)
+TYPES = {
+    "max_attempts": optional(COUNT),
+    "initial": SECONDS_OR_0,
+    "multiplier": OptionType("1 or more", lambda v: NUMBER.accepts(v) and 1 <= v < math.inf),
+    "maximum": SECONDS_OR_0,
+    "jitter": OptionType("between 0 and 1", lambda v: NUMBER.accepts(v) and 0 <= v <= 1),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,18 +87,11 @@ class RetryPolicy:
     jitter: float = 0.2
 
     def __post_init__(self) -> None:
-        checks = (
-            ("max_attempts", _is_limit(self.max_attempts), "a whole number, 1 or more, or None"),
-            ("initial", 0 <= self.initial < math.inf, "0 or more seconds"),
-            ("multiplier", 1 <= self.multiplier < math.inf, "1 or more"),
-            ("maximum", self.initial <= self.maximum < math.inf, "at least initial"),
-            ("jitter", 0 <= self.jitter <= 1, "between 0 and 1"),
-        )
-        for name, is_valid, wanted in checks:
-            if not is_valid:
-                raise ConfigurationError(
-                    f"RetryPolicy({name}={getattr(self, name)!r}): give {wanted}"
-                )
+        check_options(self, TYPES, "RetryPolicy")
+        if self.maximum < self.initial:
+            raise ConfigurationError(
+                f"RetryPolicy(maximum={self.maximum!r}): give at least initial={self.initial!r}"
+            )
 
     def is_exhausted(self, failures: int) -> bool:
         """A record that failed so often is given up."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from consumer_sdk.records import Position
+from consumer_sdk.records import Position, SettledRecords
 from consumer_sdk.trackers.chunks import kept
 
 __all__ = ["Settled", "Unsent"]
@@ -28,16 +28,11 @@ class Unsent:
         self.positions: list[Position] = []
         self.natives: list[Any] = []
         self.again: dict[Position, Any] = {}
-        self._in_air: list[tuple[Position, Any]] = []
+        self._in_air = SettledRecords((), ())
 
     def __len__(self) -> int:
         """How many are pending."""
         return len(self.again) + len(self.positions)
-
-    @property
-    def pending(self) -> list[tuple[Position, Any]]:
-        """Position and native handle of each, for the next flush."""
-        return [*self.again.items(), *zip(self.positions, self.natives, strict=True)]
 
     def add(self, position: Position, native: Any) -> None:
         """A record came again although it is settled: the newest handle counts."""
@@ -49,7 +44,14 @@ class Unsent:
         self.positions, self.natives = [], []
         return self.again
 
-    def take(self) -> list[tuple[Position, Any]]:
+    @property
+    def pending(self) -> SettledRecords:
+        """Position and native handle of each, for the next flush."""
+        if not self.again:
+            return SettledRecords(self.positions, self.natives)
+        return SettledRecords([*self.again, *self.positions], [*self.again.values(), *self.natives])
+
+    def take(self) -> SettledRecords:
         """All that is pending is in the air now."""
         self._in_air = self.pending
         self.positions, self.natives, self.again = [], [], {}
@@ -57,13 +59,13 @@ class Unsent:
 
     def confirm(self) -> None:
         """What was in the air has reached the broker."""
-        self._in_air = []
+        self._in_air = SettledRecords((), ())
 
     def put_back(self) -> None:
         """What was in the air goes into the next flush; a newer handle wins."""
         held = {position: kept(native) for position, native in self._in_air}
         self.again = held | self._by_position()
-        self._in_air = []
+        self.confirm()
 
 
 class Known:
@@ -111,8 +113,9 @@ class Settled(Unsent):
     and the older one goes. So a flushed position is recognised for at least ``proof_count``
     further positions or ``proof_age`` seconds, whichever comes first. It is forgotten after twice
     so many positions, and those of two flushes beyond; by age it is forgotten by the second flush
-    that finds a generation old: where nothing is flushed, nothing is. (Storm's RotatingMap; an
-    exact window would cost more for each record than all the rest of its ack.)
+    that finds a generation old, or by a run that comes after that time: an operator may have set
+    an idle subscription back. (Storm's RotatingMap; an exact window would cost more for each
+    record than all the rest of its ack.)
 
     Args:
         proof_count: flushed positions in a generation.
@@ -141,9 +144,16 @@ class Settled(Unsent):
         """One of ``positions`` is known here."""
         return not all(some.isdisjoint(positions) for some in self._known())
 
-    def take(self) -> list[tuple[Position, Any]]:
+    def take(self) -> SettledRecords:
         self._flying = Known(self.again, self.positions)
         return super().take()
+
+    def forget_old(self, now: float) -> None:
+        """Time has passed, maybe without a flush: what was flushed long ago is not known any more."""
+        age = now - self._since
+        if age >= self._age:
+            self._older = self._told if age < 2 * self._age else Known()
+            self._told, self._since = Known(), now
 
     def remember(self, now: float) -> None:
         """What was in the air has reached the broker: it is known for a while yet."""

@@ -6,16 +6,23 @@ Pulsar's acknowledgment grouping (acks collected between flushes); the structure
 `consumer_sdk.trackers.chunks`.
 
 Rules, beside those of `consumer_sdk.trackers.deliveries`:
- 1. A position at or below the last one seen gets no index: it is a re-fetch.
- 2. A range is made of neighbours in arrival order: nothing that this epoch saw lies in between.
+ 1. Of a broker that is read by position, a position at or below the last one seen gets no index: it
+    is a re-fetch. A run that brings new records out of order is refused, since they could not be
+    told from those.
+ 2. Of a broker that redelivers, never seen is not settled: what lies below the last position seen
+    where nothing was seen (`consumer_sdk.trackers.unseen`) is delivered late. Its index is in line
+    with those of its arrival; spans take no notice of it, and its interval stays in checkpoints
+    until it is settled.
+ 3. A range is made of neighbours in arrival order: nothing that this epoch saw lies in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Any
+from itertools import pairwise
+from typing import Unpack
 
+from consumer_sdk.errors import AdapterError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -26,16 +33,17 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
+from consumer_sdk.records.ranges import Interval
 from consumer_sdk.trackers.chunks import DONE, Span
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
+from consumer_sdk.trackers.options import TrackerOptions
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Unsent
+from consumer_sdk.trackers.unseen import Gaps, Unseen, every_gap, trusted
 from consumer_sdk.trackers.window import is_ascending
 
 __all__ = ["WatermarkTracker"]
-
-_POSITION = attrgetter("position")
 
 
 class WatermarkTracker(Deliveries):
@@ -45,19 +53,30 @@ class WatermarkTracker(Deliveries):
         keeps_ranges: whoever stores the flushes keeps ranges and attempts too. If not, flushes
             carry a position alone, which costs the same however many holes there are, and
             receipts above a hole stay open until it closes.
-        names_settled: flushes name each settled record with its native handle, and a record
-            that the broker redelivers although it was settled is named again.
-        options: see `Deliveries`.
+        names_settled: flushes name each settled record with its native handle. A record that the
+            broker redelivers although it was settled here, or in the checkpoint, is named again; one
+            that it delivers late, below others, is tracked.
+        gaps: with ``names_settled``: of ascending positions, the offsets of those with room for a
+            record between them and the one before. By default there is room before each. Beyond
+            4096 such places (256 in a checkpoint) the lowest are forgotten, with what was settled
+            below them: should the broker redeliver that, it is delivered again.
+        options: see `TrackerOptions`.
+
+    Raises:
+        ConfigurationError: an option that cannot work.
 
     Concurrency: one thread. O(1) amortised for each record, memory O(unsettled + holes).
     """
 
     __slots__ = (
         "_ended",
+        "_gaps",
         "_is_cut",
         "_keeps_ranges",
         "_last_seen",
+        "_late_index",
         "_next_position",
+        "_passed_over",
         "_span_end",
     )
 
@@ -68,10 +87,14 @@ class WatermarkTracker(Deliveries):
         *,
         keeps_ranges: bool = True,
         names_settled: bool = False,
-        **options: Any,
+        gaps: Gaps = every_gap,
+        **options: Unpack[TrackerOptions],
     ) -> None:
         super().__init__(assignment, wake, settled=Unsent() if names_settled else None, **options)
         self._keeps_ranges = keeps_ranges
+        self._gaps = gaps
+        self._passed_over = Unseen(gaps) if names_settled else None
+        self._late_index: dict[Position, int] = {}  # of what came late, until it is settled
         self._is_cut = False
         self._last_seen: Position | None = None
         self._span_end: Position | None = None  # of the restored range that it lies in
@@ -80,36 +103,76 @@ class WatermarkTracker(Deliveries):
 
     # -- tracking -------------------------------------------------------------------------
 
-    def restore(self, checkpoint: Checkpoint, now: float, wall: float, *, durable: bool) -> None:
+    def _restore(self, checkpoint: Checkpoint, now: float, wall: float) -> None:
         self._window.prefix = self._last_seen = checkpoint.watermark
+        if self._passed_over is not None:
+            checkpoint, unseen = trusted(checkpoint)
+            self._passed_over = Unseen(self._gaps, unseen)
         self._restored = Restored(checkpoint, now, wall, self._policy.maximum)
         self._ended = checkpoint.ended
-        self._identity = self._identity or checkpoint.identity
-        self._application = checkpoint.application
-        if not durable:
-            self._dirty()
+
+    def close(self) -> None:
+        super().close()
+        self._late_index = {}
+        self._passed_over = None
 
     def track(self, run: Run, now: float) -> Tracked:
         if self._is_closed:
             return Tracked(0, 0, dropped=range(len(run.messages)))
-        positions = [message.position for message in run.messages]
+        self._has_tracked = True
+        positions = run.positions
+        ascend = run.ascends or self._ascend(positions)
+        if not ascend:
+            self._check_order(positions)
+        if run.last is not None:
+            self._reopen(positions[0], run.last)
         self._moved(run, is_empty=not positions)
         if not positions:
             return Tracked(self._window.minted, 0)
-        if not self._restored.is_over or not self._are_new(positions, ascend=run.ascends):
+        if not (ascend and self._restored.is_over and self._is_new(positions[0])):
             return self._track_slowly(run, positions, now)
+        if self._passed_over is not None:
+            self._passed_over.seen(self._last_seen, positions)
         self._last_seen = positions[-1]
         first = self._window.mint(positions, run.size, self._fresh, now)
         if self._settled is not None:
-            self._window.set_natives(first, [message.native for message in run.messages])
+            self._window.set_natives(first, run.natives)
         return Tracked(first, len(positions))
 
-    def _are_new(self, positions: Sequence[Position], *, ascend: bool) -> bool:
-        """All are. A broker that redelivers may do so in the middle of a run."""
-        if not self._is_new(positions[0]):
-            return False
-        is_known = ascend or self._settled is None
-        return is_known or is_ascending(positions)
+    def _reopen(self, first: Position, last: Position) -> None:
+        """What comes as one message is settled only if all of it is: else none of it counts as that.
+
+        The message stands at its first position. Were that one known to be settled, the adapter
+        would go on behind the last, and pass what was not.
+        """
+        if self._restored.reopen(first, last):
+            self._span_end = None
+        is_seen_in_part = not self._is_new(first) and self._is_new(last)
+        if is_seen_in_part and not self._window.minted:  # the checkpoint's watermark lies in it
+            self._window.prefix = self._last_seen = None
+
+    def _ascend(self, positions: list[Position]) -> bool:
+        """Sorting what is sorted is the cheapest look: a quarter of `is_ascending` for integers.
+
+        It lets a record pass that stands twice in a run, which is then delivered twice. A broker
+        that redelivers may do that, and acks each by its handle.
+        """
+        return sorted(positions) == positions if self._settled is None else is_ascending(positions)
+
+    def _check_order(self, positions: Sequence[Position]) -> None:
+        """What was seen before may come again, also in the middle of a run; but in order.
+
+        A new record below the last one seen would count as seen: settled with the next ack above
+        it, and lost.
+        """
+        new = list(dict.fromkeys(filter(self._is_new, positions)))
+        for before, after in pairwise(new):
+            if after < before:
+                raise AdapterError(
+                    f"{self._assignment.partition}: a run goes back from position {before!r} to "
+                    f"{after!r}, which is new; a log's records come in ascending order. Sort them, "
+                    f"or use a QueueTracker where the broker keeps no order"
+                )
 
     def _is_new(self, position: Position) -> bool:
         return self._last_seen is None or bool(position > self._last_seen)
@@ -127,18 +190,30 @@ class WatermarkTracker(Deliveries):
         found = Found()
         first = self._window.minted
         size = run.size // len(positions)
+        passed: list[int] = []
         for offset, position in enumerate(positions):
-            if self._is_new(position):
-                self._last_seen = position
+            if self._is_new(position) and self._reach(position):
                 self._track_one(run.messages[offset], size, now, found)
             else:
-                found.dropped.append(offset)
-        self._restored.passed(self._last_seen)
-        if self._settled is not None:
-            self._name_again(self._settled, [run.messages[offset] for offset in found.dropped])
+                passed.append(offset)
+        self._restored.passed(self._last_seen, self._passed_over or ())
+        minted = self._window.minted
+        if self._passed_over is None:
+            found.dropped = passed
+        else:
+            self._track_passed(self._passed_over, run, passed, now, found)
         if found.dropped or found.settled:
             self._dirty()  # the position may have moved with nothing left to ack
-        return found.tracked(first, self._window.minted)
+        return found.tracked(first, minted)
+
+    def _reach(self, position: Position) -> bool:
+        """It is the highest now; False: the checkpoint has it in a settled range, but as not seen."""
+        last, self._last_seen = self._last_seen, position
+        if self._passed_over is None:
+            return True
+        self._passed_over.passed(last, self._restored.ranges_below(position), position)
+        is_missing = not self._restored.is_over and position in self._passed_over
+        return not is_missing or self._restored.end_of(position) is None
 
     def _track_one(self, message: Message, size: int, now: float, found: Found) -> None:
         position = message.position
@@ -156,20 +231,62 @@ class WatermarkTracker(Deliveries):
             self._window.set_natives(index, [message.native])
         self._resume_delivery(index, message, now, found)
 
-    def _name_again(self, settled: Unsent, messages: Sequence[Message]) -> None:
-        """The broker has redelivered these: it knows them by new native handles."""
-        ascending = sorted(messages, key=_POSITION)
-        indices = self._window.find([message.position for message in ascending])
-        for index, message in zip(indices, ascending, strict=True):
-            if index >= 0:
-                self._window.replace_native(index, message.native)
-            else:
-                settled.add(message.position, message.native)
+    def _track_passed(
+        self, passed_over: Unseen, run: Run, offsets: Sequence[int], now: float, found: Found
+    ) -> None:
+        """The broker has sent records below the last one seen: most of them once more."""
+        assert self._settled is not None  # noqa: S101 - it has told of what was passed over
+        self._learn_settled_late()
+        ascending = sorted(offsets, key=lambda offset: run.messages[offset].position)
+        late: dict[Position, int] = {}
+        positions = [run.messages[offset].position for offset in ascending]
+        in_line = self._window.find(positions)
+        for at, offset, position in zip(in_line, ascending, positions, strict=True):
+            index = self._late_index.get(position, at)
+            native = run.messages[offset].native
+            if index >= 0:  # it knows this one by a new native handle
+                self._window.replace_native(index, native)
+            elif position not in passed_over:
+                self._settled.add(position, native)
+            elif late.setdefault(position, offset) == offset:
+                continue
+            found.dropped.append(offset)
+        found.dropped.sort()
+        self._track_late(run, list(late.values()), now, found)
+
+    def _track_late(self, run: Run, offsets: Sequence[int], now: float, found: Found) -> None:
+        if not offsets:
+            return
+        messages = [run.messages[offset] for offset in offsets]
+        positions = [message.position for message in messages]
+        size = run.size * len(messages) // len(run.messages)
+        first = self._window.mint_late(positions, size, self._fresh, now)
+        self._window.set_natives(first, [message.native for message in messages])
+        for index, message in enumerate(messages, first):
+            self._late_index[message.position] = index
+            self._resume_delivery(index, message, now, found)
+            self._restored.attempts.pop(message.position, None)
+        found.late = dict(zip(offsets, range(first, first + len(offsets)), strict=True))
+
+    def _learn_settled_late(self) -> None:
+        """Looks which of the records that came late are settled: where they lay is known then."""
+        done = [position for position, index in self._late_index.items() if self.is_settled(index)]
+        if not done or self._passed_over is None:
+            return
+        for position in done:
+            del self._late_index[position]
+        still_open = sorted(self._late_index)
+        for position in done:
+            self._passed_over.settled(position, still_open)
+
+    def _stored_unseen(self) -> tuple[Interval, ...]:
+        self._learn_settled_late()
+        return () if self._passed_over is None else self._passed_over.stored()
 
     # -- flushing -------------------------------------------------------------------------
 
     def _take(self, number: int, now: float, wall: float) -> AckFlush:
-        checkpoint = self.checkpoint(now, wall) if self._keeps_ranges else self._position_only()
+        checkpoint = self._checkpoint(now, wall) if self._keeps_ranges else self._position_only()
         settled = () if self._settled is None else self._settled.take()
         return AckFlush(self._assignment, number, checkpoint, settled)
 
@@ -184,20 +301,24 @@ class WatermarkTracker(Deliveries):
         if self._settled is not None:
             self._settled.put_back()
 
-    def checkpoint(self, now: float, wall: float) -> Checkpoint:
+    def _checkpoint(self, now: float, wall: float) -> Checkpoint:
         watermark, ranges = self._settled_spans()
         first = self._window.first_unsettled()
+        attempts = self._attempts(now, wall)
         return Checkpoint(
             watermark=watermark,
             resume=self._resume(first, watermark),
             ranges=tuple(ranges),
-            attempts=self._attempts(now, wall),
+            attempts=attempts,
             ended=self._ended and first < 0,
             identity=self._identity,
             application=self._application,
+            written=self._written(attempts, wall),
+            unseen=self._stored_unseen(),
         )
 
     def _position_only(self) -> Checkpoint:
+        self._window.thin_out()  # where ranges are kept, looking for them does
         first, watermark = self._window.first_unsettled(), self._window.watermark()
         self._is_cut = first >= 0 and self.unsettled < self._window.minted - first
         return Checkpoint(
@@ -206,6 +327,7 @@ class WatermarkTracker(Deliveries):
             ended=self._ended and first < 0,
             identity=self._identity,
             application=self._application,
+            unseen=self._stored_unseen(),
         )
 
     def _settled_spans(self) -> tuple[Position | None, list[Span]]:
@@ -213,7 +335,9 @@ class WatermarkTracker(Deliveries):
 
     def _resume(self, first_unsettled: int, watermark: Position | None) -> Position | None:
         if first_unsettled >= 0:
-            return self._window.position(first_unsettled)
+            late = [p for p, index in self._late_index.items() if not self.is_settled(index)]
+            in_line = self._window.first_unsettled_position()
+            return min(late if in_line is None else (in_line, *late))
         if self._next_position is not None:
             return self._next_position
         return watermark if self._window.minted else self._restored.resume

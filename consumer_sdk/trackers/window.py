@@ -21,7 +21,10 @@ def is_consecutive(indices: Sequence[int]) -> bool:
     """``indices`` are a whole range: also inside, since a batch may hold retries out of order."""
     if not indices or indices[-1] - indices[0] != len(indices) - 1:
         return False
-    return isinstance(indices, range) or list(indices) == list(range(indices[0], indices[-1] + 1))
+    if isinstance(indices, range):
+        return True
+    found = indices if type(indices) is list else list(indices)
+    return found == list(range(indices[0], indices[-1] + 1))
 
 
 def is_ascending(positions: Sequence[Position]) -> bool:
@@ -69,6 +72,7 @@ class Window:
         old = self.tail
         new = self._append(old.number + 1, old)
         old.following = self.tail = new
+        old.is_cut = old.count < self.capacity
         if not old.left:
             self.retire(old)
         older = self.chunks.get(new.number - LASTING)
@@ -76,20 +80,38 @@ class Window:
             older.keep_natives()
         return new
 
+    def mint_late(self, positions: Sequence[Position], size: int, state: int, now: float) -> int:
+        """Like `mint`, for records that lie below others which came before them; in any order."""
+        if self.tail.count:
+            self._grow()
+        first = self.tail.number << self.bits
+        for start in range(0, len(positions), self.capacity):
+            part = positions[start : start + self.capacity]
+            self.tail.is_late = True
+            self.tail.add(part, state, size * len(part) // len(positions), now)
+            self._grow()
+        self.minted = self.tail.number << self.bits
+        return first
+
     def retire(self, chunk: Chunk) -> None:
         """Unlinks a chunk with nothing unsettled; the tail stays, since it may grow."""
         following = chunk.following
         if following is None:
             return
-        last = (following.gap or (None, chunk.positions[chunk.count - 1]))[1]
+        spans = [span for span in (chunk.gap, chunk.span, following.gap) if span is not None]
+        following.gap = (spans[0][0], spans[-1][1]) if spans else None
         if chunk.previous is None:
-            self.prefix, self.head = last, following
-            following.gap = None
+            self.head = following
+            self._take_prefix(following)
         else:
-            following.gap = ((chunk.gap or (chunk.positions[0], None))[0], last)
             chunk.previous.following = following
         following.previous = chunk.previous
         del self.chunks[chunk.number]
+
+    def _take_prefix(self, head: Chunk) -> None:
+        """Nothing unsettled lies before the first chunk."""
+        if head.gap is not None:
+            self.prefix, head.gap = head.gap[1], None
 
     def reach(self, position: Position) -> None:
         """The settled prefix, if that is all there is, reaches up to ``position``.
@@ -97,7 +119,11 @@ class Window:
         The records in between no longer exist; without this the watermark would move back.
         """
         tail = self.tail
-        if self.first_unsettled() < 0 and position > tail.positions[tail.count - 1]:
+        if self.first_unsettled() >= 0:
+            return
+        if not tail.count:  # behind records that came late
+            self.prefix = position if self.prefix is None else max(self.prefix, position)
+        elif position > tail.positions[tail.count - 1]:
             tail.stretch(position)
 
     # -- one record -----------------------------------------------------------------------
@@ -177,9 +203,16 @@ class Window:
             return filter(None, map(self.chunks.get, numbers))
         return (chunk for chunk in self.live() if chunk.number in numbers)
 
+    def thin_out(self) -> None:
+        """Forgets what nobody asks for any more of what is settled above a hole."""
+        for chunk in self.live():
+            chunk.thin_out()
+
     @property
     def unsettled(self) -> int:
         """Records minted and not settled."""
+        if self.head is self.tail:  # as in most of many partitions, which are asked most often
+            return self.tail.left
         return sum(chunk.left for chunk in self.live())
 
     @property
@@ -195,6 +228,14 @@ class Window:
                 return (chunk.number << self.bits) + offset
         return -1
 
+    def first_unsettled_position(self) -> Position | None:
+        """Of the records whose positions ascend, the lowest that is unsettled; None: there is none."""
+        for chunk in self.live():
+            offset = -1 if chunk.is_late else chunk.first_unsettled()
+            if offset >= 0:
+                return chunk.positions[offset]
+        return None
+
     def age(self, index: int, now: float) -> float:
         """Seconds since a live record was tracked."""
         return now - self.chunks[index >> self.bits].tracked_at(index & self.mask)
@@ -203,9 +244,13 @@ class Window:
 
     def watermark(self) -> Position | None:
         """The last position of the settled prefix, without looking beyond it."""
-        offset = self.head.first_unsettled()
-        settled = self.head.count if offset < 0 else offset
-        return self.head.positions[settled - 1] if settled else self.prefix
+        prefix, head = self.prefix, self.head
+        while head.is_late and head.following is not None:
+            head = head.following
+            prefix = prefix if head.gap is None else head.gap[1]
+        offset = head.first_unsettled()
+        settled = head.count if offset < 0 else offset
+        return head.positions[settled - 1] if settled else prefix
 
     def settled_spans(self) -> tuple[Position | None, list[Span]]:
         """The watermark, and the settled spans above it in order.
@@ -219,7 +264,7 @@ class Window:
             if chunk.gap is not None:
                 _join(spans, chunk.gap) if is_joined else spans.append(chunk.gap)
                 is_joined = True
-            if chunk.count:
+            if chunk.count and not chunk.is_late:
                 found = chunk.spans()
                 if is_joined and chunk.states[0] == DONE:
                     _join(spans, found[0])
@@ -231,14 +276,26 @@ class Window:
 
     def find(self, positions: Sequence[Position]) -> list[int]:
         """The indices of unsettled records by ascending positions of a log; -1 for others."""
-        found, chunk = [], self.head
+        found, chunk = [], _in_line(self.head)
+        assert chunk is not None  # noqa: S101 - the tail is in line
         for position in positions:
-            while (after := chunk.following) and after.count and after.positions[0] <= position:
+            while (
+                (after := _in_line(chunk.following))
+                and after.count
+                and after.positions[0] <= position
+            ):
                 chunk = after
             offset = chunk.offset_of(position)
             is_unsettled = offset >= 0 and chunk.states[offset] != DONE
             found.append((chunk.number << self.bits) + offset if is_unsettled else -1)
         return found
+
+
+def _in_line(chunk: Chunk | None) -> Chunk | None:
+    """``chunk``, or the first after it whose positions ascend."""
+    while chunk is not None and chunk.is_late:
+        chunk = chunk.following
+    return chunk
 
 
 def _join(spans: list[Span], span: Span) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -33,6 +34,9 @@ SOME = (
     ),
     Checkpoint((7, 1, 2**31 - 1), (7, 2, 0), (((7, 2, 1), (9, 0, 4)),), ended=True),
     Checkpoint(5, 6, identity="abc", application="v2"),
+    Checkpoint(5, 6, attempts={7: (1, 5e9)}, written=1.5),
+    Checkpoint(5, 6, attempts={7: (1, 5e9)}, application="v2", written=-1.5),
+    Checkpoint(5, 6, tuple((2 * i, 2 * i) for i in range(4, 60)), {7: (1, 2e9)}),
     Checkpoint(),
 )
 """Of whole numbers, of Kinesis and of Pulsar; with and without each field."""
@@ -59,6 +63,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         ended=draw(st.booleans()),
         identity=draw(st.none() | st.text()),
         application=draw(st.none() | st.text()),
+        written=draw(st.none() | TIMES),
     )
 
 
@@ -70,6 +75,19 @@ def assert_sound(checkpoint: Checkpoint) -> None:
     for failures, due in checkpoint.attempts.values():
         assert 0 <= failures < 2**31
         assert abs(due) < float("inf")
+    assert checkpoint.written is None or abs(checkpoint.written) < float("inf")
+
+
+def rounded(checkpoint: Checkpoint) -> Checkpoint:
+    """Without what is below a millisecond."""
+    tried = checkpoint.attempts.items()
+    attempts = {p: (count, _rounded(due)) for p, (count, due) in tried}
+    written = None if checkpoint.written is None else _rounded(checkpoint.written)
+    return replace(checkpoint, attempts=attempts, written=written)
+
+
+def _rounded(time: float) -> float:
+    return round(time * 1000) / 1000
 
 
 def text_of(position: Position) -> str:

@@ -29,6 +29,7 @@ from tests.trackers.building import ASSIGNMENT, Native
 
 STATES = {"open": "open", "retrying": "retrying", "dead": "dead-lettering"}
 NO_INDEX = ("dropped", "known")
+FAILURES = (None, OutcomeKind.RETRY, OutcomeKind.FENCED, OutcomeKind.GONE)
 INTERVAL = 0.5
 """Seconds between flushes."""
 
@@ -74,6 +75,11 @@ class Driver(ABC):
     def wake_model(self) -> None:
         """What the model calls."""
         self.wakes.append("model")
+
+    def left_of(self, due: float, written: float | None) -> float:
+        """Seconds that a restored retry waits: not longer than when it was stored, or the policy."""
+        left = 0.0 if written is None else due - written
+        return min(due - self.wall, max(left, self.policy.maximum))
 
     def taken(self) -> Checkpoint:
         """What a flush is to carry now."""
@@ -240,9 +246,7 @@ class Driver(ABC):
         if flush is None or kind % 8 == 0:
             self._answer_old(kind)
         elif kind % 3 == 0:
-            self.in_air = None
-            self.model.put_back()
-            self.tracker.flush_failed(flush)
+            self._fail(flush, FAILURES[kind // 3 % len(FAILURES)])
         else:
             outcome = self.stored(flush, size if kind % 3 == 1 else 1_000_000)
             if outcome.covered is None and not self.is_cut:
@@ -252,6 +256,15 @@ class Driver(ABC):
             self.tracker.flushed(flush, outcome)
             self.reached["durable flush"] += 1
         self.check()
+
+    def _fail(self, flush: AckFlush, kind: OutcomeKind | None) -> None:
+        """It was answered with ``kind``, or not at all."""
+        self.in_air = None
+        self.model.put_back(is_refused=kind in (OutcomeKind.FENCED, OutcomeKind.GONE))
+        if kind is None:
+            self.tracker.flush_failed(flush)
+        else:
+            self.tracker.flushed(flush, Outcome(kind))
 
     def _answer_old(self, kind: int) -> None:
         if len(self.flushes) > 1:

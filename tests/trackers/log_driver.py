@@ -29,6 +29,11 @@ class Setup:
         """The position of the record with this number."""
         return divmod(number, 7) if self.pairs else number
 
+    def gaps(self, positions: Sequence[Position]) -> list[int]:
+        """Where a number lies between two of them."""
+        numbers = [p[0] * 7 + p[1] for p in positions] if self.pairs else positions
+        return [at for at in range(1, len(numbers)) if numbers[at] > numbers[at - 1] + 1]
+
 
 class LogDriver(Driver):
     """One log, read by one tracker after the other.
@@ -61,13 +66,14 @@ class LogDriver(Driver):
             flush_interval=INTERVAL,
             ack_timeout=self.setup.timeout,
             names_settled=self.setup.names,
+            gaps=self.setup.gaps,
             keeps_ranges=self.setup.keeps_ranges,
             random=lambda: 0.0,
             chunk_bits=self.setup.chunk_bits,
         )
         self.tracker.restore(checkpoint, self.now, self.wall, durable=durable)
         attempts = {
-            p: (n, self.now + min(due - self.wall, self.policy.maximum))
+            p: (n, self.now + self.left_of(due, checkpoint.written))
             for p, (n, due) in checkpoint.attempts.items()
         }
         self.model = LogModel(
@@ -76,6 +82,7 @@ class LogDriver(Driver):
             replace(checkpoint, attempts=attempts),
             self.wake_model,
             Names(0, 0.0) if self.setup.names else None,
+            self.setup.gaps,
         )
         if not durable:
             self.model.touch()
@@ -148,10 +155,12 @@ class LogDriver(Driver):
         if self.setup.keeps_ranges:
             return checkpoint
         self.is_cut = bool(checkpoint.ranges)
-        return replace(checkpoint, ranges=(), attempts={})
+        return replace(checkpoint, ranges=(), attempts={}, written=None)
 
     def stored(self, flush: AckFlush, size: int) -> Outcome:
         """Writes the checkpoint; where ``size`` is too small, without its top ranges."""
+        if self.setup.names:  # in less, it gives up what is settled, and delivers that once more
+            size = 1_000_000
         covered = self.shelf.save(flush.checkpoint, size)
         if covered is None:
             kept = self.shelf.load()

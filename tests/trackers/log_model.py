@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 from consumer_sdk.records import Checkpoint, Position
+from consumer_sdk.records.ranges import Interval, is_in
+from consumer_sdk.trackers.unseen import MOST_STORED, trusted
 from tests.trackers.model import Model, Record
 
 
@@ -12,8 +15,13 @@ class LogModel(Model):
     """A log tracker that keeps ranges; with `Names` where each settled record is named."""
 
     def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
+        super().__init__(*args[:-1])
+        self.gaps = args[-1]
         self.last_seen = self.restored.watermark
+        self.unseen: list[Interval] = []
+        if self.names:
+            self.restored, self.unseen = trusted(self.restored)
+        self.has_begun = False
         self.span_end: Position | None = None
         self.floor: Position | None = None
         self.next_position: Position | None = None
@@ -36,8 +44,12 @@ class LogModel(Model):
             self._name_again(position, native)
             self.touch()
             return "dropped"
+        if self.names:
+            self._note_gaps(position)
         self.last_seen = position
-        self.attempts = {p: a for p, a in self.attempts.items() if p >= position}
+        self.attempts = {
+            p: a for p, a in self.attempts.items() if p >= position or self._may_come_late(p)
+        }
         span_end = next((b for a, b in self.restored.ranges if a <= position <= b), None)
         if span_end != self.span_end and not any(record.is_live for record in self.records):
             self.floor = self.span_end or self.floor  # the range's last records are gone
@@ -52,6 +64,33 @@ class LogModel(Model):
         fate = self.resume(record, now)
         self.attempts.pop(position, None)
         return fate
+
+    def _note_gaps(self, position: Position) -> None:
+        """Between what was seen, and what the checkpoint has as settled, everything is missing.
+
+        What the checkpoint knows may end within an entry.
+        """
+        last = self.last_seen
+        seen = last if self.has_begun else None
+        ranges = self.restored.ranges
+        known = [(a, b) for a, b in ranges if a < position and (last is None or b > last)]
+        for first, end in known:
+            if last is None or first > last:
+                self.unseen.append((last, first))
+            last = end if last is None else max(last, end)
+        is_room = last is None or last != seen or bool(self.gaps([last, position]))
+        if is_room and (last is None or position > last):
+            self.unseen.append((last, position))
+        self.has_begun = True
+        self.unseen.sort(key=itemgetter(1))
+
+    def _may_come_late(self, position: Position) -> bool:
+        return any(is_in(position, each) for each in self.unseen)
+
+    def unseen_now(self) -> tuple[Interval, ...]:
+        """The highest; all below them in one."""
+        kept = self.unseen[-MOST_STORED:]
+        return ((None, kept[0][1]), *kept[1:]) if kept != self.unseen else tuple(kept)
 
     def _name_again(self, position: Position, native: Any) -> None:
         for record in self.records:
@@ -95,4 +134,12 @@ class LogModel(Model):
         elif resume is None:
             resume = watermark if self.records else self.restored.resume
         attempts = self.attempts_now(now, wall)
-        return Checkpoint(watermark, resume, tuple(ranges), attempts, self.ended and not live)
+        return Checkpoint(
+            watermark,
+            resume,
+            tuple(ranges),
+            attempts,
+            self.ended and not live,
+            written=self.written(attempts, wall),
+            unseen=self.unseen_now(),
+        )

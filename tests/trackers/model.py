@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -45,6 +45,12 @@ class Names:
         """A redelivery of it is to be suppressed."""
         known = (self.pending, self.in_air, self.told, self.older)
         return any(position in some for some in known)
+
+    def forget_old(self, now: float) -> None:
+        """A run has come: a generation that is old makes room, and one that is older has none."""
+        if now - self.since >= self.age:
+            self.older = self.told if now - self.since < 2 * self.age else []
+            self.told, self.since = [], now
 
     def confirm(self, now: float) -> None:
         """A flush has reached the broker: a generation that is full or old makes room."""
@@ -95,6 +101,11 @@ class Model(ABC):
             return "again"
         record.state, record.due, record.is_unseen = "retrying", due, True
         return "held"
+
+    def written(self, attempts: Mapping[Position, tuple[int, float]], wall: float) -> float | None:
+        """Now, where somebody asked for a longer wait than the policy's."""
+        waits = [due - wall for _, due in attempts.values()]
+        return wall if max(waits, default=0) > self.policy.maximum else None
 
     # -- settling and failing -------------------------------------------------------------
 
@@ -236,13 +247,14 @@ class Model(ABC):
         if self.is_dirty:
             self.wake()
 
-    def put_back(self) -> None:
-        """It has failed: the newer handle wins."""
+    def put_back(self, *, is_refused: bool) -> None:
+        """It has failed: the newer handle wins. What was refused is not tried again by itself."""
         if self.names:
             self.names.pending = {**self.names.in_air, **self.names.pending}
             self.names.in_air = {}
-        self.is_dirty = True
-        self.wake()
+        self.is_dirty |= not is_refused
+        if self.is_dirty:
+            self.wake()
 
     def attempts_now(self, now: float, wall: float) -> dict[Position, tuple[int, float]]:
         """The attempts of records that are live, and of those that are still to come."""

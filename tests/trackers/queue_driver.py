@@ -76,7 +76,7 @@ class QueueDriver(Driver):
         )
         self.tracker.restore(checkpoint, self.now, self.wall, durable=durable)
         attempts = {
-            position: (failures, self.now + min(due - self.wall, self.policy.maximum))
+            position: (failures, self.now + self.left_of(due, checkpoint.written))
             for position, (failures, due) in checkpoint.attempts.items()
             if self.wall - due <= ATTEMPTS_AGE
         }

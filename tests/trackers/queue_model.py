@@ -20,6 +20,7 @@ class QueueModel(Model):
 
     def track(self, position: Position, native: Any, now: float, item: Any) -> str:
         """Tracks one record; says what became of it."""
+        self.names.forget_old(now)
         for record in self.records:
             if record.is_live and record.position == position:
                 record.native = native
@@ -46,4 +47,5 @@ class QueueModel(Model):
 
     def checkpoint(self, now: float, wall: float) -> Checkpoint:
         """Attempts alone."""
-        return Checkpoint(attempts=self.attempts_now(now, wall))
+        attempts = self.attempts_now(now, wall)
+        return Checkpoint(attempts=attempts, written=self.written(attempts, wall))

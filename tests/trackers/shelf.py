@@ -13,7 +13,7 @@ class Shelf:
     """The last checkpoint that was stored.
 
     Args:
-        words: positions are words, which have no binary form.
+        words: positions are words, which have no binary form; nor has what was not seen.
     """
 
     def __init__(self, *, words: bool = False) -> None:
@@ -24,7 +24,7 @@ class Shelf:
     def save(self, checkpoint: Checkpoint, size: int = 1_000_000) -> Position | None:
         """Stores what fits; the last position that it covers if that is not all."""
         self.saves += 1
-        if self.saves % 2 or self.words:
+        if self.saves % 2 or self.words or checkpoint.unseen:
             self.saved, covered = encode(checkpoint, size)
         else:
             self.saved, covered = encode_bytes(checkpoint, size // SHARE)

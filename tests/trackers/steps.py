@@ -88,7 +88,7 @@ def run_seed(
             weights, calls = zip(*steps(driver, rng), strict=True)
             rng.choices(calls, weights)[0]()
     except Exception as error:
-        error.add_note(f"again: FIRST={seed} SEEDS=1 make test-slow ARGS='-k {replay}'")
+        error.add_note(f"again: FIRST={seed} SEEDS=1 make campaigns ARGS='-k {replay}'")
         raise
     return driver
 

@@ -18,20 +18,13 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.trackers import checkpoint_binary
-from tests.trackers.codec import SEQUENCE, checkpoints, decode_bytes, encode_bytes
+from tests.trackers.codec import SEQUENCE, checkpoints, decode_bytes, encode_bytes, rounded
 
 
 class Place(NamedTuple):
     """A tuple that would come back as another."""
 
     ledger: int
-
-
-def rounded(checkpoint: Checkpoint) -> Checkpoint:
-    """Without what is below a millisecond."""
-    tried = checkpoint.attempts.items()
-    attempts = {p: (count, round(due * 1000) / 1000) for p, (count, due) in tried}
-    return replace(checkpoint, attempts=attempts)
 
 
 @given(checkpoints())
@@ -79,6 +72,16 @@ def test_application_makes_it_version_2() -> None:
     assert encode_bytes(replace(checkpoint, application=None))[0][:2] == bytes((0xC5, 1))
 
 
+def test_time_of_writing_makes_it_version_3() -> None:
+    """Or 4, with an application: an older release would not wait as long as was asked for."""
+    checkpoint = Checkpoint(5, 6, attempts={7: (1, 5000.0)}, written=1400.0)
+    named = replace(checkpoint, application="v2")
+
+    for each, version in ((checkpoint, 3), (named, 4)):
+        data, _ = encode_bytes(each)
+        assert (data[1], decode_bytes(data)) == (version, each)
+
+
 def test_version_2_without_an_application_is_refused() -> None:
     """The same checkpoint is written in one way only."""
     data, _ = encode_bytes(Checkpoint(5, 6, application=""))
@@ -98,13 +101,14 @@ def test_application_is_covered_by_the_checksum() -> None:
 
 
 def test_commit_metadata_holds_some_thousand_ranges() -> None:
-    """4 096 characters of 15 bits are 7 680 bytes, for every second record of a Kafka log."""
-    ranges = tuple((10**9 + 2 * i, 10**9 + 2 * i) for i in range(1, 10_001))
-    data, covered = encode_bytes(Checkpoint(10**9, 10**9 + 1, ranges, identity="i" * 22), 7_680)
-
-    kept = decode_bytes(data).ranges
-    assert len(kept) > 3_800
-    assert covered == kept[-1][1]
+    """4 096 characters of 15 bits are 7 680 bytes, for every n-th record of a Kafka log."""
+    for apart, most in ((2, 30_000), (95, 3_800)):
+        ranges = tuple((10**9 + n, 10**9 + n) for n in range(apart, 40_000 * apart, apart))
+        checkpoint = Checkpoint(10**9, 10**9 + 1, ranges, identity="i" * 22)
+        data, covered = encode_bytes(checkpoint, 7_680)
+        kept = decode_bytes(data).ranges
+        assert len(kept) > most
+        assert covered == kept[-1][1]
 
 
 def test_wide_positions_take_what_lies_between_them() -> None:

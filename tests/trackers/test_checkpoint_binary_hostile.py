@@ -26,6 +26,8 @@ from tests.trackers.codec import (
 REFUSED = (CheckpointFormatError, CheckpointMismatchError)
 HEAD = encode_bytes(Checkpoint())[0][:12]
 """Of kafka orders/0, without an identity."""
+NEWER = b"\xc5\x03" + HEAD[2:]
+"""The same of version 3."""
 
 
 def forge(*numbers: int, head: bytes = HEAD) -> bytes:
@@ -47,9 +49,9 @@ def test_forged_bytes_without_changes_are_read() -> None:
     "numbers, problem",
     [
         ((0, 0), "row that is cut off"),
-        ((8, 0, 0), "flags 8"),
+        ((8, 0, 0), "version 1, and rows of another"),
         ((-1, 0, 0), "flags -1"),
-        ((256, 0, 0), "flags 256"),
+        ((256, 0, 0), "version 1, and rows of another"),
         ((2, 9, 0, *range(9)), "positions of 9 numbers"),
         ((2, -1, 0, 5), "positions of -1 numbers"),
         ((2, 10**70, 0, 5), "positions of 10"),
@@ -70,8 +72,8 @@ def test_forged_bytes_without_changes_are_read() -> None:
         ((2, 0, 0, 5, 1, 1, 1, 1), "row that is cut off"),
         ((2, 0, 0, 5, 1, -1, 0), "-1 is not a count"),
         ((2, 0, 0, 5, 1, 2**31, 0), "2147483648 is not a count"),
-        ((2, 0, 0, 5, 1, 1, 10**15 + 1), "due time that is no time"),
-        ((2, 0, 0, 5, 1, 1, -(10**15) - 1), "due time that is no time"),
+        ((2, 0, 0, 5, 1, 1, 10**15 + 1), "milliseconds that are no time"),
+        ((2, 0, 0, 5, 1, 1, -(10**15) - 1), "milliseconds that are no time"),
         ((2, 0, 0, 5, 1, 1, 0, 0, 0, 0), "attempts out of order"),
         ((2, 0, 0, 5, 2, 1, 0, -1, 0, 0), "attempts out of order"),
     ],
@@ -80,6 +82,75 @@ def test_rows_that_make_no_checkpoint_are_refused(numbers: tuple[int, ...], prob
     """Unknown flags, what is missing, what is too much, what cannot be."""
     with pytest.raises(CheckpointFormatError, match=problem):
         decode_bytes(forge(*numbers))
+
+
+@pytest.mark.parametrize(
+    "numbers, problem",
+    [
+        ((0, 0, 0), "version 3, and rows of another"),
+        ((2, 0, 0, 5), "version 3, and rows of another"),
+        ((64, 0, 0), "flags 64"),
+        ((256, 0, 0), "flags 256"),
+        ((8, 0, 0), "row that is cut off"),
+        ((8, 0, 0, 10**15 + 1), "milliseconds that are no time"),
+    ],
+)
+def test_rows_that_version_3_does_not_write_are_refused(
+    numbers: tuple[int, ...], problem: str
+) -> None:
+    """Those of version 1 too: the same checkpoint is written in one way only."""
+    with pytest.raises(CheckpointFormatError, match=problem):
+        decode_bytes(forge(*numbers, head=NEWER))
+
+
+DENSE = b"\xaa" * 100
+"""400 ranges of a record."""
+
+
+def forge_bits(bits: bytes, count: int, *, arity: int = 0, length: int | None = None) -> bytes:
+    """A checkpoint at offset 5 whose bit set begins at 6."""
+    rows = forge(18, arity, count, *(5,) * (arity or 1), 1, head=NEWER)[:-4]
+    return sign_bytes(rows + bits + (len(bits) if length is None else length).to_bytes(2))
+
+
+def test_forged_bit_set_without_changes_is_read() -> None:
+    """The forger itself works."""
+    ranges = tuple((6 + 2 * n, 6 + 2 * n) for n in range(400))
+
+    assert decode_bytes(forge_bits(DENSE, 400)) == Checkpoint(5, None, ranges)
+
+
+@pytest.mark.parametrize(
+    "data, problem",
+    [
+        (forge_bits(DENSE, 399), "400 ranges instead of 399"),
+        (forge_bits(b"\xaa" * 9, 36), "a needless one"),
+        (forge_bits(b"\x2a" + DENSE, 403), "longer than it needs to be"),
+        (forge_bits(DENSE + b"\0", 400), "longer than it needs to be"),
+        (forge_bits(b"", 0), "bit set that is cut off"),
+        (forge_bits(DENSE, 400, length=0xFFFF), "bit set that is cut off"),
+        (forge_bits(DENSE, 400, length=99), "396 ranges instead of 400"),
+        (forge_bits(DENSE, 400, arity=1), "a bit set, and positions of 1 numbers"),
+        (forge(16, head=NEWER), "bit set that is cut off"),
+        (forge(2, 0, 400, 5, 1), "row that is cut off"),
+    ],
+)
+def test_bit_set_that_nothing_writes_is_refused(data: bytes, problem: str) -> None:
+    """Zeros around it, another count than it holds, one that saves too little."""
+    with pytest.raises(CheckpointFormatError, match=problem):
+        decode_bytes(data)
+
+
+def test_longest_bit_set_takes_bounded_memory() -> None:
+    """It is 65 535 bytes; a longer one has no length."""
+    data = forge_bits(b"\xaa" * 0xFFFF, 4 * 0xFFFF)
+    tracemalloc.start()
+    try:
+        assert len(decode_bytes(data).ranges) == 4 * 0xFFFF
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000_000
 
 
 @pytest.mark.parametrize(
@@ -93,6 +164,8 @@ def test_rows_that_make_no_checkpoint_are_refused(numbers: tuple[int, ...], prob
         encode(SOME[0])[0].encode(),
         sign_bytes(b"\xc5\x02" + HEAD[2:] + bytes(3)),
         sign_bytes(b"\xc4\x01" + HEAD[2:] + bytes(3)),
+        sign_bytes(b"\xc5\x00" + HEAD[2:] + bytes(3)),
+        sign_bytes(b"\xc5\x05" + HEAD[2:] + bytes(3)),
         sign_bytes(HEAD[:8]),
         sign_bytes(HEAD),
         encode_bytes(SOME[0])[0] + b"\x00",
@@ -199,7 +272,7 @@ def test_mutated_bytes_are_refused_or_harmless() -> None:
     read_mutations(5_000, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_many_mutated_bytes_are_refused_or_harmless() -> None:
     """Two hundred thousand more."""
     read_mutations(200_000, seed=2)

@@ -189,7 +189,7 @@ def test_mutated_checkpoints_are_refused_or_harmless() -> None:
     read_mutations(20_000, seed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_many_mutated_checkpoints_are_refused_or_harmless() -> None:
     """Three hundred thousand more."""
     read_mutations(300_000, seed=2)
@@ -245,7 +245,7 @@ def test_forged_checkpoints_are_refused_or_sound() -> None:
     read_forgeries(5_000, seed=3)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_many_forged_checkpoints_are_refused_or_sound() -> None:
     """A hundred thousand more."""
     read_forgeries(100_000, seed=4)
@@ -264,3 +264,10 @@ def test_position_that_is_there_twice_is_refused() -> None:
     """Also where its text differs."""
     with pytest.raises(CheckpointFormatError, match="one position that is there twice"):
         decode(forge(attempts={"6": [1, 1.0], "06": [2, 1.0]}))
+
+
+@pytest.mark.parametrize("written", [float("inf"), float("nan"), "1.5", True, None])
+def test_time_of_writing_that_is_no_time_is_refused(written: object) -> None:
+    """Delays are measured from it."""
+    with pytest.raises(CheckpointFormatError, match="malformed field"):
+        decode(forge(written=written))

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.abc import AckTracker
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Assignment, Checkpoint, Outcome, Position
 from consumer_sdk.testing.conformance.trackers import (
     LogTrackerSuite,
@@ -51,6 +52,27 @@ def test_defaults_of_a_queue_are_those_that_the_pages_tell() -> None:
 
     parameters = inspect.signature(QueueTracker).parameters
     assert {name: parameters[name].default for name in told} == told
+
+
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("flush_count", 0),
+        ("flush_count", 10.0),
+        ("flush_count", True),
+        ("proof_count", -1),
+        ("proof_age", math.nan),
+        ("attempts_age", -1.0),
+        ("ack_timeout", "5"),
+        ("ack_timeout", True),
+        ("chunk_bits", -1),
+    ],
+)
+def test_impossible_option_of_a_queue_is_refused_by_name(option: str, value: object) -> None:
+    """Those that a log's tracker has too are in its suite."""
+    options: Any = {option: value}
+    with pytest.raises(ConfigurationError, match=f"^{option}="):
+        QueueTracker(ASSIGNMENT, **options)
 
 
 @pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -242,3 +243,24 @@ def test_chunks_that_did_not_change_are_not_searched_again() -> None:
     first, second = (operations(lambda: tracker.checkpoint(NOW, WALL)) for _ in range(2))
 
     assert second * 4 < first
+
+
+def _kept_behind_stuck_records(*, keeps_ranges: bool) -> int:
+    """Bytes that a tracker holds with one stuck record in each chunk, after a flush."""
+    tracemalloc.start()
+    try:
+        tracker = make_tracker(chunk_bits=10, keeps_ranges=keeps_ranges)
+        for first in range(0, 40 * 1024, 1024):
+            index = track(tracker, range(1_000_000 + first, 1_000_000 + first + 1024)).first
+            tracker.ack_all(range(index + 1, index + 1024))
+        take(tracker)
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+
+def test_position_alone_does_not_keep_what_is_settled_behind_stuck_records() -> None:
+    """A log whose commits carry no ranges forgets as much as one whose commits do."""
+    with_ranges = _kept_behind_stuck_records(keeps_ranges=True)
+
+    assert _kept_behind_stuck_records(keeps_ranges=False) < 2 * with_ranges

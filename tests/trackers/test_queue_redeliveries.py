@@ -7,7 +7,17 @@ ack once it is sent, and its clients drop those made while there is no connectio
 from __future__ import annotations
 
 from consumer_sdk.records import Checkpoint, Outcome, OutcomeKind, VerdictKind
-from tests.trackers.building import NOW, POLICY, WALL, deliver, look, make_queue, send, take
+from tests.trackers.building import (
+    NOW,
+    POLICY,
+    WALL,
+    deliver,
+    look,
+    make_delivery,
+    make_queue,
+    send,
+    take,
+)
 
 SENT = Outcome(OutcomeKind.SENT)
 
@@ -195,3 +205,14 @@ def test_cumulative_ack_settles_what_this_consumer_was_handed_and_no_more() -> N
     assert queue.ack_cumulative(2) == 3
     assert [position for position, _ in send(queue)] == [3, 7, 9]
     assert queue.unsettled == 1
+
+
+def test_idle_subscription_that_is_set_back_is_delivered_again_after_the_proof_window() -> None:
+    """An operator's reset: time alone ages what was flushed, where nothing else is."""
+    queue = make_queue(proof_age=60.0)
+    deliver(queue, [1, 2])
+    queue.ack_all([0, 1])
+    assert len(send(queue)) == 2
+    assert queue.track(make_delivery([1, 2], "again"), NOW + 59.0).count == 0
+    assert len(send(queue, NOW + 59.0)) == 2
+    assert queue.track(make_delivery([1, 2], "after a reset"), NOW + 59.0 + 121.0).count == 2

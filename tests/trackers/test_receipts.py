@@ -238,3 +238,40 @@ def test_bytes_stay_what_they_are() -> None:
     body = b"\4\0\0\0" + body + b"nonever"
     assert bytes(receipts) == b"br\1" + body + struct.pack("<I", zlib.crc32(b"br\1" + body))
     assert token() == b"bt\1" + struct.pack("<QQQ", 7, 3, 5) + bytes.fromhex("559e5ae7")
+
+
+def test_joined_tokens_are_one_branch_of_all_their_trees() -> None:
+    """As `Branch.join` makes it; each parent waits for it, and it fails them all."""
+    receipts, one, other = Receipts(), token(5, 3), encode_token([Anchor(7, 4, 6), Anchor(8, 1, 9)])
+    joined = receipts.join([one, other])
+    assert [anchor[:2] for anchor in decode_token(joined)] == [(7, 3), (7, 4), (8, 1)]
+    again = Receipts()
+    assert again.join(iter([one, other])) == joined
+    assert again.join([one, one]) != again.join([one, one])
+
+    receipts.fail(joined, "why")
+    receipts.ack(one)
+    receipts.ack(other)
+    fates = [(anchor.root, got.children, got.fate) for anchor, got in receipts.items()]
+    assert fates[:3] == [(3, 1, Fate.ACKED), (4, 1, Fate.ACKED), (1, 1, Fate.ACKED)]
+    assert [(root, fate) for root, _, fate in fates[3:]] == [
+        (3, Fate.FAILED),
+        (4, Fate.FAILED),
+        (1, Fate.FAILED),
+    ]
+
+
+def test_join_with_a_settled_branch_makes_no_child() -> None:
+    """Of none of them: or the other's tree would wait for what nobody holds."""
+    receipts = Receipts()
+    receipts.ack(token(5, 3))
+    with pytest.raises(HandlerError, match="settled"):
+        receipts.join([token(6, 4), token(5, 3)])
+    assert facts(receipts) == [(5, Fate.ACKED, "")]
+
+
+def test_join_of_nothing_is_a_token_of_nothing() -> None:
+    """Like `Branch.join([])`: nobody waits for it."""
+    receipts = Receipts()
+    receipts.ack(receipts.join([]))
+    assert len(receipts) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -117,11 +118,21 @@ def test_retry_with_an_impossible_delay_is_refused(delay: float) -> None:
         Retry(delay=delay)
 
 
+@pytest.mark.parametrize("reason", [3600, 0.5, timedelta(hours=1), None, ValueError("x")])
+@pytest.mark.parametrize("answer", [Retry, Reject])
+def test_reason_that_is_no_text_is_refused(answer: Any, reason: object) -> None:
+    """`Retry(3600)` means a delay, which would be lost as a reason."""
+    way_on = r"Retry\(delay=3600\)" if answer is Retry else "a text, such as"
+    with pytest.raises(ConfigurationError, match=way_on):
+        answer(reason)
+
+
 def test_answers_of_a_handler_carry_reason_and_delay() -> None:
     """What becomes the dead letter's error text."""
     assert (str(Retry("busy", delay=3.0)), Retry("busy", delay=3.0).delay) == ("busy", 3.0)
     assert (Retry().delay, Retry(delay=0.0).delay) == (None, 0.0)
     assert str(Reject("bad schema")) == "bad schema"
+    assert (str(Retry()), str(Reject())) == ("retry", "rejected")
 
 
 def test_defaults_are_those_that_the_pages_tell() -> None:

@@ -57,7 +57,7 @@ def run_seed(seed: int) -> TreeDriver:
             if step % 20 == 19:
                 driver.check_ends()
     except Exception as error:
-        error.add_note(f"again: FIRST={seed} SEEDS=1 make test-slow ARGS='-k steps_of_trees'")
+        error.add_note(f"again: FIRST={seed} SEEDS=1 make campaigns ARGS='-k steps_of_trees'")
         raise
     return driver
 
@@ -68,8 +68,7 @@ def test_seeded_steps_of_trees_agree_with_the_model() -> None:
     assert len(ends) > 1000
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.campaign
 def test_many_seeded_steps_of_trees_agree_with_the_model() -> None:
     """The same for many seeds, 300 steps each."""
     for seed in slow_seeds():
@@ -144,8 +143,7 @@ TestTrees = Trees.TestCase
 TestTrees.settings = SETTINGS
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.campaign
 def test_many_rules_of_trees_agree_with_the_model() -> None:
     """Two thousand examples, which Hypothesis makes and shrinks."""
     run_state_machine_as_test(Trees, settings=AT_LENGTH)

@@ -27,7 +27,7 @@ def named(**options: Any) -> WatermarkTracker:
 def test_handles_stay_with_their_records_where_some_were_settled_before() -> None:
     """A checkpoint knows some in the middle: they have none, and move nobody else's."""
     tracker = named(chunk_bits=3)
-    restored = Checkpoint(watermark=-1, ranges=((1, 2), (5, 9)))
+    restored = Checkpoint(watermark=-1, ranges=((1, 2), (5, 9)), unseen=((None, -1),))
     tracker.restore(restored, NOW, WALL, durable=True)
     deliver(tracker, range(12), "again")
     assert dict(send(tracker)) == {at: f"again {at}" for at in (1, 2, 5, 6, 7, 8, 9)}
@@ -105,7 +105,8 @@ def test_redelivered_retry_and_dead_letter_keep_what_they_wait_for() -> None:
 def test_record_settled_before_a_restart_is_named_by_its_new_handle() -> None:
     """The store knew of it, the broker may not: it is not delivered, and acked again."""
     tracker = named()
-    tracker.restore(Checkpoint(3, 4, ((6, 7),)), NOW, WALL, durable=True)
+    restored = Checkpoint(3, 4, ((6, 7),), unseen=((None, 0),))
+    tracker.restore(restored, NOW, WALL, durable=True)
 
     tracked = deliver(tracker, range(2, 9))
     assert (list(tracked.dropped), list(tracked.settled)) == ([0, 1], [2, 3])

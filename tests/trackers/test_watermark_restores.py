@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.records import Checkpoint, VerdictKind
-from consumer_sdk.trackers import RetryPolicy
+from consumer_sdk.records import Checkpoint, Tracked, VerdictKind
+from consumer_sdk.trackers import RetryPolicy, WatermarkTracker
 from tests.trackers.building import (
     NOW,
     POLICY,
     WALL,
     flush_durably,
     look,
+    make_run,
     make_tracker,
     restored,
     settled,
@@ -296,3 +297,70 @@ def test_tuples_are_positions_too() -> None:
     assert settled(tracker) == ((2, 3), [])
     tracker.ack(3)
     assert (settled(tracker), look(tracker).resume) == (((2, 4), []), (2, 4))
+
+
+# -- several records that come as one that cannot be read ----------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ranges", [((3, 5),), ((3, 5), (12, 14)), ((1, 5),), ((4, 5),), ((7, 12),)]
+)
+def test_unreadable_batch_settled_in_part_is_not_settled(
+    ranges: tuple[tuple[int, int], ...],
+) -> None:
+    """Its one message is to be settled as a whole: no position passes the rest before it is."""
+    tracker = restored(None, 0, ranges)
+    track(tracker, range(3))
+    tracker.ack_all(range(3))
+
+    tracked = track_batch(tracker, 3, 9)
+    assert (tracked.count, list(tracked.settled), list(tracked.dropped)) == (1, [], [])
+    assert (settled(tracker)[0], look(tracker).resume) == (2, 3)
+    tracker.ack(tracked.first)
+    assert look(tracker).resume == 10
+    track(tracker, [10])
+    assert look(tracker).resume == 10
+
+
+def track_batch(tracker: WatermarkTracker, first: int, last: int) -> Tracked:
+    """Tracks one message for all of ``first`` to ``last``."""
+    run = make_run([first], last + 1)
+    run.last = last
+    return tracker.track(run, NOW)
+
+
+@pytest.mark.parametrize("ranges", [((3, 9),), ((1, 12),)])
+def test_unreadable_batch_that_was_settled_is_settled(ranges: tuple[tuple[int, int], ...]) -> None:
+    """It is not dead-lettered again."""
+    tracker = restored(None, 0, ranges)
+    track(tracker, [0])
+
+    tracked = track_batch(tracker, 3, 9)
+    assert list(tracked.settled) == [tracked.first]
+
+
+def test_unreadable_batch_that_the_watermark_has_reached_in_part_is_not_settled() -> None:
+    """A watermark over the ranges above it may lie beyond the position to go on from."""
+    tracker = restored(5, 3)
+
+    tracked = track_batch(tracker, 3, 9)
+    assert (tracked.count, list(tracked.dropped)) == (1, [])
+    assert (settled(tracker), look(tracker).resume) == ((None, []), 3)
+    tracker.ack(tracked.first)
+    assert look(tracker).resume == 10
+
+
+def test_unreadable_batch_below_the_watermark_is_settled() -> None:
+    """All of it was."""
+    tracker = restored(9, 3)
+
+    assert list(track_batch(tracker, 3, 9).dropped) == [0]
+    assert settled(tracker)[0] == 9
+
+
+def test_unreadable_batch_that_was_tracked_comes_again_and_moves_nothing() -> None:
+    """It is in flight."""
+    tracker = tracking([3])
+
+    assert list(track_batch(tracker, 3, 9).dropped) == [0]
+    assert look(tracker).resume == 3
