@@ -17,8 +17,9 @@ if TYPE_CHECKING:
         export_checkpoints,
         import_checkpoints,
     )
-    from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
-    from consumer_sdk.stores.legacy import Found, read_kinesis_spout, read_storm_kafka
+    from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry, Found
+    from consumer_sdk.stores.kcl import read_kcl_leases
+    from consumer_sdk.stores.legacy import read_kinesis_spout, read_storm_kafka
     from consumer_sdk.stores.local import LocalStore
     from consumer_sdk.stores.urls import store_from_url
     from consumer_sdk.stores.zookeeper import ZooKeeperStore
@@ -34,6 +35,7 @@ __all__ = [
     "ZooKeeperStore",
     "export_checkpoints",
     "import_checkpoints",
+    "read_kcl_leases",
     "read_kinesis_spout",
     "read_storm_kafka",
     "store_from_url",
@@ -44,13 +46,14 @@ __getattr__ = lazy_names(
     {
         "CheckpointFile": "consumer_sdk.stores.exchange_lines",
         "Entry": "consumer_sdk.stores.exchange_lines",
-        "Found": "consumer_sdk.stores.legacy",
+        "Found": "consumer_sdk.stores.exchange_lines",
         "ImportRefusedError": "consumer_sdk.stores.exchange",
         "Imported": "consumer_sdk.stores.exchange",
         "LocalStore": "consumer_sdk.stores.local",
         "ZooKeeperStore": "consumer_sdk.stores.zookeeper",
         "export_checkpoints": "consumer_sdk.stores.exchange",
         "import_checkpoints": "consumer_sdk.stores.exchange",
+        "read_kcl_leases": "consumer_sdk.stores.kcl",
         "read_kinesis_spout": "consumer_sdk.stores.legacy",
         "read_storm_kafka": "consumer_sdk.stores.legacy",
         "store_from_url": "consumer_sdk.stores.urls",

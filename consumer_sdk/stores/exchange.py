@@ -57,7 +57,8 @@ async def export_checkpoints(
     Nothing is claimed, and consumers may run: each line is what was stored at some moment.
 
     Args:
-        store: is open; `read_storm_kafka` and `read_kinesis_spout` read what others wrote.
+        store: is open; `read_storm_kafka`, `read_kinesis_spout` and `read_kcl_leases` read what
+            others wrote.
         group: whose they are.
         stream: of this one alone.
         readers: see `import_checkpoints`.

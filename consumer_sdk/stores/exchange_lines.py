@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, BinaryIO, NamedTuple
 
@@ -25,7 +26,7 @@ from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Partition
 from consumer_sdk.records.strict_json import load_object
 
-__all__ = ["CheckpointFile", "Entry", "Lines", "line_of"]
+__all__ = ["CheckpointFile", "Entry", "Found", "Lines", "line_of"]
 
 FORMAT = "consumer_sdk checkpoints"
 VERSION = 1
@@ -62,6 +63,21 @@ class Entry(NamedTuple):
     def __str__(self) -> str:
         what = f"the start of {self.stream!r}" if self.id is None else f"{self.partition}"
         return f"{self.where}: {what} in group {self.group!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found of another program's checkpoints.
+
+    Attributes:
+        entries: for `import_checkpoints`.
+        skipped: path of a znode, place of a lease, or shard → why there is nothing to import from it.
+        notes: what else a person should know.
+    """
+
+    entries: Sequence[Entry]
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 def line_of(entry: Entry) -> str:

@@ -10,7 +10,7 @@ from consumer_sdk.records import Checkpoint, Comparison, Position
 from consumer_sdk.stores.exchange_lines import Entry
 from consumer_sdk.trackers import decode_checkpoint
 
-__all__ = ["ImportRefusedError", "Judge", "Readers"]
+__all__ = ["ImportRefusedError", "Judge", "Readers", "broker_of"]
 
 Readers = Mapping[str, Callable[[str], Position]]
 """Broker → what reads a position's text."""
@@ -54,6 +54,10 @@ class Judge:
         except (CheckpointFormatError, CheckpointMismatchError) as error:
             raise type(error)(f"{entry}: {error}") from error
 
+    def is_ended(self, entry: Entry) -> bool:
+        """Whether an entry, which was checked, is the checkpoint of a partition that has ended."""
+        return self._read(entry, entry.text).ended
+
     def is_written(self, entry: Entry, stored: str | None) -> bool:
         """Whether an entry's checkpoint is to be written over the one that is stored.
 
@@ -91,7 +95,7 @@ class Judge:
         return comparison is Comparison.AHEAD
 
     def _read(self, entry: Entry, text: str) -> Checkpoint:
-        broker = _broker(entry.text)
+        broker = broker_of(entry.text)
         if broker not in self._readers:
             raise CheckpointFormatError(
                 f"the positions of broker {broker!r:.80} are not known here: import it with "
@@ -138,7 +142,12 @@ def _skips(mine: Checkpoint, theirs: Checkpoint) -> bool:
     return mine.watermark is None or bool(mine.watermark < theirs.start)
 
 
-def _broker(text: str) -> str:
+def broker_of(text: str) -> str:
+    """The broker that a checkpoint's text names.
+
+    Raises:
+        CheckpointFormatError: it is no checkpoint.
+    """
     try:
         broker = json.loads(text)["broker"]
     except (LookupError, TypeError, ValueError, RecursionError) as error:

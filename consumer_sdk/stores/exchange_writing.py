@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import FencedError, StoreError, TransientStoreError
-from consumer_sdk.records import Assignment, Outcome, OutcomeKind
+from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 from consumer_sdk.stores.exchange_checking import batches
 from consumer_sdk.stores.exchange_lines import Entry
 from consumer_sdk.stores.exchange_verdicts import Judge
+from consumer_sdk.stores.leases import ended_partitions, reopen
 
 __all__ = ["Writing"]
 
@@ -27,6 +28,7 @@ class Writing:
     def __init__(self, store: CheckpointStore, judge: Judge) -> None:
         self._store = store
         self._judge = judge
+        self._saved: set[Partition] = set()
         self.written = 0
 
     async def run(self, entries: Iterable[Entry]) -> None:
@@ -37,7 +39,9 @@ class Writing:
         """
         for group, batch in batches(entries):
             await self._pin(group, [e for e in batch if e.id is None])
-            await self._write(group, [e for e in batch if e.id is not None])
+            checkpoints = [e for e in batch if e.id is not None]
+            await self._write(group, checkpoints)
+            await self._reopen(group, checkpoints)
             self._judge.raise_refusals(self._outcome)
 
     @property
@@ -50,6 +54,16 @@ class Writing:
             stored = await self._store.pin(group, entry.stream, entry.text)
             self._judge.check_pin(entry, stored)
             self.written += stored == entry.text and entry.stream not in before
+
+    async def _reopen(self, group: str, entries: Sequence[Entry]) -> None:
+        """A lease that has ended is of the checkpoint of before.
+
+        What is kept was perhaps written by an import that was killed before it came to this.
+        """
+        unended = [e.partition for e in entries if not self._judge.is_ended(e)]
+        streams = {partition.stream for partition in unended}
+        suspects = self._saved | await ended_partitions(self._store, group, streams)
+        await reopen(self._store, group, [p for p in unended if p in suspects])
 
     async def _write(self, group: str, entries: Sequence[Entry]) -> None:
         left = entries
@@ -68,6 +82,7 @@ class Writing:
     async def _claim_and_save(self, group: str, entries: Sequence[Entry]) -> list[Entry]:
         """Those that somebody else has claimed in between."""
         claims = {Assignment(e.partition, number): e for number, e in enumerate(entries)}
+        self._saved.update(e.partition for e in entries)
         try:
             stored = await self._store.claim(group, list(claims))
             items = self._items(claims, stored)

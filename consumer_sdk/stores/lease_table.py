@@ -3,10 +3,11 @@
 The text is JSON that a person can read::
 
     {"version":1,"identity":"arn:…","fence":17,"leases":{
-      "shardId-000000000000":{"ended":true,"fence":3},
+      "shardId-000000000000":{"ended":true,"fence":3,"since":1763000000},
       "shardId-000000000001":{"owner":"9f…c2/host/4711","fence":17,"parents":["shardId-000000000000"]}}}
 
-What a lease does not say is nobody, nothing, or false. Fences are counted for the whole stream, so
+What a lease does not say is nobody, nothing, false, or not known (``since``, which older versions
+neither write nor keep). Fences are counted for the whole stream, so
 that one which is taken after its lease was removed and came back is above all earlier ones.
 """
 
@@ -33,11 +34,13 @@ class LeaseTable:
         identity: that of the stream; None: not known.
         fence: the largest one so far.
         leases: by partition.
+        rows: what was decoded, each with its lease: most are the same in the next text.
     """
 
     identity: str | None = None
     fence: int = 0
     leases: dict[str, Lease] = field(default_factory=dict)
+    rows: dict[str, tuple[Any, Lease]] = field(default_factory=dict, compare=False, repr=False)
 
     def sync(self, parents: Mapping[str, Sequence[str]], identity: str | None) -> None:
         """See `consumer_sdk.abc.Leases.sync`."""
@@ -47,8 +50,9 @@ class LeaseTable:
                 self.leases.clear()
             self.identity = identity
         for partition, its_parents in parents.items():
-            lease = self.leases.get(partition, Lease())
-            self.leases[partition] = replace(lease, parents=tuple(its_parents))
+            lease = self.leases.setdefault(partition, Lease())
+            if lease.parents != tuple(its_parents):
+                self.leases[partition] = replace(lease, parents=tuple(its_parents))
         for partition in [p for p in self.leases if p not in parents and self._is_done(p)]:
             del self.leases[partition]
 
@@ -78,6 +82,13 @@ class LeaseTable:
             if lease is not None and lease.owner not in (None, member):
                 self.leases[partition] = replace(lease, wanted_by=member)
 
+    def unwant(self, member: str, partitions: Sequence[str]) -> None:
+        """Takes back the member's own marks."""
+        for partition in partitions:
+            lease = self.leases.get(partition)
+            if lease is not None and lease.wanted_by == member:
+                self.leases[partition] = replace(lease, wanted_by=None)
+
     def release(self, member: str, held: Mapping[str, int], *, ended: bool) -> None:
         """Gives up what the member still owns under these fences."""
         for partition, fence in held.items():
@@ -87,6 +98,20 @@ class LeaseTable:
                 self.leases[partition] = replace(
                     lease, owner=None, wanted_by=wanted_by, ended=ended
                 )
+
+    def reopen(self, partitions: Sequence[str] | None) -> None:
+        """See `consumer_sdk.abc.Leases.reopen`."""
+        for partition in self.leases if partitions is None else partitions:
+            lease = self.leases.get(partition)
+            if lease is not None and (lease.ended or lease.owner is not None):
+                self.leases[partition] = replace(lease, owner=None, wanted_by=None, ended=False)
+
+    def date(self, before: LeaseTable, now: float) -> None:
+        """Notes the time in each lease that somebody has taken, released or ended since."""
+        for partition, lease in self.leases.items():
+            old = before.leases.get(partition, Lease())
+            if lease is not old and _tenure(lease) != _tenure(old):
+                self.leases[partition] = replace(lease, since=int(now))
 
     def is_held(self, member: str, partition: str, fence: int) -> bool:
         """The member owns the partition since it took it under this fence."""
@@ -104,19 +129,27 @@ class LeaseTable:
         return json.dumps({**body, "leases": leases}, separators=(",", ":"))
 
     @classmethod
-    def decode(cls, text: str, where: str) -> LeaseTable:
+    def decode(cls, text: str, where: str, last: LeaseTable | None = None) -> LeaseTable:
         """Reads `encode` back.
+
+        Args:
+            last: what was decoded before, of which most may be the same.
 
         Raises:
             CheckpointFormatError: somebody else has written it, or a newer version of this program.
         """
         try:
-            return _table(json.loads(text))
+            return _table(json.loads(text), {} if last is None else last.rows)
         except (ValueError, RecursionError) as error:
             raise CheckpointFormatError(
                 f"{where} holds no leases that can be read ({error}): nothing was changed. Upgrade "
-                f"this program, put a copy back, or use another group"
+                f"this program if a newer one has written it; else remove them by `consumer-sdk "
+                f"leases remove`: members take theirs anew, and read on at the checkpoints"
             ) from error
+
+
+def _tenure(lease: Lease) -> tuple[str | None, int, bool]:
+    return lease.owner, lease.fence, lease.ended
 
 
 def _check_same_stream(stored: str, found: str) -> None:
@@ -135,23 +168,38 @@ def _row(lease: Lease) -> dict[str, Any]:
         "wanted_by": lease.wanted_by,
         "ended": lease.ended,
         "parents": lease.parents,
+        "since": lease.since,
     }
     return {name: value for name, value in row.items() if value}
 
 
-def _table(body: Any) -> LeaseTable:
+def _table(body: Any, last: Mapping[str, tuple[Any, Lease]]) -> LeaseTable:
     body = _checked(body, dict, "the text")
     if (version := body.get("version")) != VERSION:
         raise ValueError(f"version {version!r:.80}, and this consumer_sdk knows version {VERSION}")
     rows = _checked(body.get("leases"), dict, "leases")
+    read = {
+        partition: known
+        if (known := last.get(partition)) is not None and known[0] == row
+        else (row, _named_lease(partition, row))
+        for partition, row in rows.items()
+    }
     table = LeaseTable(
         _optional(body, "identity"),
         _checked(body.get("fence"), int, "fence"),
-        {partition: _lease(_checked(row, dict, partition)) for partition, row in rows.items()},
+        {partition: lease for partition, (_, lease) in read.items()},
+        read,
     )
     if any(not 0 <= lease.fence <= table.fence for lease in table.leases.values()):
         raise ValueError("a fence is out of bounds")
     return table
+
+
+def _named_lease(partition: str, row: Any) -> Lease:
+    try:
+        return _lease(_checked(row, dict, "the lease"))
+    except ValueError as error:
+        raise ValueError(f"{partition:.80}: {error}") from error
 
 
 def _lease(row: dict[str, Any]) -> Lease:
@@ -163,6 +211,7 @@ def _lease(row: dict[str, Any]) -> Lease:
         _checked(row.get("fence", 0), int, "fence"),
         _optional(row, "wanted_by"),
         _checked(row.get("ended", False), bool, "ended"),
+        _checked(row["since"], int, "since") if "since" in row else None,
     )
 
 

@@ -2,7 +2,9 @@
 
 A change is a function of the table. It is made on what was read, and written if that is still what
 is stored; else it is made again on what is stored now. So each change is one step, and everybody
-balances what stood in the store at one moment.
+balances what stood in the store at one moment. One member writes one text at a time: what it is to
+change meanwhile is changed in the next one, all together. Renewals are beside the text, and wait for
+no change.
 """
 
 from __future__ import annotations
@@ -12,25 +14,32 @@ import math
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar, final
+from typing import Any, TypeVar, final
 
-from consumer_sdk.abc import Clock, Leases
+from consumer_sdk.abc import CheckpointStore, Clock, Leases
 from consumer_sdk.errors import (
+    CheckpointFormatError,
     ConfigurationError,
     ConsumerClosedError,
     ConsumerSdkError,
     TransientStoreError,
 )
-from consumer_sdk.records.leases import LeaseView
+from consumer_sdk.records import Partition
+from consumer_sdk.records.leases import LeaseView, named
 from consumer_sdk.stores.lease_place import LeasePlace, Reading
 from consumer_sdk.stores.lease_table import LeaseTable
 from consumer_sdk.stores.liveness import Liveness
 
-__all__ = ["TableLeases", "new_member"]
+__all__ = ["TableLeases", "ended_partitions", "new_member", "reopen", "stored_leases"]
 
 T = TypeVar("T")
+
+HEAVIEST = 999_999
+"""Of members' weights: so many digits are read of a member's name."""
 
 ROUNDS = 50
 """How often others may come in between reading and writing; each time one of them got on."""
@@ -44,6 +53,92 @@ def new_member() -> str:
     return f"{secrets.token_hex(8)}/{socket.gethostname()}/{os.getpid()}"
 
 
+class _Change:
+    """A change of the table, and what came of it. One that raises has changed nothing."""
+
+    __slots__ = ("_make", "error", "result")
+
+    def __init__(self, make: Callable[[LeaseTable], Any]) -> None:
+        self._make = make
+        self.result: Any = None
+        self.error: ConsumerSdkError | None = None
+
+    def apply(self, table: LeaseTable) -> None:
+        self.error = None
+        try:
+            self.result = self._make(table)
+        except ConsumerSdkError as error:
+            self.error = error
+
+
+async def stored_leases(
+    store: CheckpointStore, group: str, streams: Collection[str] | None = None
+) -> Mapping[str, LeaseView | CheckpointFormatError]:
+    """The leases of a group, by stream, as nobody's: no member joins.
+
+    Args:
+        streams: of these alone; None for all.
+
+    Returns:
+        for each stream what is stored, or the error where that cannot be read as leases.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found: dict[str, LeaseView | CheckpointFormatError] = {}
+    for stream in await store.leased_streams(group):
+        leases = store.leases(group, stream)
+        if leases is not None and (streams is None or stream in streams):
+            try:
+                found[stream] = await leases.view()
+            except CheckpointFormatError as error:
+                found[stream] = error
+    return found
+
+
+async def ended_partitions(
+    store: CheckpointStore, group: str, streams: Collection[str] | None = None
+) -> set[Partition]:
+    """Those of a group whose leases have ended.
+
+    Args:
+        streams: of these alone; None for all whose leases can be read.
+
+    Raises:
+        CheckpointFormatError: the leases of one of ``streams`` cannot be read.
+        StoreError: the store cannot be read.
+    """
+    ended: set[Partition] = set()
+    for stream, view in (await stored_leases(store, group, streams)).items():
+        if isinstance(view, LeaseView):
+            ended |= {Partition(stream, p) for p, lease in view.leases.items() if lease.ended}
+        elif streams is not None:
+            raise view
+    return ended
+
+
+async def reopen(store: CheckpointStore, group: str, partitions: Iterable[Partition]) -> None:
+    """Reopens the leases of partitions whose checkpoints were deleted, or replaced.
+
+    Raises:
+        CheckpointFormatError: leases of a stream cannot be read; those of the others are open.
+        StoreError: some may have ended still: call it again.
+    """
+    ids: dict[str, list[str]] = defaultdict(list)
+    damaged: CheckpointFormatError | None = None
+    for stream, partition in partitions:
+        ids[stream].append(partition)
+    for stream in await store.leased_streams(group) if ids else ():
+        leases = store.leases(group, stream)
+        if leases is not None and stream in ids:
+            try:
+                await leases.reopen(ids[stream])
+            except CheckpointFormatError as error:
+                damaged = error
+    if damaged is not None:
+        raise damaged
+
+
 @final
 class TableLeases(Leases):
     """One member's leases in some place; see `consumer_sdk.abc.Leases`.
@@ -52,10 +147,12 @@ class TableLeases(Leases):
         place: where they are.
         where: the same in words, for errors.
         member: a name that nobody has had before.
+        most: see `consumer_sdk.abc.CheckpointStore.leases`.
+        weight: likewise.
         clock: the event loop's time by default.
 
     Raises:
-        ConfigurationError: a time that is not above 0.
+        ConfigurationError: a time, ``most`` or ``weight`` that is out of bounds.
     """
 
     def __init__(
@@ -66,16 +163,23 @@ class TableLeases(Leases):
         *,
         duration: float,
         handover: float,
+        most: int | None = None,
+        weight: int = 1,
         clock: Clock | None = None,
     ) -> None:
         if not (0 < duration < math.inf and 0 < handover < math.inf):
             raise ConfigurationError(f"{duration=}, {handover=}: give seconds above 0")
-        self.member = member
+        if most is not None and most < 1:
+            raise ConfigurationError(f"{most=}: give a number of partitions above 0, or None")
+        if not 1 <= weight <= HEAVIEST:
+            raise ConfigurationError(f"{weight=}: give a whole number from 1 to {HEAVIEST}")
+        self.member = named(member, most, weight)
         self.duration = duration
         self.handover = handover
         self._place = place
         self._where = where
         self._now = asyncio.get_running_loop().time if clock is None else clock.monotonic
+        self._wall = time.time if clock is None else clock.wall
         self._liveness = Liveness(duration)
         self._dead: Mapping[str, int] = {}
         self._held: dict[str, int] = {}
@@ -83,6 +187,9 @@ class TableLeases(Leases):
         self._renewals = 0
         self._expires_at = -math.inf
         self._viewed: tuple[int, frozenset[str]] | None = None
+        self._writing = asyncio.Lock()
+        self._waiting: dict[_Change, None] = {}
+        self._last: tuple[str | None, LeaseTable] = None, LeaseTable()
         self._is_closed = False
 
     async def sync(
@@ -101,10 +208,31 @@ class TableLeases(Leases):
         if partitions:
             await self._change(lambda table: table.want(self.member, partitions))
 
+    async def unwant(self, partitions: Sequence[str]) -> None:
+        if partitions:
+            await self._change(lambda table: table.unwant(self.member, partitions))
+
     async def release(self, held: Mapping[str, int], *, ended: bool = False) -> None:
         self._drop(held)
         if held:
             await self._change(lambda table: table.release(self.member, held, ended=ended))
+
+    async def reopen(self, partitions: Sequence[str] | None = None) -> None:
+        await self._change(lambda table: table.reopen(partitions))
+
+    async def clear(self) -> bool:
+        for _ in range(ROUNDS):
+            reading = await self._read()
+            if reading.text is None:
+                return False
+            # Fences of a text that cannot be read are not known. A millisecond is less than a take
+            # lasts, so that this is above each of them, also after an earlier `clear`.
+            fence = int(self._wall() * 1000)
+            with suppress(CheckpointFormatError):
+                fence = max(fence, self._table(reading).fence)
+            if await self._place.replace(reading.version, LeaseTable(fence=fence).encode()):
+                return True
+        raise self._overrun()
 
     async def view(self) -> LeaseView:
         asked = self._now()
@@ -114,10 +242,11 @@ class TableLeases(Leases):
         alive = self._liveness.observe(reading.members, asked, now)
         if self.member in reading.members:
             alive |= {self.member}
+        silent = self._liveness.silent(alive) - {self.member}
         self._dead = {m: count for m, count in reading.members.items() if m not in alive}
         self._viewed = reading.version, frozenset(reading.members)
         overdue = self._overdue(table, now)
-        return LeaseView(self.member, alive, table.leases, dict(self._held), overdue)
+        return LeaseView(self.member, alive, table.leases, dict(self._held), overdue, silent)
 
     def _overdue(self, table: LeaseTable, now: float) -> frozenset[str]:
         self._waits = {
@@ -184,15 +313,52 @@ class TableLeases(Leases):
                 await self._place.leave(self.member)
         self._is_closed = True
 
-    async def _change(self, change: Callable[[LeaseTable], T]) -> T:
+    async def _change(self, make: Callable[[LeaseTable], T]) -> T:
+        """Makes a change together with all others that wait for the one under way.
+
+        A thousand releases that came in between each other would fail by each other.
+        """
+        mine = _Change(make)
+        self._waiting[mine] = None
+        try:
+            async with self._writing:
+                if mine in self._waiting:
+                    await self._write(list(self._waiting))
+        finally:
+            self._waiting.pop(mine, None)  # cancelled: others may make theirs without it
+        if mine.error is not None:
+            raise mine.error
+        result: T = mine.result
+        return result
+
+    async def _write(self, changes: Sequence[_Change]) -> None:
+        """Makes them; whoever is cancelled in it leaves them to the next one that waits."""
+        try:
+            await self._replace(changes)
+        except ConsumerSdkError as error:
+            for change in changes:
+                change.error = error
+        for change in changes:
+            self._waiting.pop(change, None)
+
+    async def _replace(self, changes: Sequence[_Change]) -> None:
         for _ in range(ROUNDS):
             reading = await self._read()
             before = self._table(reading)
             after = before.copy()
-            result = change(after)
-            if after == before or await self._place.replace(reading.version, after.encode()):
-                return result
-        raise TransientStoreError(f"{self._where}: others came in between {ROUNDS} times")
+            for change in changes:
+                change.apply(after)
+            after.date(before, self._wall())
+            if after == before:
+                return
+            text = after.encode()
+            if await self._place.replace(reading.version, text):
+                self._last = text, after
+                return
+        raise self._overrun()
+
+    def _overrun(self) -> TransientStoreError:
+        return TransientStoreError(f"{self._where}: others came in between {ROUNDS} times")
 
     async def _read(self) -> Reading:
         self._check_open()
@@ -201,7 +367,10 @@ class TableLeases(Leases):
     def _table(self, reading: Reading) -> LeaseTable:
         if reading.text is None:
             return LeaseTable()
-        return LeaseTable.decode(reading.text, self._where)
+        if reading.text != self._last[0]:  # most looks find what the last one has found
+            table = LeaseTable.decode(reading.text, self._where, self._last[1])
+            self._last = reading.text, table
+        return self._last[1]
 
     def _check_open(self) -> None:
         if self._is_closed:

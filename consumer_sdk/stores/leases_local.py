@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ from consumer_sdk.stores.lease_place import LeasePlace, Reading
 from consumer_sdk.stores.sqlite_file import Database
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 
-__all__ = ["LocalLeasePlace"]
+__all__ = ["LocalLeasePlace", "leased_streams"]
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -25,6 +25,8 @@ TABLES = (
 )
 READ = """SELECT version, text FROM leases WHERE "group" = ? AND stream = ?"""
 READ_MEMBERS = """SELECT member, count FROM members WHERE "group" = ? AND stream = ?"""
+READ_STREAMS = """SELECT stream FROM leases WHERE "group" = ? ORDER BY stream"""
+HAS_LEASES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'leases'"
 WRITE_FIRST = """INSERT INTO leases ("group", stream, version, text) VALUES (?, ?, 1, ?)
     ON CONFLICT DO NOTHING"""
 WRITE = """UPDATE leases SET version = version + 1, text = ?
@@ -66,6 +68,14 @@ class LocalLeasePlace(LeasePlace):
             await self._thread.run(_make_tables)
             self._has_tables = True
         return await self._thread.run(work)
+
+
+def leased_streams(group: str, database: Database) -> Sequence[str]:
+    """The streams of which a group has leases; a file may be older than leases are."""
+    with database.reading() as connection:
+        (has_leases,) = connection.execute(HAS_LEASES).fetchone()
+        rows = connection.execute(READ_STREAMS, (group,)).fetchall() if has_leases else ()
+    return [stream for (stream,) in rows]
 
 
 def _make_tables(database: Database) -> None:

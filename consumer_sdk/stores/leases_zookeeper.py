@@ -23,7 +23,10 @@ from consumer_sdk.stores.zookeeper_errors import is_conflict, translate
 from consumer_sdk.stores.zookeeper_tree import Put, Tree
 from consumer_sdk.stores.zookeeper_znodes import escape, unescape
 
-__all__ = ["ZooKeeperLeasePlace"]
+__all__ = ["LEASES", "ZooKeeperLeasePlace"]
+
+LEASES = "%leases"
+"""The znode's name, which no partition has."""
 
 Request = Callable[[KazooClient], Any]
 
@@ -55,7 +58,7 @@ class ZooKeeperLeasePlace(LeasePlace):
 
     def __init__(self, bridge: Callable[[], Bridge], stream: str, limit: int) -> None:
         self._bridge = bridge
-        self._leases = f"{stream}/%leases"
+        self._leases = f"{stream}/{LEASES}"
         self._members = f"{stream}/%members"
         self._limit = limit
         self._news = asyncio.Event()

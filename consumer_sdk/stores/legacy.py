@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
-from consumer_sdk.errors import MissingExtraError, StoreError
+from consumer_sdk.errors import ConfigurationError, MissingExtraError, StoreError
 
 try:
     import kazoo as _kazoo  # noqa: F401 - before any module that needs it
@@ -16,7 +16,7 @@ except ImportError as _error:
 
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.records.position_texts import encode_sequence
-from consumer_sdk.stores.exchange_lines import Entry
+from consumer_sdk.stores.exchange_lines import Entry, Found
 from consumer_sdk.stores.legacy_znodes import (
     SHARD_LIST,
     partition_of,
@@ -27,25 +27,13 @@ from consumer_sdk.stores.legacy_znodes import (
 from consumer_sdk.stores.zookeeper_bridge import Bridge
 from consumer_sdk.stores.zookeeper_options import client_maker
 from consumer_sdk.stores.zookeeper_tree import Tree
-from consumer_sdk.stores.zookeeper_znodes import check_root
 from consumer_sdk.trackers import encode_checkpoint
 
-__all__ = ["Found", "read_kinesis_spout", "read_storm_kafka"]
+__all__ = ["read_kinesis_spout", "read_storm_kafka"]
 
 SESSION_TIMEOUT = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What was found.
-
-    Attributes:
-        entries: for `import_checkpoints`.
-        skipped: path of a znode → why there is nothing to import from it.
-    """
-
-    entries: Sequence[Entry]
-    skipped: Mapping[str, str] = field(default_factory=dict)
+FORBIDDEN = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+"""Characters that ZooKeeper takes in no path. A spout's may have any other, as a space."""
 
 
 async def read_storm_kafka(
@@ -146,8 +134,17 @@ async def _read(tree: Tree, paths: Iterable[str]) -> dict[str, bytes]:
 
 
 def _path(*names: str) -> str:
-    """A path of names that may have slashes of their own."""
-    return check_root("/" + "/".join(stripped for n in names if (stripped := n.strip("/"))))
+    """A path of names that may have slashes of their own.
+
+    Raises:
+        ConfigurationError: ZooKeeper takes no such path.
+    """
+    path = "/" + "/".join(stripped for n in names if (stripped := n.strip("/")))
+    if {"", ".", ".."} & set(path.split("/")[1:]) or FORBIDDEN.search(path):
+        raise ConfigurationError(
+            f"root={path!r}: give the absolute path of a znode, as the spout's configuration has it"
+        )
+    return path
 
 
 def _partition(path: str) -> int | None:

@@ -14,8 +14,9 @@ from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores import sqlite_checkpoints
 from consumer_sdk.stores.fencing import Claims
-from consumer_sdk.stores.leases import TableLeases, new_member
-from consumer_sdk.stores.leases_local import LocalLeasePlace
+from consumer_sdk.stores.leases import TableLeases, new_member, reopen
+from consumer_sdk.stores.leases_local import LocalLeasePlace, leased_streams
+from consumer_sdk.stores.sqlite_errors import FileGoneError
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 
 __all__ = ["LocalStore"]
@@ -86,10 +87,13 @@ class LocalStore(CheckpointStore):
 
         Raises:
             ConsumerClosedError: the store is not open here.
+            StoreError: the file was deleted or replaced, so that nothing can be saved any more.
         """
         plan = self._claims.plan(group, items, self.max_size)
         try:
             return await self._thread.run(partial(sqlite_checkpoints.save, group, plan))
+        except FileGoneError:
+            raise
         except StoreError as error:
             return [s if isinstance(s, Outcome) else Outcome.retry(error) for s in plan]
 
@@ -116,12 +120,22 @@ class LocalStore(CheckpointStore):
         return await self._thread.run(partial(sqlite_checkpoints.names, group))
 
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
-        """Deletes checkpoints, keeping their fences.
+        """Deletes checkpoints, keeping their fences; then reopens their leases.
 
         Raises:
-            StoreError: nothing was deleted.
+            StoreError: nothing was deleted, or leases may not be open yet: delete them again.
         """
-        await self._thread.run(partial(sqlite_checkpoints.delete, group, tuple(partitions)))
+        gone = tuple(partitions)
+        await self._thread.run(partial(sqlite_checkpoints.delete, group, gone))
+        await reopen(self, group, gone)
+
+    async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
+        """Removes checkpoints with their fences; see `CheckpointStore.purge`.
+
+        Raises:
+            StoreError: nothing was removed.
+        """
+        await self._thread.run(partial(sqlite_checkpoints.purge, group, dict(checkpoints)))
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored.
@@ -154,6 +168,8 @@ class LocalStore(CheckpointStore):
         *,
         duration: float = 10.0,
         handover: float = 30.0,
+        most: int | None = None,
+        weight: int = 1,
         clock: Clock | None = None,
     ) -> Leases:
         """A new member of the group, for processes on this host; see `CheckpointStore.leases`."""
@@ -163,8 +179,18 @@ class LocalStore(CheckpointStore):
             new_member(),
             duration=duration,
             handover=handover,
+            most=most,
+            weight=weight,
             clock=clock,
         )
+
+    async def leased_streams(self, group: str) -> Sequence[str]:
+        """The streams of which the group has leases, in order.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        return await self._thread.run(partial(leased_streams, group))
 
     async def aclose(self) -> None:
         """Finishes what is under way and closes the file. Idempotent and bounded."""

@@ -11,7 +11,7 @@ from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import ConsumerSdkError, StoreError, TransientStoreError
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
-from consumer_sdk.stores.leases import TableLeases
+from consumer_sdk.stores.leases import TableLeases, reopen
 from consumer_sdk.stores.leases_memory import MemoryLeasePlace, StoredLeases
 
 __all__ = ["MemoryStore", "StoreSeam"]
@@ -163,13 +163,25 @@ class MemoryStore(CheckpointStore):
         return sorted(p for (owner, p), row in rows if owner == group and row.text is not None)
 
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
-        """Deletes checkpoints, keeping their fences."""
-        await self._around("delete", lambda: self._delete(group, list(partitions)))
+        """Deletes checkpoints, keeping their fences; then reopens their leases."""
+        gone = list(partitions)
+        await self._around("delete", lambda: self._delete(group, gone))
+        await reopen(self, group, gone)
 
     def _delete(self, group: str, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             if row := self._state.rows.get((group, partition)):
                 row.stamp, row.text = Stamp(NOBODY, row.stamp.fence, 0), None
+
+    async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
+        """Removes checkpoints with their fences; see `CheckpointStore.purge`."""
+        await self._around("delete", lambda: self._purge(group, checkpoints))
+
+    def _purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
+        for partition, text in checkpoints.items():
+            row = self._state.rows.get((group, partition))
+            if row is not None and row.text == text:
+                del self._state.rows[group, partition]
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored."""
@@ -198,6 +210,8 @@ class MemoryStore(CheckpointStore):
         *,
         duration: float = 10.0,
         handover: float = 30.0,
+        most: int | None = None,
+        weight: int = 1,
         clock: Clock | None = None,
     ) -> Leases:
         """A new member of the group; see `CheckpointStore.leases`."""
@@ -208,7 +222,17 @@ class MemoryStore(CheckpointStore):
             f"member {self._state.writers()}",
             duration=duration,
             handover=handover,
+            most=most,
+            weight=weight,
             clock=clock,
+        )
+
+    async def leased_streams(self, group: str) -> Sequence[str]:
+        """The streams of which the group has leases, in order."""
+        return sorted(
+            stream
+            for (owner, stream), stored in self._state.leases.items()
+            if owner == group and stored.text is not None
         )
 
     async def aclose(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -39,6 +39,7 @@ DELETE = f"""UPDATE checkpoints
     SET text = NULL, writer = '{NOBODY}', serial = 0,
     fence = CASE typeof(fence) WHEN 'integer' THEN fence END, updated_at = strftime('%Y-%m-%dT%H:%M:%fZ', 'now')
     WHERE "group" = ? AND partition = ?"""  # noqa: S608 - a constant of ours
+PURGE = """DELETE FROM checkpoints WHERE "group" = ? AND partition = ? AND text = ?"""
 PIN = """INSERT INTO pins ("group", stream, start) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"""
 READ_PIN = """SELECT start FROM pins WHERE "group" = ? AND stream = ?"""
 UNPIN = """DELETE FROM pins WHERE "group" = ? AND stream = ?"""
@@ -61,7 +62,7 @@ def claim(
 def _claim_one(
     connection: sqlite3.Connection, group: str, assignment: Assignment, writer: str
 ) -> tuple[Stamp, str | None] | Outcome:
-    key = (group, str(assignment.partition))
+    key = (group, assignment.partition.path)
     row = connection.execute(READ_ROW, key).fetchone()
     stored, text = _read(*key, row) if row else (None, None)
     # Two claims of one partition in one call must not share a writer.
@@ -79,7 +80,7 @@ def save(group: str, plan: Sequence[Write | Outcome], database: Database) -> lis
 
 
 def _write(connection: sqlite3.Connection, group: str, write: Write) -> Outcome:
-    key = (group, str(write.partition))
+    key = (group, write.partition.path)
     writer, _, serial = write.stamp
     if connection.execute(SAVE, (write.text, serial, *key, writer, serial)).rowcount:
         return Outcome.durable()
@@ -98,7 +99,7 @@ def peek(
     texts: dict[Partition, str | None] = {}
     with database.reading() as connection:
         for partition in partitions:
-            key = (group, str(partition))
+            key = (group, partition.path)
             row = connection.execute(READ_TEXT, key).fetchone()
             texts[partition] = _text(*key, row[0]) if row else None
     return texts
@@ -141,7 +142,13 @@ def _foreign(group: str, partition: str, what: str) -> CheckpointFormatError:
 def delete(group: str, partitions: Sequence[Partition], database: Database) -> None:
     """Leaves tombstones with the fences, also of rows that cannot be read."""
     with database.transaction() as connection:
-        connection.executemany(DELETE, [(group, str(p)) for p in partitions])
+        connection.executemany(DELETE, [(group, p.path) for p in partitions])
+
+
+def purge(group: str, checkpoints: Mapping[Partition, str], database: Database) -> None:
+    """Removes rows that still have these texts."""
+    with database.transaction() as connection:
+        connection.executemany(PURGE, [(group, p.path, text) for p, text in checkpoints.items()])
 
 
 def pin(group: str, stream: str, start: str, database: Database) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from consumer_sdk.errors import StoreError, TransientStoreError
 
-__all__ = ["LOST", "translate"]
+__all__ = ["LOST", "FileGoneError", "translate"]
 
 _BUSY = "another program keeps it locked; look for a backup, or a shell with a transaction open"
 LOST = (
@@ -36,6 +36,10 @@ _REMEDIES: dict[int, tuple[type[StoreError], str]] = {
 }
 
 _PERMISSION_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class FileGoneError(StoreError):
+    """The file was deleted or replaced while it was open; no retry brings it back."""
 
 
 def translate(error: sqlite3.Error | OSError, path: Path) -> StoreError:

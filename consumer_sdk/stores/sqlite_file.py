@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from consumer_sdk.errors import StoreError
-from consumer_sdk.stores.sqlite_errors import LOST, translate
+from consumer_sdk.stores.sqlite_errors import LOST, FileGoneError, translate
 
 __all__ = ["Database"]
 
@@ -176,7 +176,7 @@ class Database:
 
     def _check_inode(self) -> None:
         if _inode(self.path) != self._inode:
-            raise StoreError(
+            raise FileGoneError(
                 f"{self.path} was deleted or replaced while it was open: start the program anew"
             )
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import threading
 import warnings
@@ -24,6 +23,7 @@ from consumer_sdk.errors import (
     ConsumerClosedError,
     TransientStoreError,
 )
+from consumer_sdk.options import PATH, SECONDS
 from consumer_sdk.stores.sqlite_file import Database
 
 __all__ = ["SqliteThread"]
@@ -145,10 +145,10 @@ class SqliteThread:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float, name: str) -> None:
-        if not os.fspath(path) or "\0" in os.fspath(path):
-            raise ConfigurationError(f"path={path!r}: give the path of a file")
-        if not 0 < busy_timeout < math.inf:
-            raise ConfigurationError(f"busy_timeout={busy_timeout!r}: give seconds above 0")
+        PATH.check("path", path)
+        SECONDS.check("busy_timeout", busy_timeout)
+        if "\0" in os.fspath(path):
+            raise ConfigurationError(f"path={path!r}: give the path of a file, without NUL")
         self.path = Path(path).absolute()
         self._busy_timeout = busy_timeout
         self._name = name

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import URL
 
 __all__ = ["store_from_url"]
 
@@ -14,6 +16,10 @@ FORMS = (
     "sqlite:///absolute/path/state.db, sqlite:relative/path/state.db or "
     "zookeeper://host:2181,host:2181/root"
 )
+MAKERS = {
+    "sqlite": "LocalStore('/path/state.db', option=…)",
+    "zookeeper": "ZooKeeperStore('host:2181', root='/root', option=…)",
+}
 
 
 def store_from_url(url: str, *, must_exist: bool = False) -> CheckpointStore:
@@ -36,11 +42,18 @@ def store_from_url(url: str, *, must_exist: bool = False) -> CheckpointStore:
         ConfigurationError: it names no store; says what does.
         MissingExtraError: the store's client is not installed.
     """
+    URL.check("url", url)
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise _malformed(url) from error
     host, path = parts.netloc, unquote(parts.path)
+    if parts.query and parts.scheme in MAKERS and "@" not in host:
+        names = ", ".join(f"{name}=" for name, _ in parse_qsl(parts.query)) or "what follows '?'"
+        raise ConfigurationError(
+            f"{names} in {shown(url)}: the URL of a store takes no options; give them to "
+            f"{MAKERS[parts.scheme]}"
+        )
     if parts.query or parts.fragment or "@" in host:
         raise _malformed(url)
     if parts.scheme == "sqlite" and path.strip("/") and not host:
@@ -65,6 +78,4 @@ def _zookeeper(hosts: str, root: str) -> CheckpointStore:
 
 
 def _malformed(url: str) -> ConfigurationError:
-    """Without what may be a password."""
-    shown = url.partition("?")[0].rpartition("@")[2]
-    return ConfigurationError(f"{shown!r} names no store: write {FORMS}")
+    return ConfigurationError(f"{shown(url)} names no store: write {FORMS}")

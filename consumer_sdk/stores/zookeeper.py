@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import secrets
 import socket
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, final
 
 from consumer_sdk.errors import MissingExtraError
@@ -20,13 +20,14 @@ except ImportError as _error:
     raise MissingExtraError("kazoo", "zookeeper") from _error
 
 from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
-from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.options import COUNT, SECONDS
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import Claims, Write, not_held
-from consumer_sdk.stores.leases import TableLeases, new_member
-from consumer_sdk.stores.leases_zookeeper import ZooKeeperLeasePlace
+from consumer_sdk.stores.leases import TableLeases, new_member, reopen
+from consumer_sdk.stores.leases_zookeeper import LEASES, ZooKeeperLeasePlace
 from consumer_sdk.stores.zookeeper_bridge import Bridge
-from consumer_sdk.stores.zookeeper_edits import bury, pin, pins, unpin
+from consumer_sdk.stores.zookeeper_edits import bury, pin, pins, purge, unpin
 from consumer_sdk.stores.zookeeper_options import client_maker
 from consumer_sdk.stores.zookeeper_tree import Tree, Znode
 from consumer_sdk.stores.zookeeper_writing import Claiming, Place, Saving
@@ -41,6 +42,9 @@ from consumer_sdk.stores.zookeeper_znodes import (
 __all__ = ["ZooKeeperStore"]
 
 LARGEST = 1_000_000
+MAX_SIZE = replace(
+    COUNT, wanted=f"1 to {LARGEST} bytes", accepts=lambda v: COUNT.accepts(v) and v <= LARGEST
+)
 ROOM = 48_000
 """Bytes of a request beside one checkpoint: both stay below the servers' limit of 1 048 575."""
 
@@ -65,7 +69,8 @@ class ZooKeeperStore(CheckpointStore):
         max_size: bytes of a checkpoint's text at most. Where ``jute.maxbuffer`` of the servers is
             below its default, give 48 000 less than that.
         client_options: for `kazoo.client.KazooClient`: ``auth_data``, ``default_acl``,
-            ``sasl_options``, ``use_ssl``, ``ca``, ``certfile``, ``keyfile``, ``check_hostname``…
+            ``sasl_options``, ``use_ssl``, ``ca``, ``certfile``, ``keyfile``…; and ``verify_hostname``:
+            with False a server's certificate may be of another name.
 
     Raises:
         ConfigurationError: an option that cannot work.
@@ -84,10 +89,8 @@ class ZooKeeperStore(CheckpointStore):
         max_size: int = LARGEST,
         **client_options: Any,
     ) -> None:
-        if not 0 < session_timeout < math.inf:
-            raise ConfigurationError(f"session_timeout={session_timeout!r}: give seconds above 0")
-        if not 0 < max_size <= LARGEST:
-            raise ConfigurationError(f"max_size={max_size!r}: give 1 to {LARGEST} bytes")
+        SECONDS.check("session_timeout", session_timeout)
+        MAX_SIZE.check("max_size", max_size)
         self._hosts = hosts
         self._root = check_root(root)
         self._make_client = client_maker(hosts, session_timeout, client_options)
@@ -206,13 +209,24 @@ class ZooKeeperStore(CheckpointStore):
         return sorted(partition for partition, text in texts.items() if text is not None)
 
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
-        """Deletes checkpoints, keeping their fences; also what cannot be read.
+        """Deletes checkpoints, keeping their fences, also what cannot be read; reopens their leases.
 
         Raises:
-            StoreError: some may be left: delete them again.
+            StoreError: some may be left, or leases may not be open yet: delete them again.
         """
-        paths = [self._path(group, partition) for partition in partitions]
+        gone = list(partitions)
+        paths = [self._path(group, partition) for partition in gone]
         await bury(self._tree(), self._limit, paths)
+        await reopen(self, group, gone)
+
+    async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
+        """Removes checkpoints with their fences; see `CheckpointStore.purge`.
+
+        Raises:
+            StoreError: some may be left: purge them again.
+        """
+        texts = {self._path(group, partition): text for partition, text in checkpoints.items()}
+        await purge(self._tree(), texts)
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored.
@@ -245,6 +259,8 @@ class ZooKeeperStore(CheckpointStore):
         *,
         duration: float = 10.0,
         handover: float = 30.0,
+        most: int | None = None,
+        weight: int = 1,
         clock: Clock | None = None,
     ) -> Leases:
         """A new member of the group; see `CheckpointStore.leases`.
@@ -258,8 +274,22 @@ class ZooKeeperStore(CheckpointStore):
             new_member(),
             duration=duration,
             handover=handover,
+            most=most,
+            weight=weight,
             clock=clock,
         )
+
+    async def leased_streams(self, group: str) -> Sequence[str]:
+        """The streams of which the group has leases, in order.
+
+        Raises:
+            StoreError: they cannot be read.
+        """
+        tree, path = self._tree(), f"{self._root}/{escape(group)}"
+        (elements,) = await tree.children([path])
+        znodes = await tree.read([f"{path}/{element}/{LEASES}" for element in elements])
+        leased = [e for e, znode in zip(elements, znodes, strict=True) if znode is not None]
+        return sorted(_names(leased))
 
     async def aclose(self) -> None:
         """Ends the session after what is under way. Idempotent, and bounded by five seconds."""

@@ -25,13 +25,23 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import AuthFailedError
 from kazoo.protocol.states import KazooState, KeeperState
 
-from consumer_sdk.errors import TransientStoreError
+from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.log_limits import LimitedLoggers
+from consumer_sdk.log_secrets import hide_arguments
 from consumer_sdk.stores.zookeeper_errors import UnknownResultError, translate
+from consumer_sdk.stores.zookeeper_options import ClientMaker
 
 __all__ = ["Bridge", "Call"]
 
 WINDOW = 100
 SLOTS = 2
+
+CLIENT_LOGS = LimitedLoggers("kazoo")
+"""Held by each bridge until it is closed."""
+hide_arguments("kazoo.client", "kazoo.protocol.connection", kinds=("Auth", "SASL"))
+
+LOOK = 1.0
+"""Seconds without a connection after which the servers are asked what is wrong."""
 
 CLOSING = 5.0
 """Seconds that ending a session may take; after that kazoo's thread is left to itself."""
@@ -54,7 +64,7 @@ class Bridge:
     """A kazoo client that reconnects by itself until it is closed.
 
     Args:
-        make_client: makes the kazoo client, not started.
+        make_client: makes the kazoo client, not started; and asks why it has no connection.
         patience: seconds to wait for a connection, and for each window of answers.
 
     Attributes:
@@ -62,7 +72,7 @@ class Bridge:
         pid: the process that it belongs to; kazoo's threads do not survive a fork.
     """
 
-    def __init__(self, make_client: Callable[[], KazooClient], patience: float) -> None:
+    def __init__(self, make_client: ClientMaker, patience: float) -> None:
         self.loop = asyncio.get_running_loop()
         self.pid = os.getpid()
         self._make_client = make_client
@@ -71,6 +81,7 @@ class Bridge:
         self._may_ask = asyncio.Event()
         self._is_closing = False
         self._has_worked = False
+        self._trouble: str | None = None
         self._client = self._start()
 
     async def ask(self, call: Call[T], subjects: Sequence[T]) -> list[Any]:
@@ -79,7 +90,7 @@ class Bridge:
         Raises:
             TransientStoreError: there is no connection; some calls may not have been made.
             UnknownResultError: they were made, and no answer came.
-            StoreError: the servers refused our credentials, and never took them before.
+            StoreError: the servers refused our credentials, or TLS fails, and never worked before.
 
         Cancellation: what was handed over is done nevertheless.
         """
@@ -113,17 +124,36 @@ class Bridge:
     async def _until_free(self) -> None:
         try:
             async with asyncio.timeout(self._patience):
-                await self._may_ask.wait()
+                await self._until_connected()
                 await self._slots.acquire()
         except TimeoutError:
             self._check_alive()
+            why = self._trouble or (
+                "see that its servers run, have a majority, and can be reached from here"
+            )
             raise TransientStoreError(
                 f"no connection to ZooKeeper at {self._hosts}, or no answer, for {self._patience} "
-                f"s: see that its servers run, have a majority, and can be reached from here"
+                f"s: {why}"
             ) from None
         if self._is_closing:
             self._slots.release()
             raise TransientStoreError("the store was closed before this was done")
+
+    async def _until_connected(self) -> None:
+        """Waits; asks meanwhile why that takes so long, as kazoo does not tell.
+
+        Raises:
+            StoreError: TLS fails, and never worked: waiting would not mend it.
+        """
+        try:
+            async with asyncio.timeout(min(LOOK, self._patience / 4)):
+                await self._may_ask.wait()
+        except TimeoutError:
+            self._trouble = await self._make_client.explain(self._client.hosts)
+            if self._trouble is not None and not self._has_worked:
+                raise StoreError(f"ZooKeeper at {self._hosts}: {self._trouble}") from None
+            await self._may_ask.wait()
+        self._trouble = None
 
     @property
     def _hosts(self) -> str:
@@ -148,6 +178,7 @@ class Bridge:
     def _start(self) -> KazooClient:
         self._was_connected = self._was_refused = False
         self._may_ask.clear()
+        CLIENT_LOGS.hold(self)
         client = self._make_client()
         client.add_listener(partial(self._state_changed, client))
         client.start_async()
@@ -182,9 +213,11 @@ class Bridge:
         _stop(self._client, lambda: _post(loop, stopped))
         if not (await asyncio.wait([stopped], timeout=CLOSING))[0]:
             log.warning("ZooKeeper did not end the session within %s s: it will expire", CLOSING)
+        CLIENT_LOGS.release(self)
 
     def abandon(self) -> None:
         """Ends the session without waiting for that."""
+        CLIENT_LOGS.release(self)
         _stop(self._client, lambda: None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.stores.fencing import NOBODY, Stamp
@@ -17,7 +17,7 @@ from consumer_sdk.stores.zookeeper_znodes import (
     unescape,
 )
 
-__all__ = ["bury", "pin", "pins", "unpin"]
+__all__ = ["bury", "pin", "pins", "purge", "unpin"]
 
 
 async def bury(tree: Tree, limit: int, paths: Iterable[str]) -> None:
@@ -37,6 +37,17 @@ async def bury(tree: Tree, limit: int, paths: Iterable[str]) -> None:
         if not left:
             return
     raise contended("deleting")
+
+
+async def purge(tree: Tree, texts: Mapping[str, str]) -> None:
+    """Removes znodes that still have these texts, unless somebody claims them meanwhile.
+
+    Raises:
+        StoreError: some may be left: purge them again.
+    """
+    for path, znode in zip(texts, await tree.read(list(texts)), strict=True):
+        if znode is not None and decode_znode(znode.data, path)[1] == texts[path]:
+            await tree.prune(path, znode.version)
 
 
 async def pin(tree: Tree, path: str, start: str) -> str:

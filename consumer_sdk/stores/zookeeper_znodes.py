@@ -52,8 +52,9 @@ def check_root(root: str) -> str:
     Raises:
         ConfigurationError: it cannot.
     """
-    names = root.split("/")[1:]
-    is_plain = re.fullmatch(r"(/[!-.0-~]+)+", root)  # printable ASCII
+    given: object = root  # whatever was given
+    names = root.split("/")[1:] if isinstance(given, str) else []
+    is_plain = names and re.fullmatch(r"(/[!-.0-~]+)+", root)  # printable ASCII
     if not is_plain or {".", ".."} & set(names) or names[0] == "zookeeper":
         raise ConfigurationError(
             f"root={root!r}: give the absolute path of a znode, such as '/consumer-sdk'"

@@ -43,7 +43,7 @@ class Counting:
         if self._assignment is not None:
             await self._save(self._assignment)
         for _ in await self._leases.renew():
-            self._lose()
+            await self._lose()
         view = await self._leases.view()
         todo = moves(view)
         if fence := (await self._leases.take(todo.take)).get(PARTITION):
@@ -64,33 +64,43 @@ class Counting:
             self._number += 1
         say(f"{outcome.kind.value} {item.text}")
 
-    def _lose(self) -> None:
-        if self._assignment is not None:
-            say(f"lost {self._assignment.fence}")
+    async def _lose(self) -> None:
+        if (lost := self._assignment) is not None:
             self._assignment = None
+            say(f"lost {lost.fence}")
+            await self._save(lost)  # too late, as one would who did not ask before
 
 
-async def work(store: CheckpointStore) -> None:
-    """Turns until it is cancelled."""
+async def work(store: CheckpointStore, ended: asyncio.Event) -> None:
+    """Whole turns until the end: what is written is said."""
     leases = store.leases("g", "s", duration=DURATION, handover=10.0)
     assert leases is not None
     counting = Counting(store, leases)
-    await leases.sync({PARTITION: ()})
-    while True:
+    while not ended.is_set():
         with suppress(TransientStoreError):
+            await leases.sync({PARTITION: ()})
             await counting.turn()
         await asyncio.sleep(DURATION / 20)
 
 
+async def opened(*place: str) -> CheckpointStore:
+    """A store that is open; on a busy machine another process may be in a transaction for long."""
+    while True:
+        store = store_of(*place)
+        with suppress(TransientStoreError):
+            await store.open()
+            return store
+
+
 async def main(*place: str) -> None:
     """Works until the parent closes its end."""
-    store = store_of(*place)
-    await store.open()
+    store = await opened(*place)
     try:
-        working = asyncio.create_task(work(store))
+        ended = asyncio.Event()
+        working = asyncio.create_task(work(store, ended))
         await asyncio.to_thread(sys.stdin.read)
-        working.cancel()
-        await asyncio.wait([working])
+        ended.set()
+        await working
     finally:
         await store.aclose()
 

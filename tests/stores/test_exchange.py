@@ -155,7 +155,7 @@ async def test_running_consumer_goes_on_from_what_was_imported() -> None:
     consumer = Consumer(
         MemoryAdapter(broker, "orders", group=GROUP), store=store, drain_timeout=0.1
     )
-    async with asyncio.timeout(30), consumer:
+    async with asyncio.timeout(300), consumer:
         first, second = [await anext(consumer) for _ in range(2)]
         first.ack()
         await consumer.flush()

@@ -60,11 +60,10 @@ async def test_import_that_was_killed_is_done_again(tmp_path: Path, save: int, w
     "lines, ranges, limit",
     [
         pytest.param(100, 10_000, 20_000_000, id="large"),
-        pytest.param(
-            100_000, 25, 50_000_000, id="many", marks=[pytest.mark.slow, pytest.mark.timeout(600)]
-        ),
+        pytest.param(100_000, 25, 50_000_000, id="many"),
     ],
 )
+@pytest.mark.campaign
 def test_file_is_larger_than_the_memory_that_it_takes(
     tmp_path: Path, lines: int, ranges: int, limit: int
 ) -> None:

@@ -24,7 +24,7 @@ PATH = "/sdk/g/orders/0"
 SAVED = Checkpoint(watermark=41, resume=42, ranges=((44, 50),), attempts={43: (2, 1.5)})
 TEXT = encode_checkpoint(SAVED, broker="kafka", partition=ORDERS, encode_position=str)[0]
 
-COUNTS = [2_000, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])]
+COUNTS = [2_000, pytest.param(100_000, marks=pytest.mark.campaign)]
 
 
 class Place(Protocol):

@@ -241,7 +241,7 @@ async def test_consumer_does_not_start_on_hostile_text(
         update(tmp_path / "state.db", "text", text)
     consumer = Consumer(MemoryAdapter(broker, "orders", group="g"), store=make_store())
     with pytest.raises(error):
-        await asyncio.wait_for(consumer.run(see), 10)
+        await asyncio.wait_for(consumer.run(see), 300)
     assert not seen
     async with opened(make_store()) as store:
         assert await store.peek("g", [BAD]) == {BAD: text}

@@ -21,7 +21,7 @@ from consumer_sdk.testing.servers import KafkaEndpoint, ZooKeeperServer
 from consumer_sdk.trackers import decode_checkpoint
 from tests.stores.zookeeper_load import Load, expire, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 ROOT = Path(__file__).parents[2]
 Record = tuple[str, int]
@@ -58,7 +58,7 @@ class KafkaLoad(Load):
     def adapter(self) -> Adapter:
         """A member of the topic's group."""
         return KafkaAdapter(
-            self.topic, bootstrap_servers=self.servers, group=self.group, session_timeout=1.5
+            self.topic, bootstrap_servers=self.servers, group=self.group, session_timeout=30.0
         )
 
     async def durable(self) -> dict[Partition, Checkpoint]:
@@ -150,6 +150,7 @@ def is_durable(durable: dict[Partition, Checkpoint], topic: str, record: Record)
     return is_below or any(first <= record[1] <= last for first, last in checkpoint.ranges)
 
 
+@pytest.mark.campaign
 async def test_killed_consumer_of_kafka_repeats_only_what_was_not_flushed(
     kafka_server: KafkaEndpoint, own_zookeeper_server: ZooKeeperServer, tmp_path: Path
 ) -> None:

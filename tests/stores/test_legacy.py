@@ -252,3 +252,24 @@ async def test_zookeeper_that_is_not_there_is_an_error(monkeypatch: pytest.Monke
     monkeypatch.setattr("consumer_sdk.stores.legacy.SESSION_TIMEOUT", 0.2)
     with pytest.raises(TransientStoreError, match="no connection"):
         await read_storm_kafka("127.0.0.1:1", "/", "spout", topic="orders", group=GROUP)
+
+
+@pytest.mark.parametrize("name", ["my spout", "zahlungen größer", "注文", "a+b %41~#?"])
+async def test_names_of_any_letters_are_found(
+    name: str, zookeeper_server: ZooKeeperEndpoint, shell: Any, root: str
+) -> None:
+    """A spout's id, topology or prefix is what somebody called it; ZooKeeper takes them."""
+    hosts = zookeeper_server.hosts
+    write(shell, {f"{root}/{name}/partition_0": storm(partition=0)})
+    kinesis(shell, f"{root}/{name}/clicks")
+    spout = await read_storm_kafka(hosts, root, name, topic="orders", group=GROUP)
+    assert [each.where for each in spout.entries] == [f"{root}/{name}/partition_0"]
+    below = await read_kinesis_spout(hosts, root, name, "clicks", group=GROUP)
+    assert len(below.entries) == 2
+
+
+@pytest.mark.parametrize("name", [".", "..", "a//b", "a\0b", "a\nb", "\ud800", "\U0001f600"])
+async def test_name_that_zookeeper_takes_in_no_path_is_refused(name: str) -> None:
+    """Before anything is asked."""
+    with pytest.raises(ConfigurationError, match="absolute path"):
+        await read_storm_kafka("nowhere:1", "/storm", name, topic="orders", group=GROUP)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import stat
 from collections.abc import AsyncIterator
@@ -12,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from consumer_sdk import Consumer, Message, Reject
 from consumer_sdk.abc import StoreItem
+from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.dead_letters.local import LocalDeadLetters
+from consumer_sdk.dead_letters.memory import MemoryDeadLetters
 from consumer_sdk.errors import ConfigurationError, StoreError, TransientStoreError
 from consumer_sdk.records import Assignment, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore
@@ -217,11 +222,29 @@ async def test_file_that_went_away_takes_no_writes(path: Path, act: str) -> None
         path.unlink()
         if act == "replaced":
             path.touch()
-        (outcome,) = await store.save("g", [StoreItem(assignment, "text")])
-        assert outcome.kind is OutcomeKind.RETRY
-        assert "deleted or replaced" in str(outcome.error)
+        with pytest.raises(StoreError, match="deleted or replaced"):
+            await store.save("g", [StoreItem(assignment, "text")])
         with pytest.raises(StoreError, match="deleted or replaced"):
             await store.peek("g", [FIRST])
+
+
+@pytest.mark.parametrize("what", ["store", "dead letters"])
+async def test_file_that_went_away_ends_the_consumer_with_an_error(path: Path, what: str) -> None:
+    """Nothing could be saved any more, however often that is tried."""
+    broker = MemoryBroker()
+    broker.create_stream("s")
+    for n in range(3):
+        broker.append("s", b"%d" % n)
+    store = LocalStore(path) if what == "store" else None
+    letters = LocalDeadLetters(path) if what == "dead letters" else MemoryDeadLetters()
+
+    async def handle(message: Message) -> None:
+        path.unlink(missing_ok=True)
+        raise Reject("no")
+
+    consumer = Consumer(MemoryAdapter(broker, "s", group="g"), store=store, dead_letters=letters)
+    with pytest.raises(StoreError, match="deleted or replaced"):
+        await asyncio.wait_for(consumer.run(handle), 60)
 
 
 async def test_locked_file_is_transient_and_says_whose_fault_it_is(path: Path) -> None:

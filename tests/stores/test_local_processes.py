@@ -39,7 +39,7 @@ def start(role: str, path: Path, argument: object = "") -> subprocess.Popen[str]
 
 def finish(child: subprocess.Popen[str]) -> list[str]:
     """Waits for its end; returns its lines."""
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=300)
     assert child.returncode == 0, err
     return out.splitlines()
 

@@ -118,7 +118,6 @@ async def race(*place: str, expiring: Container[int] = ()) -> None:
 
 
 @pytest.mark.zookeeper
-@pytest.mark.timeout(180)
 async def test_paused_owner_is_refused_by_zookeeper(zookeeper_server: ZooKeeperEndpoint) -> None:
     """SIGSTOP in the middle of saving, a takeover, SIGCONT, 20 times: no stale write succeeds.
 
@@ -128,7 +127,6 @@ async def test_paused_owner_is_refused_by_zookeeper(zookeeper_server: ZooKeeperE
     await race("zookeeper", zookeeper_server.hosts, root, expiring=range(0, RUNS, 5))
 
 
-@pytest.mark.timeout(180)
 async def test_paused_owner_is_refused_by_a_file(tmp_path: Path) -> None:
     """The same between two processes of one host."""
     await race("local", str(tmp_path / "state.db"))

@@ -1,4 +1,4 @@
-"""The page of the stores names options that exist, with the defaults that they have."""
+"""The pages of the stores and of Kinesis name options that exist, with the defaults that they have."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, RetryPolicy
-from consumer_sdk.adapters import KafkaAdapter
+from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter
 from consumer_sdk.stores import ZooKeeperStore
 
-PAGE = (Path(__file__).parents[2] / "docs" / "stores.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [(DOCS / name).read_text(encoding="utf-8") for name in ("stores.md", "kinesis.md")]
 OWNERS: dict[str, Any] = {
-    kind.__name__: kind for kind in (Consumer, RetryPolicy, KafkaAdapter, ZooKeeperStore)
+    kind.__name__: kind
+    for kind in (Consumer, RetryPolicy, KafkaAdapter, KinesisAdapter, ZooKeeperStore)
 }
 OPTION = re.compile(r"`(\w+)\((\w+)=\)`")
 
 CELLS = [
     [cell.strip() for cell in line.split("|")[1:-1]]
-    for line in PAGE.splitlines()
+    for page in PAGES
+    for line in page.splitlines()
     if line.startswith("| `") and line.count("|") == 5
 ]
 ROWS = [
@@ -36,7 +39,8 @@ def test_page_has_the_seeds_settings() -> None:
     named = {name for row in ROWS for name in re.findall(r"`([\w.]+)`", row[0])}
     storm = {"zkServers", "zkPort", "zkRoot", "id", "stateUpdateIntervalMs", "forceFromStart"}
     kinesis = {"zookeeperPrefix", "zookeeperSessionTimeoutMillis", "checkpointIntervalMillis"}
-    assert named >= storm | kinesis
+    kcl = {"applicationName", "failoverTimeMillis", "maxLeasesForWorker"}
+    assert named >= storm | kinesis | kcl
 
 
 @pytest.mark.parametrize("setting, owner, option, default", ROWS)

@@ -30,7 +30,7 @@ class ZooKeeperHarness(StoreHarness):
 
     def make_store(self) -> CheckpointStore:
         """Another session."""
-        store = ZooKeeperStore(self._proxy.hosts, root=self._root, session_timeout=1.5)
+        store = ZooKeeperStore(self._proxy.hosts, root=self._root, session_timeout=6.0)
         self._stores.append(store)
         return store
 

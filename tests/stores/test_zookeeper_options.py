@@ -28,6 +28,10 @@ FIRST = Partition("orders", "0")
         ({"timeout": 3}, "timeout= is not for you to set here: use session_timeout="),
         ({"handler": None}, "handler= is not for you"),
         ({"no_such_option": 1}, "no_such_option"),
+        ({"check_hostname": True}, "check_hostname= is not for you .* use verify_hostname="),
+        ({"verify_hostname": False}, "has no effect without use_ssl=True"),
+        ({"verify_hostname": 1, "use_ssl": True}, "give True or False"),
+        ({"use_ssl": True, "ca": "/no/such.pem"}, "ca, certfile and keyfile .*cannot be used"),
     ],
 )
 def test_option_that_cannot_work_is_a_configuration_error(

@@ -128,7 +128,7 @@ async def race(simulation: Simulation) -> int:
 
 @pytest.mark.sim
 @pytest.mark.parametrize(
-    "seeds", [range(200), pytest.param(range(200, 2000), marks=pytest.mark.slow)]
+    "seeds", [range(200), pytest.param(range(200, 2000), marks=pytest.mark.campaign)]
 )
 def test_stale_owner_never_writes(seeds: range) -> None:
     """Whatever is lost, late, repeated, paused or cancelled: the last claimer alone writes.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+import re
 import shutil
 import subprocess
 import threading
@@ -78,6 +80,17 @@ async def test_acl_keeps_others_out(zookeeper_server: ZooKeeperEndpoint, root: s
         async with opened(hosts, root, **BOB) as bob:
             await kept_out(bob)
         assert await alice.peek("g", [FIRST]) == {FIRST: TEXT}
+
+
+async def test_credentials_are_not_in_kazoos_own_log(
+    zookeeper_server: ZooKeeperEndpoint, root: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At DEBUG it prints each request; the login shows that it was one."""
+    with caplog.at_level(logging.DEBUG, "kazoo"):
+        async with opened(zookeeper_server.hosts, root, **ALICE) as alice:
+            await owned(alice, FIRST)
+    assert "Sending request(xid=-4): <Auth: hidden>" in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_lost_right_to_one_partition_does_not_hold_up_the_others(
@@ -174,6 +187,7 @@ async def test_sasl_user_owns_what_it_made(tmp_path: Path, monkeypatch: pytest.M
                 await store.open()
 
 
+@pytest.mark.campaign
 async def test_sasl_sessions_are_made_anew_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,27 +277,53 @@ async def tls_server(folder: Path, server: dict[str, Path], client: Path) -> Asy
         yield f"{HOST}:{port}"
 
 
-# kazoo lets go of a socket whose handshake failed without closing it.
-@pytest.mark.filterwarnings("ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning")
+drops_sockets = pytest.mark.filterwarnings(
+    "ignore:.*SSLSocket:pytest.PytestUnraisableExceptionWarning"
+)
+"""kazoo lets go of a socket whose handshake failed without closing it."""
+
+
+async def refusal_of(hosts: str, **options: Any) -> str:
+    """What opening a store says that no retry mends; long before its patience is over."""
+    store = ZooKeeperStore(hosts, session_timeout=300.0, **options)
+    with pytest.raises(StoreError) as caught:
+        await store.open()
+    assert not isinstance(caught.value, TransientStoreError)
+    return str(caught.value)
+
+
+@drops_sockets
+async def test_tls_to_a_port_without_it_is_said(
+    zookeeper_server: ZooKeeperEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server closes the connection without a word."""
+    said = await refusal_of(zookeeper_server.hosts, use_ssl=True)
+    assert f"{zookeeper_server.hosts} speaks no TLS: leave out use_ssl=" in said
+    await until_kazoo_is_gone(caplog)
+
+
+@drops_sockets
 async def test_tls_and_certificates_of_both_sides(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The server's name is checked against an authority; it lets in who shows a certificate.
 
-    Who has none, trusts another server, or is called otherwise never gets a session.
+    Who has none, trusts another server, or is called otherwise is told so at once, and what to do.
     """
     server, client = certified(tmp_path, "server"), certified(tmp_path, "client")
-    tls: dict[str, Any] = {"use_ssl": True, "check_hostname": True, "ca": str(server["certfile"])}
+    tls: dict[str, Any] = {"use_ssl": True, "ca": str(server["certfile"])}
     mine: dict[str, Any] = {name: str(path) for name, path in client.items()}
     async with tls_server(tmp_path, server, client["certfile"]) as hosts:
         async with opened(hosts, "/sdk", **tls, **mine) as store:
             await owned(store, FIRST)
-        for place, options in (
-            (hosts, tls),
-            (hosts, {**tls, **mine, "ca": mine["certfile"]}),
-            (hosts.replace(HOST, "localhost"), {**tls, **mine}),
+        renamed = hosts.replace(HOST, "localhost")
+        async with opened(renamed, "/sdk", verify_hostname=False, **tls, **mine) as store:
+            assert await store.peek("g", [FIRST]) == {FIRST: TEXT}
+        for place, options, said in (
+            (hosts, tls, "wants a client certificate .* give certfile= and keyfile="),
+            (hosts, {**tls, **mine, "ca": mine["certfile"]}, "is not trusted .* give ca= the file"),
+            (renamed, {**tls, **mine}, "is for another host .* or give verify_hostname=False"),
+            (hosts, {}, "speaks TLS: give use_ssl=True"),
         ):
-            refused = ZooKeeperStore(place, session_timeout=1.0, **options)
-            with pytest.raises(TransientStoreError, match="no connection to ZooKeeper at"):
-                await refused.open()
+            assert re.search(said, await refusal_of(place, **options))
     await until_kazoo_is_gone(caplog)

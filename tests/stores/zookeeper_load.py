@@ -126,7 +126,7 @@ class Load:
         assert len(self.seen) == self.appended
 
 
-async def until(is_so: Callable[[], bool], patience: float = 60.0) -> None:
+async def until(is_so: Callable[[], bool], patience: float = 300.0) -> None:
     """Waits for something that has to happen."""
     deadline = time.monotonic() + patience
     while not is_so():
