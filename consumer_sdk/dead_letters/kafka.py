@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters import kafka_form as form
+from consumer_sdk.dead_letters.reading import own_headers
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerSdkError,
     MissingExtraError,
     TransientAdapterError,
 )
+from consumer_sdk.options import FLAG, NAME, SECONDS, OptionType, check_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
 
 try:
@@ -24,16 +26,17 @@ try:
 except ImportError as _error:
     raise MissingExtraError("aiokafka", "kafka") from _error
 
-from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.options import (
+from consumer_sdk.adapters.kafka.client_options import (
     check_client_options,
     connection_options,
     read_servers,
 )
+from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.producing import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.topics import Topic, await_topics, describe_topics
+from consumer_sdk.adapters.opening import keep_trying
 
-__all__ = ["KafkaDeadLetters"]
+__all__ = ["KafkaDeadLetters", "KafkaRecords"]
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +48,22 @@ CREATED = {
 PROPAGATION = 5.0
 """Seconds that a new topic may take until it is seen."""
 OURS = {
-    "acks": "nothing: every dead letter is written to all replicas",
-    "enable_idempotence": "nothing: one refused letter would make all later ones out of order",
-    "transactional_id": "nothing",
-    "key_serializer": "nothing: dead letters are bytes",
-    "value_serializer": "nothing: dead letters are bytes",
-    "api_version": "nothing",
-    "loop": "nothing",
+    "acks": "every dead letter is written to all replicas",
+    "enable_idempotence": "one refused letter would make all later ones out of order",
+    "transactional_id": "dead letters are written without a transaction",
+    "key_serializer": "dead letters are bytes",
+    "value_serializer": "dead letters are bytes",
+    "api_version": "the client asks the broker",
+    "loop": "the running event loop is used",
 }
+"""Client options that are set here → why."""
+
+OWN: Mapping[str, OptionType] = {
+    "topic": optional(NAME),
+    "creates_topics": FLAG,
+    "connect_timeout": SECONDS,
+}
+"""`KafkaDeadLetters`' own options."""
 
 
 class KafkaDeadLetters(DeadLetters):
@@ -63,7 +74,7 @@ class KafkaDeadLetters(DeadLetters):
         bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
         creates_topics: a missing topic is created at the first dead letter, with the origin's
             partitions and replicas and without a retention limit. If False, it is an error.
-        connect_timeout: seconds to wait for the servers.
+        connect_timeout: seconds to wait for the servers, which may be restarting when it is opened.
         options: any other option of ``AIOKafkaProducer``, such as ``security_protocol``.
 
     Raises:
@@ -90,7 +101,13 @@ class KafkaDeadLetters(DeadLetters):
         connect_timeout: float = 10.0,
         **options: Any,
     ) -> None:
-        check_client_options(options, AIOKafkaProducer.__init__, OURS, type(self).__init__)
+        own = {
+            "topic": topic,
+            "creates_topics": creates_topics,
+            "connect_timeout": connect_timeout,
+        }
+        check_options(own, OWN)
+        check_client_options(options, AIOKafkaProducer.__init__, OURS, OWN)
         if topic is not None and topic != form.legal(topic):
             raise ConfigurationError(
                 f"topic={topic!r}: Kafka allows letters, digits, '.', '_', '-'"
@@ -108,6 +125,10 @@ class KafkaDeadLetters(DeadLetters):
         self._lock = asyncio.Lock()
         self._naming = asyncio.Lock()
 
+    def __repr__(self) -> str:
+        servers = ",".join(self._options["bootstrap_servers"])
+        return f"KafkaDeadLetters({self.topic!r}, bootstrap_servers={servers!r})"
+
     async def open(self) -> None:
         """Connects only where there is something to check: a topic that must exist already.
 
@@ -117,14 +138,14 @@ class KafkaDeadLetters(DeadLetters):
         """
         if self.topic is not None and not self._creates:
             async with self._lock:
-                await self._start()
+                await keep_trying(self._start, self._connect_timeout)
                 await self._topic(self.topic, None)
 
     async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
         """Writes them; one outcome for each, in order."""
         async with self._lock:
             try:
-                await self._start()
+                await self._start(self._connect_timeout)
             except ConsumerSdkError as error:
                 return [Outcome.retry(error)] * len(letters)
             errors = await asyncio.gather(*map(self._try, letters))
@@ -141,6 +162,9 @@ class KafkaDeadLetters(DeadLetters):
         async with self._lock:
             await self._stop()
 
+    _default_topic = staticmethod(form.default_topic)
+    _headers = staticmethod(form.headers)
+
     # -- one letter ---------------------------------------------------------------------------
 
     async def _try(self, letter: DeadLetter) -> Exception | None:
@@ -151,9 +175,9 @@ class KafkaDeadLetters(DeadLetters):
         return None
 
     async def _send(self, letter: DeadLetter) -> None:
-        topic = await self._topic(self.topic or form.default_topic(letter), letter)
+        topic = await self._topic(self.topic or self._default_topic(letter), letter)
         partition = form.partition(topic, letter)
-        record = {"key": letter.key, "value": letter.value, "headers": form.headers(letter)}
+        record = {"key": letter.key, "value": letter.value, "headers": self._headers(letter)}
         if letter.key is None and letter.value is None:
             # The client refuses such a record one by one, but Kafka allows it.
             batch = self._producer.create_batch()
@@ -208,15 +232,29 @@ class KafkaDeadLetters(DeadLetters):
 
     # -- the producer -------------------------------------------------------------------------
 
-    async def _start(self) -> None:
+    async def _start(self, seconds: float) -> None:
         if self._producer is None:
-            self._producer = await start_producer(self._connect_timeout, **self._options)
+            self._producer = await start_producer(seconds, **self._options)
 
     async def _stop(self) -> None:
         producer, self._producer = self._producer, None
         self._known = {}
         if producer is not None:
             await stop_producer(producer)
+
+
+class KafkaRecords(KafkaDeadLetters):
+    """Writes the records of letters as they were, by default to the topics that they came from."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _default_topic(letter: DeadLetter) -> str:
+        return letter.partition.stream
+
+    @staticmethod
+    def _headers(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
+        return [*own_headers(letter.headers)]
 
 
 def _outcome(error: Exception | None) -> Outcome:

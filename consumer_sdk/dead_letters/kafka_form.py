@@ -25,11 +25,11 @@ import hashlib
 import re
 
 from consumer_sdk.adapters.kafka.topics import Topic
+from consumer_sdk.dead_letters.reading import PREFIX
 from consumer_sdk.records import DeadLetter
 
 __all__ = ["default_topic", "headers", "legal", "partition"]
 
-PREFIX = "dlq."
 LONGEST_ERROR = 8192
 LONGEST_TOPIC = 249
 

@@ -12,17 +12,18 @@ from consumer_sdk.adapters.kinesis.connection import Connection, Link
 from consumer_sdk.adapters.kinesis.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.hooks import stream_large_body
 from consumer_sdk.adapters.kinesis.requests import address, no_stream, required
-from consumer_sdk.adapters.kinesis.translation import Faults, refusal
-from consumer_sdk.adapters.option_texts import make_options
+from consumer_sdk.adapters.kinesis.translation import Faults, readable, refusal
+from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.dead_letters.kinesis_form import encode_letter, partition_key
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerSdkError,
     TransientAdapterError,
 )
+from consumer_sdk.options import make_options
 from consumer_sdk.records import DeadLetter, Outcome
 
-__all__ = ["KinesisDeadLetters"]
+__all__ = ["KinesisDeadLetters", "KinesisRecords"]
 
 MOST_RECORDS = 500
 MOST_BYTES = 5 * 1024 * 1024
@@ -52,7 +53,8 @@ class KinesisDeadLetters(DeadLetters):
     the stream's retention, a day by default: raise it.
 
     A letter is a little larger than its record. One that the stream does not take is a RETRY that
-    names its size, until the stream's largest record is raised (UpdateMaxRecordSize).
+    names its size, until the stream's largest record is raised (UpdateMaxRecordSize); the record of
+    a stream whose largest is 10 MiB, the most that there is, needs dead letters of another kind.
 
     Args:
         stream: its name or its ARN.
@@ -66,8 +68,8 @@ class KinesisDeadLetters(DeadLetters):
     __slots__ = ("_address", "_connection", "_is_open", "_largest", "_link", "_lock", "stream")
 
     def __init__(self, stream: str, **options: Any) -> None:
-        self.stream = stream
         region, self._address = address(stream)
+        self.stream = stream
         self._connection = make_options(Connection, options)
         self._link = Link(self._connection, region)
         self._lock = asyncio.Lock()
@@ -85,7 +87,7 @@ class KinesisDeadLetters(DeadLetters):
             AdapterError: Kinesis cannot be reached, or refused.
         """
         async with self._lock:
-            await self._start()
+            await keep_trying(lambda _: self._start(), self._connection.connect_timeout)
 
     async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
         """Writes them; one outcome for each, in order."""
@@ -100,11 +102,13 @@ class KinesisDeadLetters(DeadLetters):
         async with self._lock:
             await self._stop()
 
+    _data = staticmethod(encode_letter)
+
     # -- sending ------------------------------------------------------------------------------
 
     async def _send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
         await self._start()
-        entries = [_entry(at, letter) for at, letter in enumerate(letters)]
+        entries = [_entry(at, self._data(letter), letter) for at, letter in enumerate(letters)]
         if any(size > self._largest for _, _, size in entries):
             await self._look()  # it may have been raised since
         outcomes = {at: self._too_large(size) for at, _, size in entries if size > self._largest}
@@ -129,12 +133,13 @@ class KinesisDeadLetters(DeadLetters):
         doing = self._doing()
         parameters = {**self._address, "Records": records}
         answer = await self._link.call("put_records", parameters, doing, REFUSED)
-        results = required(answer, "Records", doing)
+        results = required(answer, "Records", list, doing)
         if len(results) != len(records):
             raise TransientAdapterError(
                 f"{doing}: {len(results)} answers to {len(records)} letters"
             )
-        return [self._outcome(result) for result in results]
+        with readable(doing):
+            return [self._outcome(result) for result in results]
 
     def _outcome(self, result: dict[str, Any]) -> Outcome:
         if not result.get("ErrorCode"):
@@ -146,7 +151,10 @@ class KinesisDeadLetters(DeadLetters):
         return Outcome.retry(
             AdapterError(
                 f"{self._doing()}: one of {size:,} bytes, and the stream takes "
-                f"{self._largest:,}: raise its largest record (UpdateMaxRecordSize), up to 10 MiB"
+                f"{self._largest:,}: raise its largest record (UpdateMaxRecordSize), up to 10 MiB, or "
+                f"give the consumer dead letters of another kind, such as "
+                f"dead_letters='sqlite:///var/lib/letters.db'. Until then the record is tried again "
+                f"and holds back the shard's children"
             )
         )
 
@@ -170,8 +178,9 @@ class KinesisDeadLetters(DeadLetters):
             answer = await self._link.call("describe_stream_summary", self._address, doing)
         except ShardGoneError as error:
             raise no_stream(self.stream, self._connection.place()) from error
-        summary = required(answer, "StreamDescriptionSummary", doing)
-        self._largest = summary.get("MaxRecordSizeInKiB", DEFAULT_KIB) * 1024
+        summary = required(answer, "StreamDescriptionSummary", dict, doing)
+        with readable(doing):
+            self._largest = int(summary.get("MaxRecordSizeInKiB", DEFAULT_KIB)) * 1024
 
     async def _stop(self) -> None:
         self._is_open = False
@@ -181,8 +190,18 @@ class KinesisDeadLetters(DeadLetters):
         return f"writing dead letters to stream {self.stream!r}"
 
 
-def _entry(at: int, letter: DeadLetter) -> Entry:
-    data, key = encode_letter(letter), partition_key(letter)
+class KinesisRecords(KinesisDeadLetters):
+    """Writes the records of letters as they were; an aggregate's record is one of its own."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _data(letter: DeadLetter) -> bytes:
+        return letter.value or b""
+
+
+def _entry(at: int, data: bytes, letter: DeadLetter) -> Entry:
+    key = partition_key(letter)
     return at, {"Data": data, "PartitionKey": key}, len(data) + len(key.encode())
 
 

@@ -27,7 +27,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from types import UnionType
 from typing import Any
 
 from consumer_sdk.records import DeadLetter, Partition
@@ -37,6 +40,13 @@ __all__ = ["decode_letter", "encode_letter", "partition_key"]
 FORM = 1
 LONGEST_ERROR = 8192
 LONGEST_KEY = 256
+TYPES: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("stream", "partition", "position", "group", "error", "error_type"), str),
+    "attempts": int,
+    "failed_at": int | float,
+    "timestamp": int | None,
+}
+"""Field → what JSON has there."""
 
 
 def encode_letter(letter: DeadLetter) -> bytes:
@@ -94,6 +104,7 @@ def _fitting(key: bytes) -> str | None:
 def _letter(head: dict[str, Any], value: bytes) -> DeadLetter:
     if head["dead_letter"] != FORM:
         raise ValueError(f"its form is {head['dead_letter']!r}, and {FORM} is known")
+    _check_types(head)
     return DeadLetter(
         partition=Partition(head["stream"], head["partition"]),
         position=head["position"],
@@ -107,6 +118,16 @@ def _letter(head: dict[str, Any], value: bytes) -> DeadLetter:
         group=head["group"],
         failed_at=head["failed_at"],
     )
+
+
+def _check_types(head: dict[str, Any]) -> None:
+    fields = [(name, head[name], kind) for name, kind in TYPES.items()]
+    fields += [("a header", name, str) for name, _ in head["headers"]]
+    for name, found, kind in fields:
+        if not isinstance(found, kind):
+            raise TypeError(f"{name} is {found!r:.80}")
+    if not math.isfinite(head["failed_at"]):
+        raise ValueError(f"failed_at is {head['failed_at']}")
 
 
 def _base64(value: bytes | None) -> str | None:

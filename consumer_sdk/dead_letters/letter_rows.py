@@ -10,7 +10,7 @@ from typing import Any
 
 from consumer_sdk.records import DeadLetter, Headers, Partition
 
-__all__ = ["COLUMNS", "from_row", "to_row"]
+__all__ = ["COLUMNS", "encode_value", "from_row", "to_row"]
 
 COLUMNS = (
     '"group", stream, partition, position, error, error_type, attempts, failed_at, '
@@ -73,10 +73,11 @@ def _printable(text: str) -> str:
 
 def _encode_headers(headers: Headers) -> str:
     """JSON pairs of name and text; bytes that are no UTF-8 are ``{"base64": …}``."""
-    return json.dumps([[name, _encode_value(value)] for name, value in headers])
+    return json.dumps([[name, encode_value(value)] for name, value in headers])
 
 
-def _encode_value(value: bytes | None) -> str | dict[str, str] | None:
+def encode_value(value: bytes | None) -> str | dict[str, str] | None:
+    """What JSON can hold: text, or ``{"base64": …}`` for bytes that are no UTF-8."""
     if value is None:
         return None
     try:

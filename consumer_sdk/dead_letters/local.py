@@ -12,6 +12,7 @@ from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters.letter_rows import COLUMNS, from_row, to_row
 from consumer_sdk.errors import ConfigurationError, StoreError
 from consumer_sdk.records import DeadLetter, Outcome
+from consumer_sdk.stores.sqlite_errors import FileGoneError
 from consumer_sdk.stores.sqlite_file import Database
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 
@@ -83,9 +84,12 @@ class LocalDeadLetters(DeadLetters):
 
         Raises:
             ConsumerClosedError: this is not open here.
+            StoreError: the file was deleted or replaced, so that nothing can be kept any more.
         """
         try:
             return await self._thread.run(partial(_send, list(letters)))
+        except FileGoneError:
+            raise
         except StoreError as error:
             return [Outcome.retry(error) for _ in letters]
 

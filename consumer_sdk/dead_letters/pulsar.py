@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import consumer_sdk.adapters.pulsar  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.adapters.pulsar.connection import Connection
-from consumer_sdk.adapters.pulsar.producing import Encryption, Producers
+from consumer_sdk.adapters.pulsar.producing import Encryption, Producers, Writing
+from consumer_sdk.adapters.pulsar.properties import properties_of
 from consumer_sdk.adapters.pulsar.topics import full_name
 from consumer_sdk.dead_letters.pulsar_form import default_topic, writing_of
+from consumer_sdk.dead_letters.reading import own_headers
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
+from consumer_sdk.options import NAME, NAMES, check_options, make_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
 
-__all__ = ["PulsarDeadLetters"]
+__all__ = ["PulsarDeadLetters", "PulsarRecords"]
 
 
 class PulsarDeadLetters(DeadLetters):
@@ -54,10 +57,15 @@ class PulsarDeadLetters(DeadLetters):
         crypto_key_reader: Any = None,
         **connection: Any,
     ) -> None:
+        own = {
+            "topic": topic,
+            "initial_subscription": initial_subscription,
+            "encryption_keys": encryption_keys,
+        }
+        name = optional(NAME)
+        check_options(own, {"topic": name, "initial_subscription": name, "encryption_keys": NAMES})
         if topic is not None and (not topic or topic != topic.strip()):
             raise ConfigurationError(f"topic={topic!r}: give the name of a topic")
-        if initial_subscription is not None and not initial_subscription.strip():
-            raise ConfigurationError("initial_subscription='': give a name, or None for none")
         if bool(encryption_keys) != (crypto_key_reader is not None):
             raise ConfigurationError("give both of encryption_keys and crypto_key_reader, or none")
         self.topic = None if topic is None else full_name(topic)
@@ -84,15 +92,33 @@ class PulsarDeadLetters(DeadLetters):
         async with self._lock:
             await self._producers.aclose()
 
+    _default_topic = staticmethod(default_topic)
+    _writing = staticmethod(writing_of)
+
     async def _send(self, letter: DeadLetter) -> Outcome:
-        topic = self.topic or default_topic(letter)
+        topic = self.topic or self._default_topic(letter)
         try:
-            await self._producers.send(topic, writing_of(letter))
+            await self._producers.send(topic, self._writing(letter))
         except ConsumerSdkError as error:
             return Outcome.retry(_named(error, letter))
         except Exception as error:  # noqa: BLE001 - it is this letter's outcome
             return Outcome.retry(AdapterError(f"writing a dead letter to {topic}: {error!r}"))
         return Outcome.durable()
+
+
+class PulsarRecords(PulsarDeadLetters):
+    """Writes the records of letters as they were, by default to the topics that they came from."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _default_topic(letter: DeadLetter) -> str:
+        return letter.partition.stream
+
+    @staticmethod
+    def _writing(letter: DeadLetter) -> Writing:
+        own = replace(letter, headers=own_headers(letter.headers))
+        return replace(writing_of(own), properties=properties_of(own.headers))
 
 
 def _named(error: ConsumerSdkError, letter: DeadLetter) -> ConsumerSdkError:

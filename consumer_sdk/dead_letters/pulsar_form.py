@@ -22,20 +22,20 @@ Pulsar's own clients add, and with why:
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.pulsar.producing import Writing
+from consumer_sdk.adapters.pulsar.details import event_time
+from consumer_sdk.adapters.pulsar.producing import Writing, schema_of
 from consumer_sdk.adapters.pulsar.properties import (
     TRIES,
-    key_text,
     origin_properties,
     properties_of,
     tries_of,
 )
 from consumer_sdk.adapters.pulsar.topics import dead_letter_topic
+from consumer_sdk.dead_letters.reading import PREFIX
 from consumer_sdk.records import DeadLetter
 
 __all__ = ["default_topic", "writing_of"]
 
-PREFIX = "dlq."
 LONGEST_ERROR = 8192
 
 
@@ -49,10 +49,12 @@ def default_topic(letter: DeadLetter) -> str:
 def writing_of(letter: DeadLetter) -> Writing:
     """What is written for a letter."""
     return Writing(
-        key=key_text(letter.key),
+        key=letter.key,
         value=letter.value,
         properties=_properties(letter),
-        timestamp=letter.timestamp,
+        ordering_key=letter.ordering_key,
+        timestamp=event_time(letter.timestamp, letter.details),
+        schema=schema_of(letter.partition.stream, letter.details),
     )
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from consumer_sdk.abc import Adapter, DeadLetters
-from consumer_sdk.errors import HandlerError
-from consumer_sdk.records import DeadLetter, Message, OutcomeKind
+from consumer_sdk.errors import HandlerError, TransientAdapterError, TransientStoreError
+from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.records import DeadLetter, Message, Outcome, OutcomeKind
+from consumer_sdk.runtime.consumer_log import cause_of, error_text
 from consumer_sdk.runtime.holding import Holding
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.trackers import Reject, Retry
@@ -55,7 +58,6 @@ class Burial:
         self._arrived.set()
 
     def _letter(self, message: Message, error: BaseException | str) -> DeadLetter:
-        is_text = isinstance(error, str | Reject | Retry)
         return DeadLetter(
             partition=message.partition,
             position=self._adapter.encode_position(message.position),
@@ -63,14 +65,19 @@ class Burial:
             value=message.value,
             headers=message.headers,
             timestamp=message.timestamp,
-            error=_text(error, is_alone=is_text),
-            error_type="rejected"
-            if is_text
-            else f"{type(error).__module__}.{type(error).__qualname__}",
+            error=error_text(error),
+            error_type=_error_type(cause_of(error) or error),
             attempts=message.attempt,
             group=self._adapter.group or "",
             failed_at=self._options.clock.wall(),
+            ordering_key=message.ordering_key,
+            details=message.details,
         )
+
+    def find(self, holding: Holding, index: int) -> Message | None:
+        """The message of a record that waits for its dead letter."""
+        waiting = (e for e in self._queue if e.holding is holding and e.index == index)
+        return next((entry.message for entry in waiting), None)
 
     async def run(self) -> None:
         """Sends for ever.
@@ -101,7 +108,7 @@ class Burial:
                 f"processed ({entries[0].letter.error}), and there are no dead letters to keep "
                 f"it in: give the consumer dead_letters=…"
             )
-        outcomes = await self._destination.send([e.letter for e in entries])
+        outcomes = await _sent(self._destination, [e.letter for e in entries])
         failed = [o for o in outcomes if o.kind is not OutcomeKind.DURABLE]
         sent = set()
         for entry, outcome in zip(entries, outcomes, strict=True):
@@ -110,17 +117,20 @@ class Burial:
                 entry.holding.dead_lettered(entry.index, entry.message, entry.error)
         self._queue = deque(e for e in self._queue if id(e) not in sent)
         if failed:
-            log.warning("%d dead letters could not be written: %r", len(failed), failed[0].error)
+            why = failed[0].error
+            log.warning("%d dead letters could not be written: %r", len(failed), why, extra=REPEATS)
         return not failed
 
 
-def _text(error: BaseException | str, *, is_alone: bool) -> str:
-    """User code may raise whatever it likes: also what cannot be printed, or is no UTF-8.
-
-    A dead letter that could not be made, or written, would hold its partition up for ever.
-    """
+async def _sent(destination: DeadLetters, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    """Its outcomes; an outage that it raises, rather than returns, is one as well."""
     try:
-        text = str(error) if is_alone else f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - the error's own __str__
-        text = f"{type(error).__name__}: its text could not be made"
-    return text.encode("utf-8", "backslashreplace").decode()
+        return await destination.send(letters)
+    except (OSError, TransientAdapterError, TransientStoreError) as error:
+        return [Outcome.retry(error)] * len(letters)
+
+
+def _error_type(error: BaseException | str) -> str:
+    if isinstance(error, str | Reject | Retry):
+        return "rejected"
+    return f"{type(error).__module__}.{type(error).__qualname__}"

@@ -5,30 +5,69 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import signal
 import warnings
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, nullcontext
+from typing import Any, Literal, Self, TypeAlias, TypeVar, final, overload
+from urllib.parse import parse_qsl
 
 from consumer_sdk.abc import Adapter, CheckpointStore, Clock, DeadLetters
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
-from consumer_sdk.records import Explanation, Message, Partition, Start
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    NAME,
+    SECONDS,
+    SECONDS_OR_0,
+    check_options,
+    endless,
+    instance,
+    optional,
+)
+from consumer_sdk.records import AtTime, Batch, Explanation, Message, Partition, Start
 from consumer_sdk.records.tokens import Bytes
-from consumer_sdk.runtime.engine import Engine
+from consumer_sdk.runtime.engine import STALLED, Engine
+from consumer_sdk.runtime.handlers import Middleware, check_handler, wrap_handler
+from consumer_sdk.runtime.health import Health, State
 from consumer_sdk.runtime.hooks import Hooks
 from consumer_sdk.runtime.inbox import Batches, Inbox
 from consumer_sdk.runtime.lanes import Ordering
-from consumer_sdk.runtime.options import LoopClock, Options, parse_start
+from consumer_sdk.runtime.observing import explain, snapshot
+from consumer_sdk.runtime.options import (
+    RUN_TYPES,
+    HolePolicy,
+    LagPolicy,
+    LoopClock,
+    Options,
+    OutOfRange,
+    Restart,
+    StartName,
+    Unreadable,
+    parse_ordering,
+    parse_start,
+)
+from consumer_sdk.runtime.signals import stopped_by_signals
+from consumer_sdk.runtime.snapshots import Snapshot
 from consumer_sdk.runtime.stats import ConsumerStats
 from consumer_sdk.runtime.workers import BatchWorkers, Workers
 from consumer_sdk.trackers import Receipts, RetryPolicy
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 __all__ = ["Consumer"]
+
+PARTITION = instance(Partition, "a Partition(stream, id), such as message.partition")
+Given = TypeVar("Given")
+Around: TypeAlias = Callable[
+    [Callable[[Given], Awaitable[object]]], Callable[[Given], Awaitable[object]]
+]
+"""Middleware of handlers of messages, or of batches."""
+OrderingName = Literal["none", "key", "partition"]
+
+ADAPTER = instance(Adapter, "an adapter such as KafkaAdapter(…), or a URL such as kafka://…")
+STORE = optional(instance(CheckpointStore, "a store such as LocalStore(…), a URL of one"))
+DEAD_LETTERS = optional(
+    instance(DeadLetters, "a destination such as KafkaDeadLetters(…), a URL of one")
+)
 
 
 @final
@@ -41,10 +80,11 @@ class Consumer:
 
     Args:
         adapter: the broker's adapter, or a URL such as ``kafka://host:9092/orders?group=billing``.
-        store: where checkpoints are kept; the broker's own positions if None.
+        store: where checkpoints are kept, also as a URL such as ``sqlite:///var/lib/state.db``; the
+            broker's own positions if None.
         retry: back-off and limit of failed deliveries.
-        dead_letters: where records go that reach the limit or are rejected; the adapter's own
-            destination if None.
+        dead_letters: where records go that reach the limit or are rejected, also as a URL such as
+            ``kafka://host:9092/dlq``; the adapter's own destination if None.
         start: where to begin without a checkpoint: ``"earliest"``, ``"latest"`` (resolved once
             and made durable), `AtTime` or `AtPosition`.
         restart: ``"resume"`` from the checkpoint, or ``"from_start"``: an ``application_id`` that
@@ -52,7 +92,11 @@ class Consumer:
             program has set in the broker comes before both.
         application_id: names what is running, in each checkpoint; 1 to 100 characters.
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
-            ``"fail"``, ``"earliest"`` or ``"latest"`` (logged and counted in `stats`).
+            ``"fail"``, ``"earliest"``, ``"latest"`` or `AtTime` (logged and counted in `stats`).
+        unreadable: what to do with a record, or a batch, that the broker stores and nobody can
+            read (a wrong checksum, say): ``"fail"`` stops there, at each restart, with
+            `UnreadableRecordError`; ``"dead_letter"`` sends its raw bytes to the dead letters,
+            and goes on behind it. Without dead letters both stop.
         max_lag: positions that a partition may be behind the end; None for no limit. For brokers
             whose positions are whole numbers.
         lag_policy: what to do with one that starts beyond: ``"warn"``, ``"pause"`` it until
@@ -72,7 +116,8 @@ class Consumer:
         max_holes: unsettled stretches below settled records that a partition may have; None for
             no limit.
         max_hole_age: seconds for which an unsettled record may pin its partition's position
-            while others behind it are settled; None for no limit.
+            while others behind it are settled, or while retention has deleted what comes next;
+            None for no limit.
         hole_policy: what to do with a partition over either limit: ``"pause"`` its fetch until it
             is back under half of both, ``"warn"`` only, or ``"dead_letter"`` its oldest
             unsettled record, one after another. Each is logged and counted in `stats`.
@@ -91,15 +136,16 @@ class Consumer:
         self,
         adapter: Adapter | str,
         *,
-        store: CheckpointStore | None = None,
+        store: CheckpointStore | str | None = None,
         retry: RetryPolicy | None = None,
-        dead_letters: DeadLetters | None = None,
-        start: Start | str = "earliest",
-        restart: str = "resume",
+        dead_letters: DeadLetters | str | None = None,
+        start: Start | StartName = "earliest",
+        restart: Restart = "resume",
         application_id: str | None = None,
-        out_of_range: str = "fail",
+        out_of_range: OutOfRange | AtTime = "fail",
+        unreadable: Unreadable = "fail",
         max_lag: int | None = None,
-        lag_policy: str = "warn",
+        lag_policy: LagPolicy = "warn",
         flush_interval: float = 0.1,
         flush_count: int = 1000,
         ack_timeout: float | None = None,
@@ -110,7 +156,7 @@ class Consumer:
         max_retrying: int = 10_000,
         max_holes: int | None = 10_000,
         max_hole_age: float | None = None,
-        hole_policy: str = "pause",
+        hole_policy: HolePolicy = "pause",
         fetch_records: int = 500,
         fetch_bytes: int = 8 * 1024 * 1024,
         fetch_wait: float = 0.5,
@@ -120,11 +166,12 @@ class Consumer:
         clock: Clock | None = None,
     ) -> None:
         options = Options(
-            retry=retry or RetryPolicy(),
+            retry=RetryPolicy() if retry is None else retry,
             start=parse_start(start),
             restart=restart,
             application_id=application_id,
             out_of_range=out_of_range,
+            unreadable=unreadable,
             max_lag=max_lag,
             lag_policy=lag_policy,
             flush_interval=flush_interval,
@@ -144,9 +191,11 @@ class Consumer:
             trees=trees,
             name_branches=name_branches,
             hooks=hooks,
-            clock=clock or LoopClock(),
+            clock=LoopClock() if clock is None else clock,
         )
-        self._engine = Engine(_adapter(adapter), store, dead_letters, options)
+        self._adapter = _adapter(adapter)
+        self._store = _store(store)
+        self._engine = Engine(self._adapter, self._store, _dead_letters(dead_letters), options)
         self._options = options
         self._inbox: Inbox | None = None
         self._workers: Workers | None = None
@@ -155,23 +204,35 @@ class Consumer:
         self._is_closing = False
         _consumers.add(self)
 
+    def __repr__(self) -> str:
+        return f"Consumer({self._adapter!r}, store={self._store!r})"
+
     # -- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        await self._open()
+        """Opens it.
+
+        Raises:
+            ConsumerClosedError: `stop` was called meanwhile.
+            ConsumerSdkError: the broker or the store cannot be opened.
+        """
+        if not await self._open():
+            raise ConsumerClosedError("stop() was called while the consumer was opened")
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.aclose()
 
-    async def _open(self) -> None:
+    async def _open(self) -> bool:
+        """False: it was stopped meanwhile, and has nothing to close."""
         self._check_process()
         if self._loop is not None:
             raise ConsumerClosedError("a consumer is opened once; make a new one")
         loop = asyncio.get_running_loop()
         self._loop, self._is_closing = loop, True  # nothing to close until it is open
-        await self._engine.open()
-        self._is_closing = False
+        is_open = await self._engine.open()
+        self._is_closing = not is_open
+        return is_open
 
     async def aclose(self) -> None:
         """Stops, drains, flushes and leaves; idempotent: a second call waits for the first.
@@ -197,7 +258,11 @@ class Consumer:
         await self._engine.close(self._workers)
 
     def stop(self) -> None:
-        """Asks for the end: `run` returns and iterators end. May be called from a handler."""
+        """Asks for the end: `run` returns and iterators end. May be called from a handler.
+
+        A consumer that is being opened is closed again: `run` returns, ``async with`` raises
+        `ConsumerClosedError`.
+        """
         self._engine.stop()
         if self._inbox is not None:
             self._inbox.close()
@@ -206,8 +271,14 @@ class Consumer:
         self._check_process()
         if self._loop is None:
             raise ConsumerClosedError("the consumer is not open; use 'async with consumer:'")
-        if self._loop is not asyncio.get_running_loop():
+        if self._loop is not asyncio._get_running_loop():  # noqa: SLF001 - get_running_loop raises
             raise ConsumerClosedError("the consumer belongs to another event loop; make one here")
+
+    def _check_loop(self) -> None:
+        """Also where its event loop does not run: before it is opened, and after the program's end."""
+        if self._loop is not None and self._loop.is_running():
+            self._check()
+        self._check_process()
 
     def _check_process(self) -> None:
         if os.getpid() != self._pid:
@@ -247,11 +318,8 @@ class Consumer:
             max_messages: messages in a batch, at most.
             max_wait: seconds that the first message waits for the rest.
         """
-        if max_messages < 1 or not max_wait >= 0:
-            raise ConfigurationError(
-                f"batches(max_messages={max_messages!r}, max_wait={max_wait!r}): give at least 1, "
-                f"and seconds"
-            )
+        COUNT.check("max_messages", max_messages, "batches")
+        endless(SECONDS_OR_0).check("max_wait", max_wait, "batches")
         return Batches(self._start_pulling(), max_messages, max_wait, self._engine.raise_failure)
 
     def _start_pulling(self) -> Inbox:
@@ -265,12 +333,39 @@ class Consumer:
 
     # -- running --------------------------------------------------------------------------
 
+    @overload
     async def run(
         self,
-        handler: Callable[[Any], Awaitable[None]],
+        handler: Callable[[Message], Awaitable[object]],
         *,
+        around: Sequence[Around[Message]] = ...,
+        concurrency: int = ...,
+        ordering: Ordering | OrderingName = ...,
+        batch_size: None = None,
+        batch_wait: float = ...,
+        handle_signals: bool = ...,
+    ) -> None: ...
+
+    @overload
+    async def run(
+        self,
+        handler: Callable[[Batch], Awaitable[object]],
+        *,
+        around: Sequence[Around[Batch]] = ...,
+        concurrency: int = ...,
+        ordering: Ordering | OrderingName = ...,
+        batch_size: int,
+        batch_wait: float = ...,
+        handle_signals: bool = ...,
+    ) -> None: ...
+
+    async def run(
+        self,
+        handler: Callable[[Any], Awaitable[object]],
+        *,
+        around: Sequence[Middleware] = (),
         concurrency: int = 100,
-        ordering: Ordering = Ordering.KEY,
+        ordering: Ordering | OrderingName = Ordering.KEY,
         batch_size: int | None = None,
         batch_wait: float = 0.2,
         handle_signals: bool = True,
@@ -283,67 +378,72 @@ class Consumer:
         done around it.
 
         Args:
-            handler: ``async def handler(message)``, or ``handler(batch)`` with a ``batch_size``.
+            handler: ``async def handler(message)``, or ``handler(batch)`` with a ``batch_size``; or
+                any callable that returns an awaitable. What that returns is not looked at.
+            around: functions that take a handler and return one, which is called instead: the first
+                is outermost. It decides whether to call what it was given, sees what that raises,
+                and its own return or error is what counts.
             concurrency: handlers running at once, at most.
-            ordering: which records run one after another.
+            ordering: which records run one after another, also by its name, such as ``"partition"``.
             batch_size: records in a batch, at most; None for one message a call.
             batch_wait: seconds that the first record of a batch waits for the rest.
-            handle_signals: SIGTERM and SIGINT end the run (main thread only).
+            handle_signals: SIGTERM and SIGINT end the run (main thread only), of every consumer in
+                the loop. Handlers that were set before are called as well, and put back.
 
         Raises:
-            ConfigurationError: an option that cannot work.
+            ConfigurationError: an option, or a handler, that cannot work.
+            HandlerError: the handler returned what cannot be awaited; nothing of that is settled.
             ConsumerSdkError: what made the consumer stop by itself.
 
         Cancellation: drains and flushes first.
         """
-        workers = self._make_workers(handler, concurrency, ordering, batch_size, batch_wait)
+        FLAG.check("handle_signals", handle_signals, "run")
+        takes_batch = batch_size is not None
+        handler = check_handler(handler, takes_batch=takes_batch)
+        handler = wrap_handler(handler, around, takes_batch=takes_batch)
+        workers = self._make_workers(
+            handler, concurrency, parse_ordering(ordering), batch_size, batch_wait
+        )
         # Around the drain too: a second signal is not to cut it short, for it bounds itself.
-        with self._signals(enabled=handle_signals):
-            if self._loop is None:
-                async with self:
-                    await self._run(workers)
-            else:
+        with stopped_by_signals(self.stop) if handle_signals else nullcontext():
+            if self._loop is not None:
                 self._check()
                 await self._run(workers)
+            elif await self._open():
+                async with aclosing(self):
+                    await self._run(workers)
 
     async def _run(self, workers: Workers) -> None:
         if self._inbox is not None or self._workers is not None:
             raise ConfigurationError("run() needs a consumer that nobody pulls from or runs yet")
-        self._workers = workers
         engine = self._engine
+        self._workers = engine.workers = workers
         engine.start(workers.lanes, lambda: None)
         await engine.stopped()
         engine.raise_failure()
 
     def _make_workers(
         self,
-        handler: Callable[[Any], Awaitable[None]],
+        handler: Callable[[Any], Awaitable[object]],
         concurrency: int,
         ordering: Ordering,
         batch_size: int | None,
         batch_wait: float,
     ) -> Workers:
-        call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", None)  # noqa: B004 - the function behind a callable object
-        if inspect.isfunction(call) and not inspect.iscoroutinefunction(call):
-            raise ConfigurationError(
-                f"run({handler!r}): the handler must be 'async def'; wrap a blocking one in "
-                f"asyncio.to_thread"
-            )
-        if concurrency < 1 or not isinstance(ordering, Ordering):
-            raise ConfigurationError(
-                f"run(concurrency={concurrency!r}, ordering={ordering!r}): give 1 or more, and an "
-                f"Ordering"
-            )
-        if batch_size is not None and (batch_size < 1 or not batch_wait >= 0):
-            raise ConfigurationError(
-                f"run(batch_size={batch_size!r}, batch_wait={batch_wait!r}): give 1 or more, and "
-                f"seconds"
-            )
+        given = {"concurrency": concurrency, "batch_size": batch_size, "batch_wait": batch_wait}
+        check_options(given, RUN_TYPES, "run")
         engine = self._engine
         engine.allow(concurrency * (batch_size or 1), ordering)
         if batch_size is None:
             return Workers(
-                handler, concurrency, ordering, has_left=engine.nudge, crashed=engine.fail
+                handler,
+                concurrency,
+                ordering,
+                has_left=engine.nudge,
+                crashed=engine.fail,
+                clock=self._options.clock,
+                watch=engine.watch,
+                timing=engine.timing,
             )
         return BatchWorkers(
             handler,
@@ -353,24 +453,10 @@ class Consumer:
             wait=batch_wait,
             has_left=engine.nudge,
             crashed=engine.fail,
+            clock=self._options.clock,
+            watch=engine.watch,
+            timing=engine.timing,
         )
-
-    @contextmanager
-    def _signals(self, *, enabled: bool) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        added = []
-        if enabled:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                try:
-                    loop.add_signal_handler(number, self.stop)
-                except (NotImplementedError, RuntimeError, ValueError):
-                    break  # not the main thread, or a loop without signals
-                added.append(number)
-        try:
-            yield
-        finally:
-            for number in added:
-                loop.remove_signal_handler(number)
 
     # -- looking --------------------------------------------------------------------------
 
@@ -405,15 +491,37 @@ class Consumer:
             receipts = Receipts.from_bytes(receipts)
         return self._engine.settle(receipts)
 
-    def resume(self, partition: Partition) -> bool:
-        """Fetches a partition that ``lag_policy="pause"`` holds back.
+    def pause(self, partition: Partition | None = None, *, reason: str = "operator") -> None:
+        """Stops fetching a partition, or all; what was fetched is handed out and settled as ever.
+
+        It stays so for this consumer until `resume`, also while a partition moves away and comes
+        back, and for one that is not held yet. May be called before the consumer is opened.
+
+        Args:
+            partition: None for all, and for those that come later.
+            reason: why, for `explain`, `snapshot` and the log.
+
+        Raises:
+            ConfigurationError: this is no partition, or no reason.
+        """
+        optional(PARTITION).check("partition", partition, "pause")
+        NAME.check("reason", reason, "pause")
+        self._check_loop()
+        self._engine.pause(partition, reason)
+
+    def resume(self, partition: Partition | None = None) -> bool:
+        """Fetches what `pause` or ``lag_policy="pause"`` holds back.
 
         It stays so for this consumer, also when the partition moves away and comes back.
 
+        Args:
+            partition: None for all; one of them also where all are paused.
+
         Returns:
-            False if it is not held, or not held back.
+            False if nothing that is held was held back.
         """
-        self._check()
+        optional(PARTITION).check("partition", partition, "resume")
+        self._check_loop()
         return self._engine.resume(partition)
 
     def stats(self) -> ConsumerStats:
@@ -423,28 +531,91 @@ class Consumer:
     def explain(self, partition: Partition | None = None) -> Mapping[Partition, Explanation]:
         """What pins the watermark of each held partition, or of the one given.
 
-        The first unsettled record's position, age, attempts and state, how many holes lie above
+        The first unsettled record's position, age, attempts, key and state, how many holes lie above
         it, and what is unsettled in records and bytes; printed, it is one line. It costs a walk
         over the holes.
         """
-        return {
-            a.partition: holding.explain()
-            for a, holding in self._engine.holdings.items()
-            if partition in (None, a.partition)
-        }
+        return explain(self._engine, partition)
+
+    def snapshot(self) -> Snapshot:
+        """All that is known of the consumer now, for pages and metrics; see `Snapshot`.
+
+        It costs what has changed since the last one; with more than some hundred busy partitions not
+        all are looked at closely each time. Lags are asked for every 10 s while somebody takes
+        snapshots, and None until then. Call it in the consumer's event loop.
+        """
+        self._check_loop()
+        return snapshot(self._engine)
+
+    def health(self, *, stalled_after: float = STALLED, needs_progress: bool = False) -> Health:
+        """Whether the consumer works, for probes.
+
+        Args:
+            stalled_after: seconds for which a record may pin its partition's position.
+            needs_progress: a partition that is pinned for longer makes the consumer not ``live``,
+                rather than being a reason alone.
+        """
+        SECONDS.check("stalled_after", stalled_after, "health")
+        FLAG.check("needs_progress", needs_progress, "health")
+        self._check_loop()
+        return self._engine.health(stalled_after, needs_progress=needs_progress)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that it was opened in; None before."""
+        return self._loop
+
+    @property
+    def state(self) -> State:
+        """What it is doing: new, opening, running, stopping, closed or failed."""
+        return self._engine.state
 
     async def lag(self) -> Mapping[Partition, int | None]:
-        """How far behind the end each held partition's fetch position is."""
+        """How far behind the end each held partition's fetch position is; None where unknown."""
         self._check()
         return await self._engine.lag()
 
 
 def _adapter(adapter: Adapter | str) -> Adapter:
-    if isinstance(adapter, Adapter):
+    if not isinstance(adapter, str):
+        ADAPTER.check("adapter", adapter)
         return adapter
     from consumer_sdk.adapters import open_url
 
+    named = dict(parse_qsl(adapter.partition("?")[2]))
+    for name in named:
+        for owner, call in (("Consumer", "Consumer(url, "), ("run()", "run(handler, ")):
+            if name in OPTION_NAMES[owner]:
+                raise ConfigurationError(
+                    f"{name}= in the URL is an option of {owner}: give {call}{name}=…)"
+                )
     return open_url(adapter)
+
+
+def _store(store: CheckpointStore | str | None) -> CheckpointStore | None:
+    if not isinstance(store, str):
+        STORE.check("store", store)
+        return store
+    from consumer_sdk.stores import store_from_url
+
+    return store_from_url(store)
+
+
+def _dead_letters(dead_letters: DeadLetters | str | None) -> DeadLetters | None:
+    if not isinstance(dead_letters, str):
+        DEAD_LETTERS.check("dead_letters", dead_letters)
+        return dead_letters
+    from consumer_sdk.dead_letters.urls import dead_letters_from_url
+
+    return dead_letters_from_url(dead_letters)
+
+
+def _keywords(function: Callable[..., object]) -> frozenset[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
+
+
+OPTION_NAMES = {"Consumer": _keywords(Consumer.__init__), "run()": _keywords(Consumer.run)}
 
 
 _consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()

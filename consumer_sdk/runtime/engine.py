@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters, LeaseSource
-from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
+from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
+from consumer_sdk.log_limits import LimitedLoggers
 from consumer_sdk.records import Assignment, Kind, Message, Partition
 from consumer_sdk.runtime.burial import Burial
+from consumer_sdk.runtime.consumer_log import ConsumerLog, error_text
+from consumer_sdk.runtime.events import EventKind, Events
 from consumer_sdk.runtime.flusher import Flusher
+from consumer_sdk.runtime.health import Health, State, Vitals, assess
+from consumer_sdk.runtime.health_watch import HealthWatch
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.holes import HoleBudget
 from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
 from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT, Intake
 from consumer_sdk.runtime.lag_watch import LagWatch
 from consumer_sdk.runtime.lanes import Lanes, Ordering
+from consumer_sdk.runtime.loop_watch import LoopWatch
+from consumer_sdk.runtime.observing import look, stalled
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.ownership import Ownership
-from consumer_sdk.runtime.stats import ConsumerStats
+from consumer_sdk.runtime.pauses import Pauses
+from consumer_sdk.runtime.stats import ConsumerStats, Tallies
 from consumer_sdk.runtime.subscriptions import (
     check,
     check_ordering,
     in_flight_of,
     make_tracker,
 )
+from consumer_sdk.runtime.tidying import Tidying
 from consumer_sdk.runtime.timers import Timers
+from consumer_sdk.runtime.timing import Timing
 from consumer_sdk.runtime.trees import TreeHolder
 from consumer_sdk.runtime.unsettled import Unsettled
 from consumer_sdk.runtime.workers import Workers
@@ -36,6 +47,13 @@ from consumer_sdk.trackers import Receipts
 __all__ = ["Engine"]
 
 log = logging.getLogger(__name__)
+
+STALLED = 300.0
+"""Seconds for which a record may pin its partition's position before that is worth a word."""
+TOGETHER = 1000
+"""Partitions that are asked before the event loop has its turn."""
+OUTAGES = LimitedLoggers("consumer_sdk", burst=3, repeats_alone=True)
+"""Limits our own repeats while a broker is away; held by each consumer that is open."""
 
 
 class Engine:
@@ -49,7 +67,7 @@ class Engine:
         options: Options,
     ) -> None:
         check(adapter, store, options)
-        self._adapter = adapter
+        self.adapter = adapter
         self._store = store
         self._options = options
         self._dead_letters = dead_letters or adapter.dead_letters()
@@ -58,26 +76,51 @@ class Engine:
                 "hole_policy='dead_letter' needs a place to keep what is given up: give the "
                 "consumer dead_letters=…"
             )
+        self.watch = LoopWatch(adapter, lambda: self.holdings, lambda: self.sink)
         self._hooks = NO_HOOKS if options.hooks is None else SafeHooks(options.hooks)
-        self._sink: Any = Lanes(Ordering.NONE, lambda: None)
+        self.sink: Any = Lanes(Ordering.NONE, lambda: None)
         self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
         self._end_iteration: Callable[[], None] = lambda: None
         self._supervisor: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._opening: asyncio.Timeout | None = None
         self._failure: BaseException | None = None
         self._is_leaving = False
         self._stop = asyncio.Event()
         self._is_raised = False
         self.totals = Totals()
+        self.timing = Timing()
+        self.events = Events(options.clock.wall)
+        self._log = ConsumerLog(self.events, self.timing, self._hooks)
+        self.pauses = Pauses()
+        self.tallies = Tallies(lambda: {a.partition for a in self.holdings})
+        self.workers: Workers | None = None
+        self.looked_up_to = 0
+        self._is_closed = False
+        self._changed: set[Holding] = set()
+        self._tidying = Tidying(adapter, store)
 
     # -- opening --------------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Opens store, dead letters and adapter; whatever was opened is closed on an error."""
+    async def open(self) -> bool:
+        """Opens store, dead letters and adapter; whatever was opened is closed on an error.
+
+        Returns:
+            False if `stop` has ended it.
+        """
+        self._loop = asyncio.get_running_loop()
         self._may_fetch = asyncio.Event()
-        options, adapter = self._options, self._adapter
-        self._flusher = Flusher(adapter, self._store, options, self.totals, self._fenced)
+        options, adapter = self._options, self.adapter
+        self._flusher = Flusher(
+            adapter,
+            self._store,
+            options,
+            self.totals,
+            self.timing,
+            fenced=lambda holding, error: self._ownership.fenced(holding, error),
+            finished=lambda holding: self._ownership.start_anew(holding),
+        )
         self._burial = Burial(adapter, options, self._dead_letters)
         self._ownership = Ownership(
             adapter,
@@ -86,32 +129,73 @@ class Engine:
             self._flusher,
             self.totals,
             make_holding=self._make_holding,
-            queues=lambda: self._sink,
+            queues=lambda: self.sink,
+            consumer_log=self._log,
+            pauses=self.pauses,
         )
-        self._timers = Timers(options, self.holdings, lambda: self._sink)
-        self._holes = HoleBudget(options, self.holdings, self.totals, lambda: self._sink)
-        self._lag_watch = LagWatch(adapter, options, self.holdings)
+        self._timers = Timers(options, lambda: self.sink)
+        self.lag_watch = LagWatch(adapter, options, self.holdings)
         self._intake = Intake(
             adapter,
             options,
             self.holdings,
             self.totals,
-            sink=lambda: self._sink,
-            start_anew=self._ownership.start_anew,
+            changed=self._changed,
+            sink=lambda: self.sink,
+            overtaken=self._ownership.start_anew_when_finished,
+            has_dead_letters=self._dead_letters is not None,
+            consumer_log=self._log,
         )
+        self._holes = HoleBudget(
+            options,
+            self.holdings,
+            self.totals,
+            lambda: self.sink,
+            self.events,
+            unsettled=lambda: self._intake.unsettled,
+        )
+        self._health = HealthWatch(
+            options.clock, self.holdings, self.totals, self._log, self._intake
+        )
+        OUTAGES.hold(self)
+        opening = asyncio.timeout(None)
         try:
-            if self._store is not None:
-                await self._store.open()
-            if self._dead_letters is not None:
-                await self._dead_letters.open()
-            await adapter.open(self._ownership, self._lease_source())
-        except BaseException:
+            async with opening:
+                self._opening = opening
+                await self._open_parts()
+        except BaseException as error:
             await self._close_after_failed_open()
+            if opening.expired() and isinstance(error, Exception):
+                return False  # whatever the cancelled part has made of it
             raise
+        finally:
+            self._opening = None
         self._supervisor = asyncio.create_task(self._supervise(), name="consumer_sdk")
+        self._log_opened()
+        return True
+
+    def _log_opened(self) -> None:
+        adapter, store = self.adapter, self._store
+        kept = "no store" if store is None else type(store).__name__
+        held = len(self.holdings)
+        log.info("opened: %s, group %r, %s; %d held", adapter.broker, adapter.group, kept, held)
+        if not self._flusher.is_durable:
+            log.warning(
+                "%s: without a group no position is kept, and each start of this consumer begins "
+                "at start= again: give the adapter group=…, and the consumer store=… where the "
+                "broker keeps no positions, or see that this is what you want",
+                adapter.broker,
+            )
+
+    async def _open_parts(self) -> None:
+        if self._store is not None:
+            await self._store.open()
+        if self._dead_letters is not None:
+            await self._dead_letters.open()
+        await self.adapter.open(self._ownership, self._lease_source())
 
     def _lease_source(self) -> LeaseSource | None:
-        needs_leases = self._adapter.capabilities.needs_leases
+        needs_leases = self.adapter.capabilities.needs_leases
         return None if self._store is None or not needs_leases else self._store.leases
 
     async def _close_after_failed_open(self) -> None:
@@ -128,27 +212,32 @@ class Engine:
     def _make_holding(self, assignment: Assignment) -> Holding:
         options = self._options
         tracker = make_tracker(
-            self._adapter,
+            self.adapter,
             options,
             assignment,
             has_store=self._store is not None,
-            wake=self._settled,
-            full=self._flusher.hurry,
+            wake=lambda: self._from_loop(self._settled, holding),
+            full=lambda: self._from_loop(self._flusher.hurry, holding),
         )
-        return Holding(
+        holding = Holding(
             assignment,
             tracker,
             options.clock,
             self._burial.add,
             self._timers.reschedule,
             self.totals,
-            lambda holding, message: self._sink.free_up_to(holding, message),
-            lambda holding, message: self._sink.free(holding, message),
+            lambda holding, message: self.sink.free_up_to(holding, message),
+            lambda holding, message: self.sink.free(holding, message),
             hooks=self._hooks,
+            log=self._log,
             unsettled=self._unsettled(tracker),
             make_trees=self._make_trees if options.trees else None,
             allows_cumulative=self._allows_cumulative,
+            changed=self._changed,
+            own=self.tallies.of(assignment.partition),
+            handled=self.timing.handler(assignment.partition.stream),
         )
+        return holding
 
     def _unsettled(self, tracker: AckTracker) -> Unsettled | None:
         """Only where somebody is to be told of messages: without it an ack costs less."""
@@ -176,25 +265,41 @@ class Engine:
                 settled += tracker.settle(anchor, receipt)
         return settled
 
-    def _settled(self) -> None:
-        """A tracker has turned dirty: there is something to flush, and perhaps room."""
-        self._flusher.wake()
-        self._intake.nudge()
+    def _from_loop(self, notice: Callable[[Holding], None], holding: Holding) -> None:
+        """Passes on what a tracker says, which a message may have said in another thread.
 
-    def _fenced(self, holding: Holding, error: Exception | None) -> None:
-        self._ownership.fenced(holding, error)
+        asyncio's own objects would break there, and the flusher would wait for ever. What was
+        settled is settled; it is the thread that is wrong.
+
+        Raises:
+            ConsumerClosedError: this is another thread, or event loop.
+        """
+        if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - get_running_loop raises
+            notice(holding)
+            return
+        self._loop.call_soon_threadsafe(notice, holding)
+        raise ConsumerClosedError(
+            "messages are settled in the consumer's event loop; from another thread: "
+            "loop.call_soon_threadsafe(message.ack)"
+        )
+
+    def _settled(self, holding: Holding) -> None:
+        """Its tracker has turned dirty: there is something to flush, and perhaps room."""
+        self._flusher.wake(holding)
+        self._intake.nudge()
 
     # -- running --------------------------------------------------------------------------
 
     def allow(self, in_flight: int, ordering: Ordering) -> None:
         """Settings that follow from how the consumer is run."""
-        check_ordering(self._adapter, ordering)
+        check_ordering(self.adapter, ordering)
         self._allows_cumulative = ordering is Ordering.PARTITION
-        self._wanted_in_flight = in_flight_of(self._adapter, self._options, in_flight)
+        self._wanted_in_flight = in_flight_of(self.adapter, self._options, in_flight)
 
     def start(self, sink: Any, end_iteration: Callable[[], None]) -> None:
         """Records go to ``sink`` from here on."""
-        self._sink = sink
+        self.sink = sink
+        sink.set_gated(is_gated=self.watch.is_gated)
         self._end_iteration = end_iteration
         wanted = getattr(self, "_wanted_in_flight", DEFAULT_IN_FLIGHT)
         self._intake.max_in_flight = self._options.max_in_flight or wanted
@@ -208,13 +313,16 @@ class Engine:
         try:
             async with asyncio.TaskGroup() as tasks:
                 for work in (
-                    self._adapter.run,
+                    self.adapter.run,
                     self._flusher.run,
                     self._flusher.run_commits,
                     self._timers.run,
                     self._burial.run,
                     self._holes.run,
-                    self._lag_watch.run,
+                    self.lag_watch.run,
+                    self._health.run,
+                    self.watch.run,
+                    self._tidying.run,
                 ):
                     tasks.create_task(_until_cancelled(work))
                 self._fetching = tasks.create_task(_until_cancelled(self._fetch))
@@ -238,8 +346,11 @@ class Engine:
             raise self._failure
 
     def stop(self) -> None:
-        """Wakes whoever waits for the end."""
+        """Wakes whoever waits for the end; ends an opening."""
         self._stop.set()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.reschedule(asyncio.get_running_loop().time())
         self._end_iteration()
 
     async def stopped(self) -> None:
@@ -254,24 +365,34 @@ class Engine:
         """The messages go to the user now; returns those that are still wanted."""
         wanted = holding.hand_out(messages)
         if self._options.ack_timeout is not None:
-            self._timers.reschedule()
+            self._timers.reschedule(holding)
         return list(wanted)
 
     async def flush(self) -> None:
         """Returns when everything settled so far was flushed."""
         self._flusher.force()
-        waiting = [asyncio.ensure_future(h.flushed()) for h in list(self.holdings.values())]
+        waiting = await self._until_flushed()
         # The supervisor's end, not `stop`: until then the flusher goes on.
         ends = () if self._supervisor is None else (self._supervisor,)
         try:
             for flushed in waiting:
-                await asyncio.wait({flushed, *ends}, return_when=asyncio.FIRST_COMPLETED)
+                if not flushed.done():
+                    await asyncio.wait({flushed, *ends}, return_when=asyncio.FIRST_COMPLETED)
                 if not flushed.done():
                     self.raise_failure()
                 await flushed
         finally:
-            for task in waiting:
-                task.cancel()
+            for future in waiting:
+                future.cancel()
+
+    async def _until_flushed(self) -> list[asyncio.Future[None]]:
+        waiting = []
+        for number, holding in enumerate(list(self.holdings.values()), 1):
+            if not holding.is_closed and (each := holding.until_flushed()):
+                waiting.append(each)
+            if number % TOGETHER == 0:
+                await asyncio.sleep(0)
+        return waiting
 
     # -- closing --------------------------------------------------------------------------
 
@@ -308,17 +429,30 @@ class Engine:
         await self._ownership.revoked(held, deadline=deadline)
 
     async def _close_parts(self) -> None:
-        self._is_leaving = True  # what the parts say from here on is the sound of leaving
+        # What the parts say from here on is the sound of leaving.
+        self._is_leaving = self._is_closed = True
         errors: list[Exception] = []
-        steps = [self._adapter.aclose, self._end_supervisor]
+        steps = [self.adapter.aclose, self._end_supervisor]
         steps += [part.aclose for part in (self._dead_letters, self._store) if part is not None]
         for step in steps:
             try:
                 await _until_cancelled(step)
             except Exception as error:  # noqa: BLE001 - the first one is raised below
                 errors.append(error)
+        OUTAGES.release(self)
+        if self._supervisor is not None:
+            self._log_closed()
         if errors:
             raise errors[0]
+
+    def _log_closed(self) -> None:
+        self._log.report(math.inf)
+        now = self.stats()
+        log.info(
+            "closed: %s, group %r; %d fetched, %d settled, %d failed deliveries, %d dead-lettered",
+            *(self.adapter.broker, self.adapter.group),
+            *(now.fetched, now.settled, now.failed, now.dead_lettered),
+        )
 
     async def _end_supervisor(self) -> None:
         if self._supervisor is not None:
@@ -327,19 +461,90 @@ class Engine:
 
     # -- looking --------------------------------------------------------------------------
 
-    def resume(self, partition: Partition) -> bool:
-        """Fetches a partition that is paused for its lag; False if it is not."""
-        return self._ownership.resume(partition)
+    def pause(self, partition: Partition | None, reason: str) -> None:
+        """Stops fetching one, or all, until `resume`."""
+        self.pauses.pause(partition, reason)
+        self._said("paused", partition, reason)
+        if self.holdings:  # an adapter may grant before it has opened
+            self._ownership.pause()
+
+    def resume(self, partition: Partition | None) -> bool:
+        """Fetches what is paused by hand or for its lag; False if nothing was."""
+        self.pauses.resume(partition)
+        has_resumed = bool(self.holdings) and self._ownership.resume(partition)
+        if has_resumed:
+            self._said("resumed", partition, "by hand")
+        return has_resumed
+
+    def _said(self, kind: EventKind, partition: Partition | None, why: str) -> None:
+        held = [a.partition for a in self.holdings if partition in (None, a.partition)]
+        self.events.add(kind, f"{partition or 'all partitions'}: {why}", held)
+        log.info("%s %s: %s", kind, partition or "all partitions", why)
+
+    @property
+    def state(self) -> State:
+        """What the consumer is doing."""
+        if self._failure is not None:
+            return "failed"
+        if self._is_closed:
+            return "closed"
+        if self._stop.is_set() or self._closing is not None:
+            return "stopping"
+        if self._supervisor is not None:
+            return "running"
+        return "opening" if hasattr(self, "_loop") else "new"
+
+    def health(self, stalled_after: float = STALLED, *, needs_progress: bool = False) -> Health:
+        """Whether it works."""
+        if self._supervisor is not None:
+            self.lag_watch.wanted_at = self.time()
+            look(self)
+        vitals = Vitals(
+            state=self.state,
+            failure=None if self._failure is None else error_text(self._failure),
+            turned=max(self.time() - self._health.turned, 0.0) if self._supervisor else 0.0,
+            is_gated=self.watch.is_gated,
+            stalled=stalled(self, stalled_after),
+        )
+        return assess(vitals, needs_progress=needs_progress)
+
+    def time(self) -> float:
+        """The loop's time; 0 before there is one, and after it was closed."""
+        loop = getattr(self, "_loop", None)
+        return 0.0 if loop is None or loop.is_closed() else float(loop.time())
+
+    def monotonic(self) -> float:
+        """The time that the trackers know, in seconds."""
+        return self._options.clock.monotonic()
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+        return self._options.clock.wall()
+
+    @property
+    def loop_lag(self) -> float:
+        """By how many seconds the event loop turned too late."""
+        return 0.0 if self._supervisor is None else self._health.late
+
+    @property
+    def is_full(self) -> bool:
+        """No more is fetched until something is settled."""
+        return self._supervisor is not None and self._intake.is_full
+
+    def letter_of(self, holding: Holding, index: int) -> Message | None:
+        """The message of a record that waits for its dead letter."""
+        return self._burial.find(holding, index)
 
     async def lag(self) -> Mapping[Partition, int | None]:
         """The adapter's lag of each held partition."""
-        lags = await self._adapter.lag(list(self.holdings))
+        lags = await self.adapter.lag(list(self.holdings))
         return {assignment.partition: lag for assignment, lag in lags.items()}
 
     def stats(self) -> ConsumerStats:
         """A snapshot."""
         held, totals = list(self.holdings.values()), self.totals
-        in_flight = sum(h.tracker.unsettled for h in held)
+        busy = [h for h in held if not h.is_idle]
+        in_flight = sum(h.tracker.unsettled for h in busy)
         return ConsumerStats(
             partitions=tuple(h.assignment.partition for h in held),
             paused=tuple(h.assignment.partition for h in held if h.is_paused),
@@ -347,10 +552,10 @@ class Engine:
             over_max_lag=tuple(h.assignment.partition for h in held if h.is_over_lag),
             fetched=totals.fetched,
             suppressed=totals.suppressed,
-            settled=totals.settled + sum(h.fetched - h.tracker.unsettled for h in held),
+            settled=totals.settled + sum(h.fetched for h in held) - in_flight,
             in_flight=in_flight,
-            in_flight_bytes=sum(h.tracker.unsettled_bytes for h in held),
-            retrying=sum(h.tracker.retrying for h in held),
+            in_flight_bytes=sum(h.tracker.unsettled_bytes for h in busy),
+            retrying=sum(h.tracker.retrying for h in busy),
             redelivered=totals.redelivered,
             failed=totals.failed,
             dead_lettered=totals.dead_lettered,

@@ -34,6 +34,7 @@ class Facts:
         is_later: the partition is newer than the group's first start.
         earliest: the first position that the broker stores; None where it cannot say.
         latest: the next position that it will write.
+        replacement: the position that ``out_of_range`` stands for, where that is a time.
         redelivers: the broker redelivers what it has not heard of: a seek would make it forget
             what was settled above a hole.
         is_resumed: the user has said that it is to be fetched, whatever its lag.
@@ -47,6 +48,7 @@ class Facts:
     is_later: bool = False
     earliest: Position | None = None
     latest: Position | None = None
+    replacement: Position | None = None
     redelivers: bool = False
     is_resumed: bool = False
 
@@ -72,8 +74,9 @@ class Facts:
     def reset(self) -> Checkpoint | None:
         """What was written without the store's knowledge, where that is not what the store has.
 
-        Nothing but what is equal is no reset: it was honoured just before a crash. A broker that
-        redelivers has its cursor behind the store's: there it has to be told from that.
+        Nothing but what is equal is no reset: it was honoured just before a crash. Where the store
+        has settled anything from its start on, they differ. A broker that redelivers has its
+        cursor behind the store's: there it has to be told from that.
         """
         stored, committed = self.stored, self.committed
         is_set = self.is_foreign if self.redelivers else self.is_unmarked
@@ -115,8 +118,12 @@ class Facts:
         return self.is_new_application(options) or (is_unknown and not self.keeps_cursor)
 
 
-def _extent(checkpoint: Checkpoint) -> tuple[Position | None, Sequence[object], set[Position]]:
-    return checkpoint.start, checkpoint.ranges, set(checkpoint.attempts)
+def _extent(
+    checkpoint: Checkpoint,
+) -> tuple[Position | None, bool, Sequence[object], set[Position]]:
+    start = checkpoint.start
+    is_ahead = start is not None and checkpoint.is_settled(start)
+    return start, is_ahead, checkpoint.ranges, set(checkpoint.attempts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,7 @@ class Decision:
             durable before the first record is handed out.
         is_reset: another program's position was honoured.
         is_behind: it is farther behind the end than it may be.
-        lost: unsettled positions that are skipped, where they can be counted; else 0.
+        lost: unsettled positions that are skipped; 1 for a loss that cannot be counted.
         reasons: what happened, to be logged.
     """
 

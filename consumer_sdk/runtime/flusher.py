@@ -6,22 +6,33 @@ checkpoint. A broker that wants to hear of each settled record redelivers the ot
 flush is done when the store and the broker have answered, and what either did not take is put
 back. A crash between the two means redelivery at most. A queue's store has attempts alone: its
 acks come first, and wait for no store.
+
+Assignments wait in a heap by when their flush is due, so that those with nothing to flush cost
+nothing. Many that are due together are written in several parts, and the event loop has its turn
+in between.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
-from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind, Position
+from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.queue_attempts import QueueAttempts
-from consumer_sdk.trackers import encode_checkpoint
+from consumer_sdk.runtime.timing import Timing
+from consumer_sdk.trackers.checkpoint_forms import Fitted
+from consumer_sdk.trackers.checkpoint_json import fit_checkpoint
 
 __all__ = ["Flusher"]
 
@@ -29,16 +40,30 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 5.0
-DONE = (OutcomeKind.DURABLE, OutcomeKind.SENT)
 REST = 20
 """How many times as long as a flush took to make the next one waits."""
+TOGETHER = 250
+"""Assignments in one write at most: a round trip or an fsync for so many is little for each."""
+FEW = 50
+"""The same, as long as it is not known how long it takes."""
+TURN = 0.003
+"""Seconds that making the flushes of a write should take: then the event loop has its turn."""
+
+
+class _Written(NamedTuple):
+    """What became of one write: the seconds that its flushes took to make, and whether some failed."""
+
+    spent: float
+    has_failed: bool
 
 
 class Flusher:
     """Flushes all holdings of one consumer.
 
     Args:
+        timing: of requests to the store and the broker.
         fenced: told of a holding that this consumer may write no more.
+        finished: told of an overtaken holding of which everything is durable.
 
     Attributes:
         attempts: where a queue's are kept; None without a store, and for logs.
@@ -50,13 +75,18 @@ class Flusher:
         store: CheckpointStore | None,
         options: Options,
         totals: Totals,
+        timing: Timing,
+        *,
         fenced: Callable[[Holding, Exception | None], None],
+        finished: Callable[[Holding], None],
     ) -> None:
         self._adapter = adapter
         self._store = store
         self._options = options
         self._totals = totals
+        self._timing = timing
         self._fenced = fenced
+        self._finished = finished
         self._names_settled = adapter.capabilities.wants_settled
         self._tells_ends = adapter.capabilities.wants_ends
         self._lock = asyncio.Lock()
@@ -66,8 +96,11 @@ class Flusher:
         self._commits: dict[Assignment, AckFlush] = {}
         self._is_forced = False
         self._has_full = False
+        self._most = FEW
         self._backoff = 0.0
         self._rest_until = 0.0
+        self._dues: list[tuple[float, int, Holding]] = []
+        self._numbers = itertools.count()  # holdings do not compare
         self.holdings: dict[Assignment, Holding] = {}
         is_queue = adapter.capabilities.kind is Kind.QUEUE
         self.attempts = (
@@ -85,8 +118,11 @@ class Flusher:
         has_both = self._store is not None and self._adapter.capabilities.commits
         return has_both and not self._names_settled
 
-    def wake(self) -> None:
-        """A tracker has something to flush."""
+    def wake(self, holding: Holding) -> None:
+        """Its tracker has something to flush."""
+        due = holding.tracker.flush_due
+        if due is not None:  # else one is in the air: its end wakes again
+            heappush(self._dues, (due, next(self._numbers), holding))
         self._is_dirty.set()
 
     def force(self) -> None:
@@ -96,8 +132,9 @@ class Flusher:
         self._is_forced = True
         self._is_dirty.set()
 
-    def hurry(self) -> None:
-        """A tracker has so much to flush that it is due at once."""
+    def hurry(self, holding: Holding) -> None:
+        """Its tracker has so much to flush that it is due at once."""
+        heappush(self._dues, (-math.inf, next(self._numbers), holding))
         self._has_full = True
         self._is_dirty.set()
 
@@ -112,7 +149,7 @@ class Flusher:
     async def tell_now(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """Like `tell`, and returns what came of it."""
         async with self._commit_lock:
-            return await self._adapter.commit([_copy_of(flush) for flush in flushes])
+            return await self._commit([_copy_of(flush) for flush in flushes])
 
     def forget(self, assignment: Assignment) -> None:
         """Drops what is known of a closed assignment, with the commit that waits for it."""
@@ -135,12 +172,34 @@ class Flusher:
                 await self._wait_until(due)
             else:
                 is_forced, self._is_forced = self._is_forced, False
-                await self.flush(list(self.holdings.values()), force=is_forced)
+                await self.flush(self._take_due(force=is_forced), force=is_forced)
 
     def _next_due(self) -> float | None:
-        found = (h.tracker.flush_due for h in self.holdings.values())
-        dues = [due for due in (*found, self._next_save()) if due is not None]
+        while self._dues and not _is_due(self._dues[0][2]):
+            heappop(self._dues)
+        dues = [due for due, _, _ in self._dues[:1]]
+        if (save := self._next_save()) is not None:
+            dues.append(save)
         return max(min(dues), self._rest_until) if dues else None
+
+    def _take_due(self, *, force: bool) -> Iterator[Holding]:
+        """Those that are due when the flush reaches them; with ``force`` all that are dirty now."""
+        if force:
+            yield from [holding for _, _, holding in self._dues]
+            self._forget_flushed()
+            return
+        for _ in range(len(self._dues)):
+            if self._dues[0][0] > self._options.clock.monotonic():
+                return
+            yield heappop(self._dues)[2]
+
+    def _forget_flushed(self) -> None:
+        """Those that wait still, each once."""
+        waiting: dict[int, tuple[float, int, Holding]] = {}
+        for each in sorted(self._dues):
+            if _is_due(each[2]):
+                waiting.setdefault(id(each[2]), each)
+        self._dues = list(waiting.values())  # in order, as a heap may be
 
     def _next_save(self) -> float | None:
         return None if self.attempts is None else self.attempts.next_due
@@ -160,30 +219,49 @@ class Flusher:
     async def flush(self, holdings: Iterable[Holding], *, force: bool = False) -> None:
         """Flushes those of ``holdings`` that have something to flush.
 
+        Concurrency: the last flush of a revoke waits for one part of another flush, not for all.
+
         Cancellation: what was in the air is put back, and flushed again.
         """
-        async with self._lock:
-            clock = self._options.clock
-            now, wall = clock.monotonic(), clock.wall()
-            if self.attempts is not None:
-                self.attempts.remind(force=force)
-            flushes = [
+        began, waiting = self._options.clock.monotonic(), iter(holdings)
+        written: list[_Written] = []
+        if self.attempts is not None:
+            self.attempts.remind(force=force)
+        while some := list(itertools.islice(waiting, self._most)):
+            async with self._lock:
+                made = await self._write(some, force=force)
+            written += [] if made is None else [made]
+            if len(some) == self._most:
+                await asyncio.sleep(0)
+            if made is not None:
+                self._most = _most_in_a_turn(len(some), made.spent)
+        if written:
+            # Many holes make a flush expensive: it may take a twentieth of the time.
+            self._rest_until = began + REST * sum(each.spent for each in written)
+            longer = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
+            self._backoff = longer if any(each.has_failed for each in written) else 0.0
+
+    async def _write(self, holdings: Sequence[Holding], *, force: bool) -> _Written | None:
+        """None if there was nothing to flush."""
+        clock = self._options.clock
+        now, wall = clock.monotonic(), clock.wall()
+        flushes: list[tuple[Holding, AckFlush]] = []
+        try:
+            flushes += (
                 (h, flush)
                 for h in holdings
                 if not h.is_closed and (flush := h.tracker.flush(now, wall, force=force))
-            ]
+            )
             if not flushes:
-                return
-            try:
-                write = self._prepare([flush for _, flush in flushes], force=force)
-                # Many holes make a flush expensive: it may take a twentieth of the time.
-                self._rest_until = now + REST * (clock.monotonic() - now)
-                outcomes = await write()
-            except BaseException:
-                for holding, flush in flushes:
-                    holding.tracker.flush_failed(flush)
-                raise
-            self._apply(flushes, outcomes)
+                return None
+            write = self._prepare([flush for _, flush in flushes], force=force)
+            spent = clock.monotonic() - now
+            outcomes = await write()
+        except BaseException:
+            for holding, flush in flushes:
+                holding.tracker.flush_failed(flush)
+            raise
+        return _Written(spent, has_failed=self._apply(flushes, outcomes))
 
     def _prepare(
         self, flushes: Sequence[AckFlush], *, force: bool
@@ -197,43 +275,50 @@ class Flusher:
             save = partial(self._save, self._store, *items)
             return partial(self._save_and_ack, save, flushes) if self._names_settled else save
         if self._adapter.capabilities.commits:
-            return partial(self._adapter.commit, flushes)
+            return partial(self._commit, flushes)
         return partial(_settled_in_memory, flushes)
+
+    async def _commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        with self._timing.measured("commit"):
+            return await self._adapter.commit(flushes)
 
     def _encode(
         self, flushes: Sequence[AckFlush], max_size: int
-    ) -> tuple[list[StoreItem], list[Position | None]]:
-        """What to save, and how far each text reaches where it had to be cut."""
-        items, covered = [], []
-        for flush in flushes:
-            text, last = encode_checkpoint(
+    ) -> tuple[list[StoreItem], list[Fitted]]:
+        """What to save, and what of each checkpoint fits."""
+        fitted = [
+            fit_checkpoint(
                 flush.checkpoint,
                 broker=self._adapter.broker,
                 partition=flush.assignment.partition,
                 encode_position=self._adapter.encode_position,
                 max_size=max_size,
             )
-            items.append(StoreItem(flush.assignment, text))
-            covered.append(last)
-        return items, covered
+            for flush in flushes
+        ]
+        pairs = zip(flushes, fitted, strict=True)
+        return [StoreItem(flush.assignment, each.data) for flush, each in pairs], fitted
 
     async def _save(
         self,
         store: CheckpointStore,
         items: Sequence[StoreItem],
-        covered: Sequence[Position | None],
+        fitted: Sequence[Fitted],
     ) -> list[Outcome]:
-        outcomes = await store.save(self._adapter.group or "", items)
+        with self._timing.measured("save"):
+            outcomes = await store.save(self._adapter.group or "", items)
         return [
-            replace(outcome, covered=last) if outcome.kind is OutcomeKind.DURABLE else outcome
-            for outcome, last in zip(outcomes, covered, strict=True)
+            replace(outcome, covered=each.covered, forgotten=each.forgotten)
+            if outcome.kind is OutcomeKind.DURABLE
+            else outcome
+            for outcome, each in zip(outcomes, fitted, strict=True)
         ]
 
     async def _ack_and_save(
         self, attempts: QueueAttempts, flushes: Sequence[AckFlush], *, force: bool
     ) -> list[Outcome]:
         """Of a queue: no trouble with the store holds acks back."""
-        outcomes = await self._adapter.commit(flushes)
+        outcomes = await self._commit(flushes)
         await attempts.save(flushes, force=force)
         return outcomes
 
@@ -242,49 +327,41 @@ class Flusher:
     ) -> list[Outcome]:
         """The broker hears of what the store took; what the broker did not take is put back."""
         outcomes = await save()
-        taken = [at for at, outcome in enumerate(outcomes) if outcome.kind in DONE]
-        acks = await self._adapter.commit([flushes[at] for at in taken]) if taken else []
+        taken = [at for at, outcome in enumerate(outcomes) if outcome.is_done]
+        acks = await self._commit([flushes[at] for at in taken]) if taken else []
         for at, outcome in zip(taken, acks, strict=True):
-            if outcome.kind not in DONE:
+            if not outcome.is_done:
                 outcomes[at] = outcome
         return outcomes
 
     def _apply(
         self, flushes: Sequence[tuple[Holding, AckFlush]], outcomes: Sequence[Outcome]
-    ) -> None:
+    ) -> bool:
+        """Whether some are to be tried again."""
         has_failed = False
+        self._timing.flushed(outcome.kind.value for outcome in outcomes)
         for (holding, flush), outcome in zip(flushes, outcomes, strict=True):
             if holding.is_closed:
                 continue
-            if outcome.kind in DONE:
+            if outcome.is_done:
                 self._succeeded(holding, flush, outcome)
             elif outcome.kind is OutcomeKind.RETRY:
                 has_failed = True
-                holding.tracker.flush_failed(flush)
-                log.warning("flush of %s: %r", holding.assignment.partition, outcome.error)
+                holding.tracker.flushed(flush, outcome)
+                where = holding.assignment.partition
+                log.warning("flush of %s: %r", where, outcome.error, extra=REPEATS)
             else:
                 self._fenced(holding, outcome.error)
-        longer = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
-        self._backoff = longer if has_failed else 0.0
+        return has_failed
 
     def _succeeded(self, holding: Holding, flush: AckFlush, outcome: Outcome) -> None:
         holding.confirm(flush, outcome)
-        self._note_cut(holding, outcome)
+        holding.has_ended = flush.checkpoint.ended
+        holding.note_cut(outcome.covered, outcome.forgotten)
         if self.tells_broker or (self._tells_ends and flush.checkpoint.ended):
             self.tell(flush)
-
-    def _note_cut(self, holding: Holding, outcome: Outcome) -> None:
-        """The checkpoint had a limit, and its top ranges did not fit."""
-        is_cut = outcome.covered is not None
-        self._totals.truncated += is_cut
-        if is_cut and not holding.is_truncated:
-            log.warning(
-                "%s has more settled ranges than its checkpoint may hold: what is settled after %s "
-                "is delivered again after a restart, until the holes below are settled (see "
-                "consumer.explain())",
-                *(holding.assignment.partition, outcome.covered),
-            )
-        holding.is_truncated = is_cut
+        if holding.is_overtaken and holding.is_finished:
+            self._finished(holding)
 
     async def run_commits(self) -> None:
         """Tells the broker what the store has, for its lag tools, for ever."""
@@ -300,7 +377,7 @@ class Flusher:
             flushes, self._commits = list(self._commits.values()), {}
             outcomes: list[Outcome] = []
             try:
-                outcomes = await self._adapter.commit(flushes) if flushes else []
+                outcomes = await self._commit(flushes) if flushes else []
             finally:
                 self._keep_untold(flushes, outcomes)
 
@@ -310,6 +387,15 @@ class Flusher:
             if not is_told and flush.assignment in self.holdings:
                 self._commits.setdefault(flush.assignment, flush)
                 self._has_commits.set()
+
+
+def _most_in_a_turn(count: int, took: float) -> int:
+    return min(int(count * TURN / took) + 1, TOGETHER) if took > 0 else TOGETHER
+
+
+def _is_due(holding: Holding) -> bool:
+    """Or it was flushed or closed meanwhile, and waits no longer."""
+    return not holding.is_closed and holding.tracker.flush_due is not None
 
 
 def _copy_of(flush: AckFlush) -> AckFlush:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -18,18 +18,22 @@ from consumer_sdk.records import (
     Explanation,
     Message,
     Outcome,
-    Redelivery,
+    Position,
     Run,
     Tracked,
     Verdict,
     VerdictKind,
 )
+from consumer_sdk.runtime.consumer_log import ConsumerLog
 from consumer_sdk.runtime.hooks import NO_HOOKS, Hooks
+from consumer_sdk.runtime.snapshots import PartitionSnapshot
+from consumer_sdk.runtime.stats import Totals
+from consumer_sdk.runtime.timing import Histogram
 from consumer_sdk.runtime.trees import TreeHolder
 from consumer_sdk.runtime.unsettled import Unsettled
 from consumer_sdk.trackers import Reject, Retry
 
-__all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Totals"]
+__all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Load", "Totals"]
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +47,15 @@ OVER_LAG = (
     "not fetched: it started more than max_lag behind the end; call consumer.resume(partition)"
 )
 
+PAUSED = "not fetched: paused by hand ({}); call consumer.resume(partition)"
+
+OVERTAKEN = (
+    "not fetched: the broker no longer stores the next position; out_of_range decides where to go on "
+    "when what was fetched is settled"
+)
+Load: TypeAlias = tuple[int, int, int]
+"""Unsettled records, those of them that wait for a retry or behind one, and the bytes of all."""
+
 _Waiter: TypeAlias = tuple[int, Callable[[], int], asyncio.Future[None]]
 """A flush's number, what tells how far things are, and who waits for that."""
 
@@ -53,25 +66,6 @@ class Bury(Protocol):
     def __call__(
         self, holding: Holding, index: int, message: Message, error: BaseException | str
     ) -> None: ...
-
-
-@dataclass(slots=True)
-class Totals:
-    """What all holdings together have seen, for `Consumer.stats`."""
-
-    fetched: int = 0
-    settled: int = 0
-    suppressed: int = 0
-    redelivered: int = 0
-    failed: int = 0
-    dead_lettered: int = 0
-    ignored: int = 0
-    lost: int = 0
-    flushes: int = 0
-    fetch_errors: int = 0
-    resets: int = 0
-    hole_alarms: int = 0
-    truncated: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -85,7 +79,18 @@ class Holding:
         is_over_budget: see `HoleBudget`.
         is_behind: it is farther behind the end than ``max_lag``, and that was said.
         is_over_lag: it started so, and waits for `Consumer.resume`.
+        paused_by_hand: why a person has paused it; None if nobody has.
+        own: what was seen of its partition, also in earlier assignments.
+        handled: how long the handlers of its stream's records took.
+        latest: the timestamp of the record fetched last, if it has one.
+        lag: how far it is behind the end; None as long as nobody asked.
+        seen: what was seen of it when somebody looked last.
+        is_news: it has changed since.
+        has_ended: it was read to its end, and the store or the broker knows.
+        is_overtaken: the broker no longer stores what comes next; a new epoch begins when all that
+            was fetched is settled and durable.
         hooks: told what becomes of messages.
+        log: where failed deliveries are logged.
         unsettled: the messages of unsettled records, where somebody has to be told of them.
         tree: opens a message's tree; the bound method of its trees, once there are some.
         make_trees: makes the holder of messages with trees, for the first one; None: trees are
@@ -100,17 +105,25 @@ class Holding:
         confirmed: the number of the last flush that was answered as durable.
         moot: acks on a handler's return, of what the handler had settled itself.
         is_truncated: its last flush did not hold all settled ranges.
+        has_forgotten: some flush did not hold all attempts, and that was said.
+        changed: the holdings whose load may not be what it was when `Intake` looked last.
+        counted: the load that it saw then.
+        due: when `Timers` looks at it next.
+        blamed: position → attempt of deliveries that have blocked the event loop for a session: they
+            count as failed if the assignment is lost by it.
+        blockers: the same of earlier assignments, as far as it is not settled.
     """
 
     assignment: Assignment
     tracker: AckTracker
     clock: Clock
     bury: Bury
-    reschedule: Callable[[], None]
+    reschedule: Callable[[Holding], None]
     totals: Totals
     retries_settled: Callable[[Holding, Message], None] = lambda _holding, _message: None
     retry_given_up: Callable[[Holding, Message], None] = lambda _holding, _message: None
     hooks: Hooks = NO_HOOKS
+    log: ConsumerLog = field(default_factory=ConsumerLog)
     unsettled: Unsettled | None = None
     make_trees: Callable[[Holding], TreeHolder] | None = TreeHolder
     trees: TreeHolder | None = None
@@ -118,7 +131,16 @@ class Holding:
     is_paused: bool = False
     is_over_budget: bool = False
     is_behind: bool = False
+    has_ended: bool = False
     is_over_lag: bool = False
+    paused_by_hand: str | None = None
+    own: Totals = field(default_factory=Totals)
+    handled: Histogram = field(default_factory=Histogram)
+    latest: int | None = None
+    lag: int | None = None
+    seen: PartitionSnapshot | None = None
+    is_news: bool = False
+    is_overtaken: bool = False
     is_draining: bool = False
     is_closed: bool = False
     blocked: int = 0
@@ -127,6 +149,12 @@ class Holding:
     fetched: int = 0
     moot: int = 0
     is_truncated: bool = False
+    has_forgotten: bool = False
+    changed: set[Holding] = field(default_factory=set)
+    counted: Load = field(default=(0, 0, 0))
+    due: float = math.inf
+    blamed: dict[Position, int] = field(default_factory=dict)
+    blockers: Mapping[Position, int] = field(default_factory=dict)
     lanes: dict[Any, Any] = field(default_factory=dict)
     retries: dict[int, bool] = field(default_factory=dict)
     ack: Callable[[int], bool] = field(init=False)
@@ -140,6 +168,7 @@ class Holding:
         self._acks = self.tracker if self.unsettled is None else self.unsettled
         self.ack = self._acks.ack
         self.tree = self._first_tree
+        self.changed.add(self)
 
     def _first_tree(self, message: Message) -> Branch:
         if self.make_trees is None:
@@ -154,7 +183,7 @@ class Holding:
     def ack_all(self, messages: Sequence[Message]) -> int:
         """Acks many messages of this holding."""
         settled = self._acks.ack_all([message.index for message in messages])
-        self._progress.set()
+        self._moved()
         self._count_if_closed(len(messages))
         return settled
 
@@ -171,7 +200,7 @@ class Holding:
             self.retries_settled(self, message)
         if self.trees is not None:
             self.trees.trees.acked(settled)
-        self._progress.set()
+        self._moved()
         self._count_if_closed()
         return settled > 0
 
@@ -191,50 +220,51 @@ class Holding:
             raise ConfigurationError(f"extend(seconds={seconds!r}): give finite seconds above 0")
         now = self.clock.monotonic()
         extended = self.tracker.extend(message.index, message.attempt, now, seconds)
-        self.reschedule()
+        self.reschedule(self)
         return extended
 
     async def durable(self) -> None:
         """Waits until everything settled so far is durable."""
-        await self._wait(lambda: self.tracker.durable_number)
+        if (waiter := self._waiter(lambda: self.tracker.durable_number)) is not None:
+            await waiter
 
-    async def flushed(self) -> None:
-        """Waits until everything settled so far was flushed.
+    def until_flushed(self) -> asyncio.Future[None] | None:
+        """Done when everything settled so far was flushed; None if it was.
 
         Unlike `durable`, not for a hole to close where the broker keeps a position alone, so that
         what is settled above the hole would be delivered again after a crash.
         """
-        await self._wait(lambda: self.confirmed)
+        return self._waiter(lambda: self.confirmed)
 
-    async def _wait(self, reached: Callable[[], int]) -> None:
+    def _waiter(self, reached: Callable[[], int]) -> asyncio.Future[None] | None:
         if self.is_closed:
             raise self._lost()
         target = self.tracker.flush_number - (not self.tracker.is_dirty)
-        if reached() < target:
-            future = asyncio.get_running_loop().create_future()
-            self._waiters.append((target, reached, future))
-            await future
+        if reached() >= target:
+            return None
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append((target, reached, future))
+        return future
 
     # -- what the runtime calls -----------------------------------------------------------
 
     def track(self, run: Run) -> Tracked:
         """Tracks a run and binds its messages to this holding."""
         tracked = self.tracker.track(run, self.clock.monotonic())
-        messages, index = run.messages, tracked.first
-        fetched = len(messages)
-        if tracked.dropped or tracked.known:
-            dropped = {*tracked.dropped, *tracked.known}
-            messages = [m for at, m in enumerate(messages) if at not in dropped]
-            run.messages = messages
-        for message in messages:
-            message.holder = self
-            message.index = index
-            index += 1
+        given = len(run.messages)
+        run.messages = messages = tracked.bind(run.messages, self)
+        self.changed.add(self)
         self.fetched += tracked.count
-        self.totals.fetched += tracked.count
-        self.totals.suppressed += fetched - len(messages) + len(tracked.settled)
+        suppressed = given - len(messages) + len(tracked.settled)
+        for totals in (self.totals, self.own):
+            totals.fetched += tracked.count
+            totals.suppressed += suppressed
+        self.latest = messages[-1].timestamp if messages else self.latest
         if self.unsettled is not None:
             self.unsettled.track(messages, tracked)
+        if tracked.late:
+            first = next(m for m in messages if m.index in tracked.late.values())
+            self.log.late(first, len(tracked.late), self.clock.monotonic())
         return tracked
 
     def hand_out(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -244,12 +274,10 @@ class Holding:
             self.unsettled.replace(wanted)
         return wanted
 
-    def tried_before(self, message: Message, attempt: int) -> Redelivery:
-        """A record whose failures the checkpoint tells of, as the delivery that it is."""
-        again = Redelivery.of(message, attempt)
+    def tried_before(self, message: Message) -> None:
+        """A record whose failures the checkpoint tells of is delivered as this one."""
         if self.unsettled is not None:
-            self.unsettled.replace([again])
-        return again
+            self.unsettled.replace([message])
 
     def still_wants(self, message: Message) -> bool:
         """Whether to call the handler with a retry: not when it was settled as it waited."""
@@ -284,11 +312,13 @@ class Holding:
         self, verdict: Verdict, index: int, message: Message, error: BaseException | str
     ) -> None:
         """Does what the tracker decided on a failed delivery."""
-        self._progress.set()
+        self._moved()
         self.totals.failed += 1
+        self.own.failed += 1
+        self.log.failed(message, error, self.clock.monotonic())
         if verdict.kind is VerdictKind.RETRY:
             self._end_tree(message)
-            self.reschedule()
+            self.reschedule(self)
             delay = max(verdict.due - self.clock.monotonic(), 0.0)
             self.hooks.retried(message, error, delay)
         else:
@@ -301,6 +331,7 @@ class Holding:
 
     def give_up(self, index: int, message: Message, error: BaseException | str) -> None:
         """Sends a record that the tracker has taken out of delivery to the dead letters."""
+        self._moved()
         self._end_tree(message)
         if self.unsettled is not None:
             self.unsettled.forget(index)
@@ -320,7 +351,7 @@ class Holding:
         self.give_up(index, message, error)
         return True
 
-    def take_out(self, index: int, message: Message, error: str) -> bool:
+    def take_out(self, index: int, message: Message, error: BaseException | str) -> bool:
         """Gives a record up, whether it is in delivery or waits for a retry.
 
         Args:
@@ -338,8 +369,10 @@ class Holding:
         """The record's dead letter is durable."""
         if self.tracker.dead_lettered(index):
             self.totals.dead_lettered += 1
+            self.own.dead_lettered += 1
+            self.log.dead_lettered(message, error, self.clock.monotonic())
             self.hooks.dead_lettered(message, error)
-        self._progress.set()
+        self._moved()
 
     def confirm(self, flush: AckFlush, outcome: Outcome) -> None:
         """The flush is durable: wakes whoever waited for it."""
@@ -353,19 +386,87 @@ class Holding:
                 future.set_result(None)
         self._waiters = waiting
 
+    def note_cut(self, covered: Position | None, forgotten: int) -> None:
+        """A checkpoint that was stored had a limit: see `Outcome`."""
+        is_cut = covered is not None
+        self.totals.truncated += is_cut or forgotten > 0
+        if is_cut and not self.is_truncated:
+            log.warning(
+                "%s has more settled ranges than its checkpoint may hold: what is settled after %s "
+                "is delivered again after a restart, until the holes below are settled (see "
+                "consumer.explain())",
+                *(self.assignment.partition, covered),
+            )
+        self.is_truncated = is_cut
+        if forgotten and not self.has_forgotten:
+            self.has_forgotten = True
+            log.warning(
+                "%s has more failing records than its checkpoint may hold: the attempts of %d are "
+                "not kept and count anew after a restart; give the consumer a store that holds "
+                "more, or end the failures (see consumer.explain())",
+                *(self.assignment.partition, forgotten),
+            )
+
     def explain(self) -> Explanation:
         """What pins its position, and what holds it back."""
         found = self.tracker.explain(self.clock.monotonic())
-        return replace(found, held_back=OVER_LAG) if self.is_over_lag else found
+        held_back = self.held_back
+        return found if held_back is None else replace(found, held_back=held_back)
+
+    @property
+    def held_back(self) -> str | None:
+        """Why it is not fetched until somebody does something; None where nobody has to."""
+        if self.is_overtaken:
+            return OVERTAKEN
+        if self.paused_by_hand is not None:
+            return PAUSED.format(self.paused_by_hand)
+        return OVER_LAG if self.is_over_lag else None
+
+    @property
+    def is_finished(self) -> bool:
+        """All that was fetched is settled, and no flush is left to do."""
+        tracker = self.tracker
+        is_flushed = not tracker.is_dirty and self.confirmed == tracker.flush_number - 1
+        return is_flushed and not tracker.unsettled
 
     def start_draining(self) -> None:
         """From here on every ack may be the one that the drain waits for."""
-        self.is_draining = True
+        self.is_draining = self.is_news = True
         self.ack = self._ack_while_draining
 
     def _ack_while_draining(self, index: int) -> bool:
-        self._progress.set()
+        self._moved()
         return self._acks.ack(index)
+
+    def _moved(self) -> None:
+        self.changed.add(self)
+        self._progress.set()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is unsettled, by what was counted and has not changed since."""
+        return self.counted == (0, 0, 0) and self not in self.changed
+
+    def load(self) -> Load:
+        """What it holds now; `changed` has it again at the next change.
+
+        The ack that changes it first costs a little more, and all others nothing: whoever acks
+        finds the tracker's own method here again.
+        """
+        if self.is_closed:
+            return 0, 0, 0
+        tracker = self.tracker
+        unsettled = tracker.unsettled
+        if not unsettled:
+            return 0, 0, 0
+        if not self.is_draining:
+            self.ack = self._ack_first
+        return unsettled, tracker.retrying + self.blocked, tracker.unsettled_bytes
+
+    def _ack_first(self, index: int) -> bool:
+        self.ack = self._acks.ack
+        self.changed.add(self)
+        return self.ack(index)
 
     def withdraw(self, waiting: Sequence[Message]) -> None:
         """These will not be handed out; a retry may yet be settled by who had it before."""
@@ -389,7 +490,9 @@ class Holding:
         """The assignment is over: every later call is a counted no-op."""
         if self.is_closed:
             return
-        self.totals.settled += self.fetched - self.tracker.unsettled
+        settled = self.fetched - self.tracker.unsettled
+        self.totals.settled += settled
+        self.own.settled += settled
         self.totals.ignored += self.ignored
         self.is_closed = True
         self.tracker.close()
@@ -399,7 +502,7 @@ class Holding:
         if self.trees is not None:
             self.trees.close()
         self.lanes, self.retries = {}, {}
-        self._progress.set()
+        self._moved()
         for _, _, future in self._waiters:
             if not future.done():
                 future.set_exception(self._lost())

@@ -3,8 +3,9 @@
 Theory of operation. One record that nobody settles holds the watermark, however many settle
 behind it. It costs: a restart repeats what a checkpoint cannot name, a flush grows with every
 hole (100 000 of them block the event loop for 15-100 ms), and the broker keeps what it could have
-deleted. So the partitions are looked at once a second, never on the path of an ack, and those
-without enough unsettled records to be over their budget not even closely.
+deleted. So the partitions are looked at once a second, never on the path of an ack; those
+without enough unsettled records to be over their budget not closely, and none where all together
+have too few.
 
 Over the budget is over either limit; back under it is under half of both, so that a partition at
 its limit does not go to and fro. Pausing stops the fetch alone: handlers, retries, dead letters,
@@ -20,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from consumer_sdk.records import Assignment, Explanation, Message
+from consumer_sdk.runtime.events import Events
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.options import Options
 
@@ -31,6 +33,8 @@ PACE = 1.0
 """Seconds between looks."""
 PACE_OF_GIVING_UP = 0.05
 """The same while records are given up: one at a time, for each may have been the last too many."""
+SLICE = 250
+"""Partitions that are looked at closely before the event loop has its turn."""
 BACK = 0.5
 """The share of its budget at which a partition is back under it."""
 
@@ -58,6 +62,8 @@ class HoleBudget:
         holdings: whose holes.
         totals: where alarms are counted.
         queues: where records wait; what nobody was handed is not given up.
+        events: told of alarms.
+        unsettled: how many records all holdings have in flight; never too few.
     """
 
     def __init__(
@@ -66,11 +72,17 @@ class HoleBudget:
         holdings: Mapping[Assignment, Holding],
         totals: Totals,
         queues: Callable[[], KnowsWaiting],
+        events: Events,
+        *,
+        unsettled: Callable[[], int],
     ) -> None:
+        self._events = events
         self._options = options
         self._holdings = holdings
         self._totals = totals
         self._queues = queues
+        self._unsettled = unsettled
+        self._over: set[Holding] = set()
         self._most = math.inf if options.max_holes is None else options.max_holes
         self._longest = math.inf if options.max_hole_age is None else options.max_hole_age
         self._limits = f"max_holes={options.max_holes}, max_hole_age={options.max_hole_age}"
@@ -82,30 +94,48 @@ class HoleBudget:
         pace = PACE
         while True:
             await asyncio.sleep(pace)
-            pace = PACE_OF_GIVING_UP if self._look_at_all() else PACE
+            pace = PACE_OF_GIVING_UP if await self._look_at_all() else PACE
 
-    def _look_at_all(self) -> bool:
+    async def _look_at_all(self) -> bool:
         """Whether a record was given up."""
-        held = [h for h in self._holdings.values() if not h.is_draining]
-        return any([self._look(holding) for holding in held])  # noqa: C419 - at each of them
+        has_given_up = False
+        for looks, holding in enumerate(self._with_many(), 1):
+            if not (holding.is_draining or holding.is_closed):
+                has_given_up |= self._look(holding)
+            if looks % SLICE == 0:
+                await asyncio.sleep(0)
+        return has_given_up
+
+    def _with_many(self) -> list[Holding]:
+        self._over = {holding for holding in self._over if not holding.is_closed}
+        if not self._over and self._unsettled() <= self._few:
+            return []
+        return [holding for holding in self._holdings.values() if not self._has_few(holding)]
+
+    def _has_few(self, holding: Holding) -> bool:
+        """What was counted before the last fetch is enough to know: it is acked since, if anything."""
+        return not holding.is_over_budget and holding.counted[0] <= self._few
 
     def _look(self, holding: Holding) -> bool:
         was_over = holding.is_over_budget
         if not was_over and holding.tracker.unsettled <= self._few:
             return False
         found = holding.tracker.explain(self._options.clock.monotonic())
-        holding.is_over_budget = self._exceeds(found, BACK if was_over else 1.0)
+        holding.is_over_budget = self._exceeds(holding, found, BACK if was_over else 1.0)
         if holding.is_over_budget != was_over:
+            holding.changed.add(holding)
+            (self._over.add if holding.is_over_budget else self._over.discard)(holding)
             self._tell(holding, found)
-        if not self._options.gives_up_holes or not self._exceeds(found, 1.0):
+        if not self._options.gives_up_holes or not self._exceeds(holding, found, 1.0):
             return False
         return self._give_up(holding, found)
 
-    def _exceeds(self, found: Explanation, share: float) -> bool:
+    def _exceeds(self, holding: Holding, found: Explanation, share: float) -> bool:
         # Ranges of a checkpoint that fetching has yet to reach are no holes in what is held: a
         # pause for their sake would never end.
         holes = min(found.holes, found.unsettled)
-        age = found.age if found.holes else 0.0
+        # An overtaken partition waits for each record in hand, also with none settled behind it.
+        age = found.age if found.holes or holding.is_overtaken else 0.0
         return holes > self._most * share or age > self._longest * share
 
     def _tell(self, holding: Holding, found: Explanation) -> None:
@@ -113,10 +143,12 @@ class HoleBudget:
         if holding.is_over_budget:
             self._totals.hole_alarms += 1
             advice = ADVICE[self._options.hole_policy]
+            self._events.add("hole-alarm", f"over {self._limits}: {found}", [partition])
             log.warning(
                 "%s is over its hole budget (%s): %s; %s", partition, self._limits, found, advice
             )
         else:
+            self._events.add("hole-alarm-over", str(found), [partition])
             log.info("%s is back under its hole budget: %s", partition, found)
 
     def _give_up(self, holding: Holding, found: Explanation) -> bool:

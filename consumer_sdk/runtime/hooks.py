@@ -1,15 +1,15 @@
-"""`Hooks`: how an application is told what became of each message."""
+"""`Hooks`: how an application is told what became of each message, and of its partitions."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.records import Message
+from consumer_sdk.records import Message, Partition
 
 __all__ = ["NO_HOOKS", "Hooks", "SafeHooks", "check_hooks"]
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Hooks(Protocol):
-    """Told what became of a message, with the message itself; subclass it to be told of some.
+    """Told what became of messages and partitions; subclass it to be told of some.
 
     These are Storm's ack and fail callbacks with values (``IAckValueSpout``,
     ``IFailValueSpout``). They are called at once, in the event loop, where it happens: be short,
@@ -76,8 +76,27 @@ class Hooks(Protocol):
         """The message's tree failed; `retried` or, in the end, `dead_lettered` is told too."""
         return
 
+    def partitions_assigned(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - as above
+        """These are read by this consumer from now on; no record of theirs was handed out yet."""
+        return
 
-NAMES = ("settled", "retried", "expired", "dead_lettered", "tree_failed")
+    def partitions_revoked(self, partitions: Sequence[Partition]) -> None:  # noqa: ARG002 - as above
+        """These are over: drained and flushed, read to their end, or lost without either.
+
+        Nothing that is settled of them from now on has an effect here.
+        """
+        return
+
+
+NAMES = (
+    "settled",
+    "retried",
+    "expired",
+    "dead_lettered",
+    "tree_failed",
+    "partitions_assigned",
+    "partitions_revoked",
+)
 
 
 def check_hooks(hooks: object) -> None:
@@ -86,6 +105,10 @@ def check_hooks(hooks: object) -> None:
     Raises:
         ConfigurationError: a hook is missing, or is a coroutine function that nobody awaits.
     """
+    if isinstance(hooks, type):
+        raise ConfigurationError(
+            f"hooks={hooks.__name__} is the class itself: give an object of it"
+        )
     for name in NAMES:
         hook = getattr(hooks, name, None)
         if not callable(hook):
@@ -120,6 +143,12 @@ class SafeHooks(Hooks):
 
     def tree_failed(self, message: Message, error: BaseException | str) -> None:
         _call(self._hooks.tree_failed, message, error)
+
+    def partitions_assigned(self, partitions: Sequence[Partition]) -> None:
+        _call(self._hooks.partitions_assigned, partitions)
+
+    def partitions_revoked(self, partitions: Sequence[Partition]) -> None:
+        _call(self._hooks.partitions_revoked, partitions)
 
 
 def _call(hook: Callable[..., None], *args: object) -> None:

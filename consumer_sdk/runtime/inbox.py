@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from itertools import chain, islice
 from operator import length_hint
 from typing import Self
 
-from consumer_sdk.records import Batch, Message
+from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import Holding
 
 __all__ = ["Batches", "Inbox"]
@@ -37,12 +37,12 @@ class Inbox:
         self._hand_out = hand_out
         self._has_left = has_left
         self._is_timed = is_timed
-        self._runs: deque[tuple[Holding, list[Message]]] = deque()
+        self._runs: deque[tuple[Holding, list[Message]]] = deque()  # none of them is empty
         self._current: Iterator[Message] = iter(())
         self._current_holding: Holding | None = None
         self._arrived = asyncio.Event()
         self.count = 0
-        self.is_closed = False
+        self.is_closed = self._is_gated = False
         self._is_full = False
 
     def put(self, holding: Holding, messages: list[Message]) -> None:
@@ -87,14 +87,32 @@ class Inbox:
             mine.append(list(copy(self._current)))
         return any(queued.position == message.position for queued in chain.from_iterable(mine))
 
-    def purge(self, holding: Holding) -> list[Message]:
-        """Takes the holding's records out; returns those that were waiting."""
+    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+        """What an unsettled record is doing, and its message where that waits here. O(records)."""
         mine = [messages for owner, messages in self._runs if owner is holding]
-        purged = list(chain.from_iterable(mine))
-        self._runs = deque(entry for entry in self._runs if entry[0] is not holding)
-        self.count -= len(purged)
         if self._current_holding is holding:
-            purged += self._current
+            mine.append(list(copy(self._current)))
+        waiting = (message for message in chain.from_iterable(mine) if message.index == index)
+        found = next(waiting, None)
+        return ("handed out" if found is None else "queued"), found
+
+    def key_of(self, _holding: Holding, _position: Position) -> bytes | None:
+        """Nothing waits for a retry here."""
+        return None
+
+    def purge(self, holdings: Sequence[Holding]) -> dict[Holding, list[Message]]:
+        """Takes these holdings' records out; returns those that were waiting."""
+        purged: dict[Holding, list[Message]] = {holding: [] for holding in holdings}
+        kept: deque[tuple[Holding, list[Message]]] = deque()
+        for holding, messages in self._runs:
+            if holding in purged:
+                purged[holding] += messages
+                self.count -= len(messages)
+            else:
+                kept.append((holding, messages))
+        self._runs = kept
+        if self._current_holding is not None and self._current_holding in purged:
+            purged[self._current_holding] += self._current
             self._current, self._current_holding = iter(()), None
         return purged
 
@@ -104,17 +122,26 @@ class Inbox:
     def close(self) -> None:
         """Ends the waiting; what is queued is not handed out any more."""
         self.is_closed = True
-        if self._current_holding is not None:
-            rest = list(self._current)
+        self._take_back()
+        self._arrived.set()
+
+    def set_gated(self, *, is_gated: bool) -> None:
+        """Whether nothing is handed out for now."""
+        self._is_gated = is_gated
+        self._take_back()
+        self._arrived.set()
+
+    def _take_back(self) -> None:
+        rest = list(self._current)
+        if self._current_holding is not None and rest:
             self._runs.appendleft((self._current_holding, rest))
             self.count += len(rest)
-            self._current, self._current_holding = iter(()), None
-        self._arrived.set()
+        self._current, self._current_holding = iter(()), None
 
     def pop(self) -> Message | None:
         """The next message, if there is one now."""
         message = next(self._current, None)
-        while message is None and self._runs and not self.is_closed:
+        while message is None and self._runs and not (self.is_closed or self._is_gated):
             self._open_next_run()
             message = next(self._current, None)
         return message
@@ -133,7 +160,7 @@ class Inbox:
     async def wait(self) -> None:
         """Waits until something arrives or the inbox is closed."""
         self._arrived.clear()
-        if not self._runs and not self.is_closed:
+        if (self._is_gated or not self._runs) and not self.is_closed:
             await self._arrived.wait()
 
     def pop_batch(self, most: int) -> Batch:
@@ -166,7 +193,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """Messages that can be had without waiting."""
-        return self.count + length_hint(self._current)
+        return 0 if self._is_gated else self.count + length_hint(self._current)
 
 
 class Batches:

@@ -8,8 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from consumer_sdk.abc import Adapter
-from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
-from consumer_sdk.records import Assignment, Message, Run, Tracked
+from consumer_sdk.errors import (
+    PositionOutOfRangeError,
+    TransientAdapterError,
+    UnreadableRecordError,
+)
+from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.records import Arrival, Assignment, Message, Redelivery, Run, Tracked
+from consumer_sdk.runtime.consumer_log import ConsumerLog, error_text
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.options import Options
 
@@ -24,6 +30,13 @@ ack after a flush does, since a counter on the path of every ack would cost more
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
 DEFAULT_IN_FLIGHT = 10_000
+RESTARTED = "the retry limit was reached before a restart; the error was not kept"
+BLOCKER = (
+    "its handler has blocked the event loop for longer than a session, in as many deliveries as there "
+    "may be: run what blocks in asyncio.to_thread"
+)
+SLICE = 2000
+"""Holdings that are counted before a fetch: more than one fetch and its acks can change."""
 
 
 class Sink(Protocol):
@@ -49,9 +62,19 @@ class Intake:
     Records that wait for a retry, or behind one, have a limit of their own, so that a
     population that keeps failing does not starve the rest.
 
+    A fetch costs the same however many partitions are held: what all of them hold is a running
+    sum, and only those that have changed since it was made are looked at again.
+
     Args:
+        changed: the holdings that have; see `Holding.changed`.
         sink: where tracked records go.
-        start_anew: ends a holding whose position is no longer stored.
+        overtaken: told of a holding whose next position is no longer stored.
+        has_dead_letters: there is a place for what cannot be read.
+        consumer_log: its events are told of fetches that fail, its timing of all.
+
+    Attributes:
+        unsettled: records that all holdings have in flight; at a time too many, never too few.
+        paused: the holdings that are not fetched.
     """
 
     def __init__(
@@ -61,14 +84,24 @@ class Intake:
         holdings: Mapping[Assignment, Holding],
         totals: Totals,
         *,
+        changed: set[Holding],
         sink: Callable[[], Sink],
-        start_anew: Callable[[Holding], None],
+        overtaken: Callable[[Holding], None],
+        has_dead_letters: bool,
+        consumer_log: ConsumerLog,
     ) -> None:
-        self._start_anew = start_anew
+        self._events = consumer_log.events
+        self._timing = consumer_log.timing
+        self._overtaken = overtaken
+        self._buries_unreadable = has_dead_letters and options.unreadable == "dead_letter"
         self._adapter = adapter
         self._options = options
         self._holdings = holdings
         self._totals = totals
+        self._changed = changed
+        self.unsettled = self._waiting = self._size = 0
+        self._shared = 0
+        self.paused: set[Holding] = set()
         self._pauses_holes = options.hole_policy == "pause"
         self._sink = sink
         self._room = asyncio.Event()
@@ -93,7 +126,10 @@ class Intake:
                 runs = await self._fetch(poll)
             except TransientAdapterError as error:
                 self._totals.fetch_errors += 1
-                log.warning("fetch failed, trying again in %.1f s: %s", backoff, error)
+                self._events.add("fetch-error", error_text(error))
+                log.warning(
+                    "fetch failed, trying again in %.1f s: %s", backoff, error, extra=REPEATS
+                )
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF)
                 continue
@@ -108,18 +144,21 @@ class Intake:
     async def _fetch(self, poll: float) -> list[Run]:
         options = self._options
         # A partition that is paused may have room long before another one has a record.
-        is_watched = any(holding.is_paused for holding in self._holdings.values())
-        return await self._adapter.fetch(
-            max_records=options.fetch_records,
-            max_bytes=options.fetch_bytes,
-            max_wait=min(poll, options.fetch_wait) if is_watched else options.fetch_wait,
-        )
+        with self._timing.measured("receive"):
+            return await self._adapter.fetch(
+                max_records=options.fetch_records,
+                max_bytes=options.fetch_bytes,
+                max_wait=min(poll, options.fetch_wait) if self.paused else options.fetch_wait,
+            )
 
     # -- back-pressure --------------------------------------------------------------------
 
     async def _wait_for_room(self) -> None:
         poll = FIRST_POLL
         while not self._has_room():
+            if self._changed:
+                await asyncio.sleep(0)
+                continue
             if not self.is_full:
                 self._set_full(is_full=True)
             self._room.clear()
@@ -137,29 +176,62 @@ class Intake:
         self._sink().set_full(is_full=is_full)
 
     def _has_room(self) -> bool:
-        """Looks at every holding, and pauses and resumes partitions with hysteresis."""
-        records = size = spared = 0
-        share, most = self._share(), self._options.max_retrying
-        for holding in self._holdings.values():
-            tracker = holding.tracker
-            unsettled, waiting = tracker.unsettled, tracker.retrying + holding.blocked
-            records += unsettled
-            spared += waiting
-            size += tracker.unsettled_bytes
-            self._pause_or_resume(holding, unsettled - min(waiting, most), share)
+        """Pauses and resumes partitions with hysteresis on the way."""
+        self._count()
         # Once full, half of it has to go before the next fetch.
         factor = 0.5 if self.is_full else 1.0
-        is_small = size < self._options.max_in_flight_bytes * factor
-        return is_small and records - min(spared, most) < self.max_in_flight * factor
+        is_small = self._size < self._options.max_in_flight_bytes * factor
+        spared = min(self._waiting, self._options.max_retrying)
+        return is_small and self.unsettled - spared < self.max_in_flight * factor
+
+    def _count(self) -> None:
+        """Looks at what has changed; at all holdings when the share of each has.
+
+        Not at more than the event loop has time for: of the others too much is counted, not too
+        little, since what is tracked is counted at once.
+        """
+        share = self._share()
+        if share != self._shared:
+            self._shared = share
+            self._changed.update(self._holdings.values())
+        changed = self._changed
+        for _ in range(min(len(changed), SLICE)):
+            holding = changed.pop()
+            self._count_one(holding)
+            if not holding.is_closed:
+                self._pause_or_resume(holding, share)
+            (self.paused.add if self._is_watched(holding) else self.paused.discard)(holding)
+
+    def _count_one(self, holding: Holding) -> None:
+        records, waiting, size = holding.counted
+        holding.counted = now = holding.load()
+        holding.is_news = True
+        self.unsettled += now[0] - records
+        self._waiting += now[1] - waiting
+        self._size += now[2] - size
+
+    def _add(self, holding: Holding, count: int, size: int) -> None:
+        """It was tracked: too much, if some of it is settled already, until it is counted."""
+        records, waiting, before = holding.counted
+        holding.counted = records + count, waiting, before + size
+        self.unsettled += count
+        self._size += size
+
+    @staticmethod
+    def _is_watched(holding: Holding) -> bool:
+        return holding.is_paused and not holding.is_closed
 
     def _share(self) -> int:
         """The records that one partition may hold, so that a slow one leaves room for others."""
         given = self._options.max_in_flight_per_partition
         return given or max(self.max_in_flight * 2 // (len(self._holdings) + 1), 1)
 
-    def _pause_or_resume(self, holding: Holding, records: int, share: int) -> None:
-        """Its records, its holes or its lag pause a partition; it takes all to resume it."""
-        is_pinned = holding.is_over_lag or (holding.is_over_budget and self._pauses_holes)
+    def _pause_or_resume(self, holding: Holding, share: int) -> None:
+        """Its records, its holes, its lag or a person pause it; it takes all to resume it."""
+        unsettled, waiting, _ = holding.counted
+        records = unsettled - min(waiting, self._options.max_retrying)
+        is_over_budget = holding.is_over_budget and self._pauses_holes
+        is_pinned = holding.held_back is not None or is_over_budget
         if not holding.is_paused and (is_pinned or records >= share):
             holding.is_paused = True
             self._adapter.pause(holding.assignment)
@@ -174,48 +246,80 @@ class Intake:
         if holding is None or holding.is_draining or holding.is_closed:
             return  # fetched under an epoch that is over: it is redelivered to whoever holds it
         if run.fault is not None:
-            self._fault(holding, run.fault)
+            self._fault(holding, run, run.fault)
             return
         tracked = holding.track(run)
+        self._add(holding, tracked.count, run.size)
         if tracked.plain:
             if run.messages:
                 self._sink().put(holding, run.messages)
         else:
             self._sort_out(holding, run.messages, tracked)
 
-    def _fault(self, holding: Holding, fault: Exception) -> None:
+    def _fault(self, holding: Holding, run: Run, fault: Exception) -> None:
         """The adapter has paused the partition: it goes on later, starts anew, or all ends."""
         partition = holding.assignment.partition
         if isinstance(fault, TransientAdapterError):
             self._totals.fetch_errors += 1
-            log.warning("%s: fetch failed, trying again: %s", partition, fault)
+            self._events.add("fetch-error", error_text(fault), [partition])
+            log.warning("%s: fetch failed, trying again: %s", partition, fault, extra=REPEATS)
             asyncio.get_running_loop().call_later(FIRST_BACKOFF, self._go_on, holding)
         elif isinstance(fault, PositionOutOfRangeError) and self._options.out_of_range != "fail":
             log.warning("%s: %s", partition, fault)
             # Any jump of position is a new epoch: an old ack must not move a new watermark.
-            self._start_anew(holding)
+            self._overtaken(holding)
+            self._changed.add(holding)
+        elif isinstance(fault, UnreadableRecordError) and self._buries_unreadable and run.messages:
+            log.error("%s; its bytes go to the dead letters", fault)
+            self._bury_unreadable(holding, run, fault)
         else:
-            raise fault
+            raise self._advise(fault) if run.messages else fault
+
+    def _advise(self, fault: Exception) -> Exception:
+        """Says how to go on behind what cannot be read, of which the bytes are known."""
+        missing = "unreadable='dead_letter'"
+        if self._options.unreadable == "dead_letter":
+            missing = "dead_letters=…"
+        error = UnreadableRecordError(
+            f"{fault}: mend it, or give the consumer {missing} to keep the bytes and go on behind them"
+        )
+        error.__cause__ = fault
+        return error
+
+    def _bury_unreadable(self, holding: Holding, run: Run, fault: UnreadableRecordError) -> None:
+        """It is tracked like a record, so that no position passes it before its dead letter does."""
+        tracked = holding.track(run)
+        self._add(holding, tracked.count, run.size)
+        for message in run.messages:  # but for those that are in flight
+            if message.index in tracked.exhausted:
+                holding.give_up(message.index, message, fault)
+            elif message.index not in tracked.settled:
+                holding.take_out(message.index, message, fault)
+        self._go_on(holding)
 
     def _go_on(self, holding: Holding) -> None:
         if not holding.is_paused and not holding.is_closed:
             self._adapter.resume(holding.assignment)
 
+    @staticmethod
+    def _give_up(holding: Holding, message: Message) -> None:
+        """Its deliveries were counted before it was fetched."""
+        attempt = holding.blockers.get(message.position)
+        if attempt is None:
+            holding.give_up(message.index, message, RESTARTED)
+        else:
+            again = Redelivery.of(message, attempt)
+            holding.tried_before(again)
+            holding.give_up(message.index, again, BLOCKER)
+
     def _sort_out(self, holding: Holding, messages: list[Message], tracked: Tracked) -> None:
-        """Records that the checkpoint knows: settled, held back, tried before, exhausted."""
-        settled, held, exhausted = set(tracked.settled), set(tracked.held), set(tracked.exhausted)
-        for message in messages:
-            index = message.index
-            if index in settled:
-                continue
-            if index in exhausted:
-                error = "the retry limit was reached before a restart; the error was not kept"
-                holding.give_up(index, message, error)
-            elif index in held:
+        """Records that the checkpoint knows: held back, tried before, exhausted."""
+        for message, arrival in tracked.arrivals(messages):
+            if arrival is Arrival.EXHAUSTED:
+                self._give_up(holding, message)
+            elif arrival is Arrival.HELD:
                 self._sink().hold(holding, message)
-                holding.reschedule()
-            elif index in tracked.tries:
-                again = holding.tried_before(message, tracked.tries[index])
-                self._sink().put(holding, [again])
+                holding.reschedule(holding)
             else:
+                holding.tried_before(message)
                 self._sink().put(holding, [message])

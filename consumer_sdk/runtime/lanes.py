@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 
 from consumer_sdk.records import Message, Position
@@ -25,7 +25,10 @@ class Ordering(enum.Enum):
     NONE = "none"
     """None: everything may run at once, and a retry holds nothing up."""
     KEY = "key"
-    """Those with the same key in the same partition; a record without a key is alone."""
+    """Those with the same key in the same partition; a record without a key is alone.
+
+    Where a record has an ordering key (Pulsar), that stands for its key.
+    """
     PARTITION = "partition"
     """Those of the same partition."""
 
@@ -69,19 +72,20 @@ class Lanes:
         ready: lanes whose head may be processed.
         available: records in them, that could be taken now.
         abandoned: called when a holding was closed; what is still processed of it is in vain.
+        is_gated: nothing is to be taken for now.
     """
 
     def __init__(self, ordering: Ordering, is_ready: Callable[[], None]) -> None:
         self._key_of: Callable[[Message], Hashable | None] = {
             Ordering.NONE: lambda _: None,
-            Ordering.KEY: lambda message: message.key or None,
+            Ordering.KEY: lambda message: message.ordering_key or message.key or None,
             Ordering.PARTITION: lambda _: "partition",
         }[ordering]
         self._is_ready = is_ready
         self.abandoned: Callable[[], None] = lambda: None
         self.ready: deque[Lane] = deque()
         self.available = 0
-        self.is_full = False
+        self.is_full = self.is_gated = False
 
     # -- coming in ------------------------------------------------------------------------
 
@@ -190,8 +194,10 @@ class Lanes:
         self.ready.appendleft(lane)
 
     def _block(self, lane: Lane, records: int) -> None:
-        lane.blocked += records
-        lane.holding.blocked += records
+        if records:
+            lane.blocked += records
+            lane.holding.blocked += records
+            lane.holding.changed.add(lane.holding)
 
     def _block_all(self, lane: Lane) -> None:
         self._block(lane, sum(not self._is_held(m, lane.holding) for m in lane.queue))
@@ -206,6 +212,11 @@ class Lanes:
         self._is_ready()
 
     # -- going out ------------------------------------------------------------------------
+
+    def set_gated(self, *, is_gated: bool) -> None:
+        """Whether nothing is handed out for now."""
+        self.is_gated = is_gated
+        self._is_ready()
 
     def take_one(self) -> Lane | None:
         """The next lane that is ready, to process its head; None if there is none.
@@ -287,19 +298,53 @@ class Lanes:
             for queued in islice(each.queue, each.running, None)
         )
 
-    def purge(self, holding: Holding) -> list[Message]:
-        """Takes out, and returns, what waits for the holding; what is being processed stays."""
-        alone = [lane for lane in self.ready if lane.holding is holding and lane.key is None]
-        purged: list[Message] = []
-        for lane in [*holding.lanes.values(), *alone]:
-            waiting = islice(lane.queue, lane.running, None)
-            purged += [message for message in waiting if not self._is_held(message, holding)]
-            self._block(lane, -lane.blocked)
-            lane.key = None
-        self.ready = deque(lane for lane in self.ready if lane.holding is not holding)
-        self.available = sum(len(lane.queue) for lane in self.ready)
-        holding.lanes.clear()
+    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+        """What an unsettled record that is in no handler does, and its message. O(records)."""
+        alone = (lane for lane in self.ready if lane.holding is holding and lane.key is None)
+        for lane in (*holding.lanes.values(), *alone):
+            for message in islice(lane.queue, lane.running, None):
+                if message.index == index:
+                    is_behind = bool(lane.awaited) or lane.is_parked
+                    return ("behind a retry" if is_behind else "queued"), message
+        return "queued", None
+
+    def key_of(self, holding: Holding, position: Position) -> bytes | None:
+        """The key of a record whose retry a lane waits for."""
+        lanes = (lane for lane in holding.lanes.values() if position in lane.awaited)
+        key = next((lane.key for lane in lanes), None)
+        return key if isinstance(key, bytes) else None
+
+    def purge(self, holdings: Sequence[Holding]) -> dict[Holding, list[Message]]:
+        """Takes out, and returns, what waits for these; what is being processed stays.
+
+        O(partitions + lanes): one pass for all of them.
+        """
+        purged: dict[Holding, list[Message]] = {holding: [] for holding in holdings}
+        kept: deque[Lane] = deque()
+        for lane in self.ready:
+            if lane.holding not in purged:
+                kept.append(lane)
+            else:
+                self.available -= len(lane.queue)
+                if lane.key is None:
+                    purged[lane.holding] += self._empty(lane)
+        self.ready = kept
+        for holding in holdings:
+            for lane in holding.lanes.values():
+                purged[holding] += self._empty(lane)
+            holding.lanes.clear()
         return purged
+
+    def _empty(self, lane: Lane) -> list[Message]:
+        """What waits in the lane, but for retries that are not due."""
+        waiting = islice(lane.queue, lane.running, None)
+        if lane.holding.retries:
+            found = [message for message in waiting if not self._is_held(message, lane.holding)]
+        else:
+            found = list(waiting)
+        self._block(lane, -lane.blocked)
+        lane.key = None
+        return found
 
     def abandon(self) -> None:
         """A holding was closed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -19,14 +19,17 @@ from consumer_sdk.records import (
     Message,
     OutcomeKind,
     Partition,
+    Position,
     Start,
     StartPoint,
 )
+from consumer_sdk.runtime.consumer_log import ConsumerLog
 from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.inquiry import Inquiry
 from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.pauses import Pauses
 from consumer_sdk.runtime.starts import choose, decide
 from consumer_sdk.runtime.subscriptions import check_start
 
@@ -34,6 +37,8 @@ __all__ = ["Ownership", "Queues"]
 
 log = logging.getLogger(__name__)
 
+TOGETHER = 500
+"""Partitions that are drained, or closed, before the event loop has its turn."""
 FLUSH_RETRY = 0.05
 """Seconds between the tries of a last flush."""
 
@@ -41,8 +46,8 @@ FLUSH_RETRY = 0.05
 class Queues(Protocol):
     """Where records wait to be handed out; what a revoke has to empty."""
 
-    def purge(self, holding: Holding) -> list[Message]:
-        """Takes the holding's records out; returns those that were waiting to be handed out."""
+    def purge(self, holdings: Sequence[Holding]) -> Mapping[Holding, list[Message]]:
+        """Takes their records out; returns those that were waiting to be handed out."""
         ...
 
     def abandon(self) -> None:
@@ -64,6 +69,8 @@ class Ownership(AssignmentOwner):
     Args:
         make_holding: builds the holding, with its tracker, for a granted assignment.
         queues: where its records wait.
+        consumer_log: told what comes and goes.
+        pauses: what a person has paused.
     """
 
     __slots__ = (
@@ -71,13 +78,16 @@ class Ownership(AssignmentOwner):
         "_closed",
         "_flusher",
         "_inquiry",
+        "_log",
         "_make_holding",
         "_options",
+        "_pauses",
         "_queues",
         "_resumed",
         "_said",
         "_store",
         "_totals",
+        "_tried",
         "holdings",
     )
 
@@ -91,7 +101,11 @@ class Ownership(AssignmentOwner):
         *,
         make_holding: Callable[[Assignment], Holding],
         queues: Callable[[], Queues],
+        consumer_log: ConsumerLog,
+        pauses: Pauses,
     ) -> None:
+        self._log = consumer_log
+        self._pauses = pauses
         self._adapter = adapter
         self._store = store
         self._options = options
@@ -102,6 +116,8 @@ class Ownership(AssignmentOwner):
         self._inquiry = Inquiry(adapter, store, options)
         self._closed: list[Assignment] = []
         self._resumed: set[Partition] = set()
+        # Attempts that no commit tells of, by partition and identity of the stream.
+        self._tried: dict[tuple[Partition, str | None], dict[Position, int]] = {}
         self._said: dict[Partition, Decision] = {}  # of starts that are not durable yet
         self.holdings: dict[Assignment, Holding] = flusher.holdings
 
@@ -125,7 +141,7 @@ class Ownership(AssignmentOwner):
             again = [self._grant_again(g) for g in taken_over if not g.holding.is_closed]
             await self._make_durable(again)
         except BaseException:
-            self.lost(assignments)
+            self._drop(assignments)
             raise
         return self._granted({grant.facts.assignment: grant for grant in [*grants, *again]})
 
@@ -140,8 +156,10 @@ class Ownership(AssignmentOwner):
         held = {a: grant for a, grant in grants.items() if not grant.holding.is_closed}
         for assignment, grant in held.items():
             self._said.pop(assignment.partition, None)
+            grant.holding.own.assigned += 1
             if not grant.decision.is_behind:
                 self._resumed.discard(assignment.partition)
+        self._log.assigned(_partitions(held), len(self.holdings), self._options.clock.monotonic())
         return {assignment: grant.decision.start for assignment, grant in held.items()}
 
     def _decide(self, facts: Facts) -> Decision:
@@ -170,14 +188,19 @@ class Ownership(AssignmentOwner):
         assignment = facts.assignment
         holding = self._make_holding(assignment)
         clock = self._options.clock
+        checkpoint = self._with_tried(holding, decision.checkpoint)
         holding.tracker.restore(
-            decision.checkpoint, clock.monotonic(), clock.wall(), durable=not decision.is_pin
+            checkpoint, clock.monotonic(), clock.wall(), durable=not decision.is_pin
         )
         self.holdings[assignment] = holding
         holding.is_behind = decision.is_behind
+        holding.has_ended = decision.start is StartPoint.ENDED
         is_paused = self._options.lag_policy == "pause" and not facts.is_resumed
         if decision.is_behind and is_paused:
-            holding.is_over_lag = holding.is_paused = True
+            holding.is_over_lag = True
+        holding.paused_by_hand = self._pauses.reason(assignment.partition)
+        if holding.held_back is not None:
+            holding.is_paused = True
             self._adapter.pause(assignment)
         return _Grant(facts, decision, holding)
 
@@ -234,50 +257,70 @@ class Ownership(AssignmentOwner):
             if reason not in before.reasons:
                 log.warning("%s", reason)
         self._totals.lost += decision.lost - before.lost
-        self._totals.resets += decision.is_reset and not before.is_reset
+        if decision.is_reset and not before.is_reset:
+            self._totals.resets += 1
+            self._log.events.add("reset", "; ".join(decision.reasons), [partition])
         reasons = (*before.reasons, *decision.reasons)
         is_reset = decision.is_reset or before.is_reset
         self._said[partition] = replace(decision, is_reset=is_reset, reasons=reasons)
 
-    def resume(self, partition: Partition) -> bool:
-        """Fetches a partition that is paused for its lag, now and when it is granted again."""
-        held = [h for h in self.holdings.values() if h.assignment.partition == partition]
-        paused = [holding for holding in held if holding.is_over_lag]
+    def pause(self) -> None:
+        """Stops fetching what a person has paused just now."""
+        for holding in self.holdings.values():
+            holding.paused_by_hand = self._pauses.reason(holding.assignment.partition)
+            if holding.paused_by_hand is not None and not holding.is_paused:
+                holding.is_paused = True
+                self._adapter.pause(holding.assignment)
+            holding.changed.add(holding)
+
+    def resume(self, partition: Partition | None) -> bool:
+        """Fetches what is paused by hand or for its lag, now and when it is granted again."""
+        held = [h for h in self.holdings.values() if partition in (None, h.assignment.partition)]
+        paused = [h for h in held if h.is_over_lag or h.paused_by_hand is not None]
         for holding in paused:
-            holding.is_over_lag = False
-            self._resumed.add(partition)
+            if holding.is_over_lag:
+                self._resumed.add(holding.assignment.partition)
+            holding.is_over_lag, holding.paused_by_hand = False, None
+            holding.changed.add(holding)
         return bool(paused)
 
     # -- revoked, lost, fenced ------------------------------------------------------------
 
     async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
-        holdings = self._stop_handing_out(assignments)
+        holdings = self._held(assignments)
+        self._stop_handing_out(holdings[:TOGETHER])
         try:
             await _uncancelled(self._drain_and_flush(holdings, deadline))
         except Exception:
             log.exception("the last flush of revoked partitions failed; they are redelivered")
         finally:
+            await _uncancelled(self._close_in_turns(holdings))
+            gone, now = _partitions(h.assignment for h in holdings), self._options.clock.monotonic()
             for holding in holdings:
-                self._close(holding.assignment, holding)
+                holding.own.revoked += 1
+            self._log.revoked(gone, len(self.holdings), now)
             with suppress(StoreError):
                 await _uncancelled(self._forget_closed())
 
     async def drain(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
         """Waits until nothing is in flight, or most of the time is up; they stay held."""
-        await self._drain(self._stop_handing_out(assignments), deadline)
+        await self._drain(self._held(assignments), deadline)
 
     def give_up(self, assignments: Sequence[Assignment]) -> None:
         """Nobody works on what is in flight any more: `revoked` need not wait for it."""
-        for holding in self._stop_handing_out(assignments):
+        holdings = self._held(assignments)
+        self._stop_handing_out(holdings)
+        for holding in holdings:
             holding.purged += holding.in_flight
 
-    def _stop_handing_out(self, assignments: Sequence[Assignment]) -> list[Holding]:
-        holdings = [self.holdings[a] for a in assignments if a in self.holdings]
-        for holding in holdings:
-            if not holding.is_draining:
-                holding.start_draining()
-                holding.withdraw(self._queues().purge(holding))
-        return holdings
+    def _held(self, assignments: Sequence[Assignment]) -> list[Holding]:
+        return [self.holdings[a] for a in assignments if a in self.holdings]
+
+    def _stop_handing_out(self, holdings: Sequence[Holding]) -> None:
+        begun = [holding for holding in holdings if not holding.is_draining]
+        for holding, waiting in self._queues().purge(begun).items():
+            holding.start_draining()
+            holding.withdraw(waiting)
 
     async def _drain_and_flush(self, holdings: Sequence[Holding], deadline: float) -> None:
         await self._drain(holdings, deadline)
@@ -289,6 +332,10 @@ class Ownership(AssignmentOwner):
             log.warning("the last flush of revoked partitions timed out; they are redelivered")
 
     async def _drain(self, holdings: Sequence[Holding], deadline: float) -> None:
+        for at in range(0, len(holdings), TOGETHER):
+            if at:
+                await asyncio.sleep(0)
+            self._stop_handing_out(holdings[at : at + TOGETHER])
         budget = max((deadline - self._options.clock.monotonic()) * 0.8, 0.0)
         try:
             async with asyncio.timeout(budget):
@@ -308,21 +355,56 @@ class Ownership(AssignmentOwner):
             await asyncio.sleep(FLUSH_RETRY)
 
     def lost(self, assignments: Sequence[Assignment]) -> None:
-        for assignment in assignments:
-            holding = self.holdings.get(assignment)
-            if holding is not None:
-                self._close(assignment, holding)
+        self._tell_lost(self._drop(assignments))
+
+    def _tell_lost(self, holdings: Sequence[Holding]) -> None:
+        """Says nothing of those that were lost before it was said that they had come."""
+        held, now = len(self.holdings), self._options.clock.monotonic()
+        gone = [h for h in holdings if h.own.assigned > h.own.revoked + h.own.taken]
+        for holding in gone:
+            holding.own.revoked += holding.has_ended
+            holding.own.taken += not holding.has_ended
+        self._log.ended([h.assignment.partition for h in gone if h.has_ended], held, now)
+        self._log.lost([h.assignment.partition for h in gone if not h.has_ended], held, now)
+
+    def _drop(self, assignments: Sequence[Assignment]) -> list[Holding]:
+        holdings = self._held(assignments)
+        self._close(holdings)
+        return holdings
 
     def fenced(self, holding: Holding, error: Exception | None) -> None:
         """The store or the broker refuses its writes: another owner has it, or it is gone."""
         reason = error or "another owner has taken over"
-        log.warning("%s may not be flushed any more: %s", holding.assignment.partition, reason)
-        self.start_anew(holding)
+        partition = holding.assignment.partition
+        log.warning("%s may not be flushed any more: %s", partition, reason)
+        self._log.events.add("fenced", str(reason), [partition])
+        self._close([holding])
+        self._tell_lost([holding])
+        self._adapter.drop(holding.assignment)
 
     def start_anew(self, holding: Holding) -> None:
-        """Ends the epoch; if the partition is still ours, it is granted again with a new one."""
-        self._close(holding.assignment, holding)
+        """Ends the epoch, of which all is durable; if the partition is still ours, it is granted again."""
+        self._close([holding])
+        held, now = len(self.holdings), self._options.clock.monotonic()
+        holding.own.revoked += 1
+        self._log.revoked([holding.assignment.partition], held, now)
         self._adapter.drop(holding.assignment)
+
+    def start_anew_when_finished(self, holding: Holding) -> None:
+        """The same, once what was fetched is settled and durable: the broker has it no more.
+
+        Retries and dead letters too. Where another owner takes it before, its epoch is over.
+        """
+        holding.is_overtaken = holding.is_paused = True
+        if self._checkpoint(holding).start is None:  # the next decision has nothing to count from
+            self._totals.lost += 1
+        if holding.is_finished:
+            self.start_anew(holding)
+        else:
+            log.warning(
+                "%s: the position is decided anew when %d records in hand are settled and durable",
+                *(holding.assignment.partition, holding.tracker.unsettled),
+            )
 
     async def _forget_closed(self) -> None:
         """The store drops the claims of what is over: a write that comes late is refused."""
@@ -330,14 +412,60 @@ class Ownership(AssignmentOwner):
         if self._store is not None and closed:
             await self._store.forget(closed)
 
-    def _close(self, assignment: Assignment, holding: Holding) -> None:
-        if not holding.is_closed:
-            self._queues().purge(holding)
+    def _remember(self, holding: Holding) -> None:
+        """Who is fenced cannot write down that these deliveries have failed."""
+        if holding.blamed:
+            self._totals.failed += len(holding.blamed)
+            self._tried.setdefault(self._log_of(holding), {}).update(holding.blamed)
+
+    def _with_tried(self, holding: Holding, checkpoint: Checkpoint) -> Checkpoint:
+        """What is not settled has failed at least as often as is remembered here."""
+        if not self._tried:
+            return checkpoint
+        key = self._log_of(holding)
+        holding.blockers = tried = {
+            position: failures
+            for position, failures in self._tried.pop(key, {}).items()
+            if not (checkpoint.start is not None and position < checkpoint.start)
+            and not checkpoint.is_settled(position)
+        }
+        if not tried:
+            return checkpoint
+        self._tried[key] = tried
+        known, wall = checkpoint.attempts, self._options.clock.wall()
+        attempts = {p: max(known.get(p, (0, wall)), (n, wall)) for p, n in tried.items()}
+        return replace(checkpoint, attempts={**known, **attempts})
+
+    def _log_of(self, holding: Holding) -> tuple[Partition, str | None]:
+        """What positions are of: the partition of a stream that is made again is another log."""
+        return holding.assignment.partition, self._checkpoint(holding).identity
+
+    def _checkpoint(self, holding: Holding) -> Checkpoint:
+        clock = self._options.clock
+        return holding.tracker.checkpoint(clock.monotonic(), clock.wall())
+
+    async def _close_in_turns(self, holdings: Sequence[Holding]) -> None:
+        """Nothing comes out of them any more: the event loop need not wait for all of them."""
+        for at in range(0, len(holdings), TOGETHER):
+            self._close(holdings[at : at + TOGETHER])
+            await asyncio.sleep(0)
+
+    def _close(self, holdings: Sequence[Holding]) -> None:
+        open_ones = [holding for holding in holdings if not holding.is_closed]
+        if open_ones:
+            self._queues().purge(open_ones)
+        for holding in open_ones:
+            self._remember(holding)
             holding.close()
-            self._queues().abandon()
-            self._closed.append(assignment)
-        self._flusher.forget(assignment)
-        self.holdings.pop(assignment, None)
+            self._closed.append(holding.assignment)
+        self._queues().abandon()
+        for holding in holdings:
+            self._flusher.forget(holding.assignment)
+            self.holdings.pop(holding.assignment, None)
+
+
+def _partitions(assignments: Iterable[Assignment]) -> list[Partition]:
+    return [assignment.partition for assignment in assignments]
 
 
 async def _uncancelled(work: Coroutine[Any, Any, None]) -> None:

@@ -57,7 +57,7 @@ async def resolve(
     if start is not StartPoint.LATEST and not isinstance(start, AtTime):
         return {}
     if store is None:
-        return await _at(adapter, start, assignments) if isinstance(start, AtTime) else {}
+        return await resolve_time(adapter, start, assignments) if isinstance(start, AtTime) else {}
     found: dict[Assignment, Resolved] = {}
     for name, theirs in _by_name(adapter, options, assignments).items():
         found |= await _of_group(adapter, store, start, name, theirs)
@@ -94,7 +94,7 @@ async def _of_group(
     try:
         pinned = _decode(text)
         if isinstance(pinned, AtTime):
-            return await _at(adapter, pinned, assignments)
+            return await resolve_time(adapter, pinned, assignments)
         return {a: _in(pinned, a, adapter) for a in assignments}
     except (CheckpointFormatError, RecursionError, ValueError) as error:
         raise CheckpointFormatError(
@@ -103,9 +103,10 @@ async def _of_group(
         ) from error
 
 
-async def _at(
+async def resolve_time(
     adapter: Adapter, start: AtTime, assignments: Sequence[Assignment]
 ) -> dict[Assignment, Resolved]:
+    """What a time stands for: its position, or the time itself where the broker knows no ends."""
     if not adapter.capabilities.knows_ends:
         return dict.fromkeys(assignments, Resolved(since=start))
     # First the end, for where no record is that new: what comes between the two may be.

@@ -36,8 +36,11 @@ from consumer_sdk.records import (
 )
 from consumer_sdk.runtime.holding import Holding
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.trackers import QueueTracker, decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers import QueueTracker, decode_checkpoint
+from consumer_sdk.trackers.checkpoint_forms import Fitted
+from consumer_sdk.trackers.checkpoint_json import fit_checkpoint
 from consumer_sdk.trackers.queue_tracker import ATTEMPTS_AGE
+from consumer_sdk.trackers.restored import believed, written_at
 
 __all__ = ["QueueAttempts"]
 
@@ -189,16 +192,18 @@ class QueueAttempts:
     async def _write(
         self, flushes: Sequence[AckFlush], merged: Mapping[Assignment, Attempts]
     ) -> dict[Assignment, Outcome]:
-        items = [StoreItem(a, self._encode(a.partition, merged[a])) for a in merged]
+        fitted = [self._fit(a.partition, merged[a]) for a in merged]
+        items = [StoreItem(a, each.data) for a, each in zip(merged, fitted, strict=True)]
         outcomes = await self._store.save(self._group, items) if items else []
-        for flush, item, outcome in zip(flushes, items, outcomes, strict=True):
+        for flush, item, each, outcome in zip(flushes, items, fitted, outcomes, strict=True):
             if outcome.kind is OutcomeKind.DURABLE:
-                self._agree(flush, self._written(item, merged[flush.assignment]))
+                kept = self._kept(item, each, merged[flush.assignment])
+                self._agree(flush, kept, each.forgotten)
         return {item.assignment: outcome for item, outcome in zip(items, outcomes, strict=True)}
 
-    def _written(self, item: StoreItem, merged: Attempts) -> Attempts:
+    def _kept(self, item: StoreItem, fitted: Fitted, merged: Attempts) -> Attempts:
         """Without what did not fit."""
-        if len(item.text) < self._store.max_size / 4:
+        if not fitted.forgotten:
             return merged
         return self._decode(item.assignment.partition, item.text).attempts
 
@@ -206,16 +211,18 @@ class QueueAttempts:
         self, flush: AckFlush, stored: str | Outcome | None, agreed: Mapping[Position, int]
     ) -> Attempts:
         text = None if isinstance(stored, Outcome) else stored
-        theirs = self._decode(flush.assignment.partition, text).attempts
-        oldest = self._options.clock.wall() - ATTEMPTS_AGE
-        return merge(theirs, agreed, flush.checkpoint.attempts, oldest)
+        wall = self._options.clock.wall()
+        checkpoint = self._decode(flush.assignment.partition, text)
+        theirs = believed(checkpoint, wall, self._options.retry.maximum)
+        return merge(theirs, agreed, flush.checkpoint.attempts, wall - ATTEMPTS_AGE)
 
-    def _agree(self, flush: AckFlush, merged: Attempts) -> None:
+    def _agree(self, flush: AckFlush, merged: Attempts, forgotten: int) -> None:
         """The tracker learns what others have counted."""
         counted = _counts(flush.checkpoint.attempts)
         holding = self._holdings.get(flush.assignment)
         if holding is None or not isinstance(holding.tracker, QueueTracker):
             return  # lost during the write
+        holding.note_cut(None, forgotten)
         clock = self._options.clock
         learnt = holding.tracker.learn(merged, counted, clock.monotonic(), clock.wall())
         kept = {position: count for position, count in counted.items() if position in merged}
@@ -234,15 +241,15 @@ class QueueAttempts:
             decode_position=self._adapter.decode_position,
         )
 
-    def _encode(self, partition: Partition, attempts: Attempts) -> str:
-        text, _ = encode_checkpoint(
-            Checkpoint(attempts=attempts),
+    def _fit(self, partition: Partition, attempts: Attempts) -> Fitted:
+        written = written_at(attempts, self._options.clock.wall(), self._options.retry.maximum)
+        return fit_checkpoint(
+            Checkpoint(attempts=attempts, written=written),
             broker=self._adapter.broker,
             partition=partition,
             encode_position=self._adapter.encode_position,
             max_size=self._store.max_size,
         )
-        return text
 
 
 def merge(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from consumer_sdk.errors import ConfigurationError, PositionOutOfRangeError
-from consumer_sdk.records import AtPosition, Checkpoint, Position, Start, StartPoint
+from consumer_sdk.records import AtPosition, AtTime, Checkpoint, Position, Start, StartPoint
 from consumer_sdk.runtime.facts import Decision, Facts
 from consumer_sdk.runtime.options import Options
 
@@ -35,17 +35,26 @@ def within_range(facts: Facts, options: Options, decision: Decision) -> Decision
     what = f"{facts.assignment.partition}: it is to start at {position!r}, but the broker's log {where}"
     if policy == "fail":
         raise PositionOutOfRangeError(
-            f"{what}. Set out_of_range='earliest' or 'latest' to go on (records may be lost or "
+            f"{what}. Set out_of_range='earliest' or 'latest' or to an AtTime to go on (records may be lost or "
             f"repeated), or reset the group's checkpoint; where the end is that of a transaction "
             f"which is still open, wait for it"
         )
+    start, target = _replacement(facts, policy)
+    clipped, lost = _skip(decision, target if is_gone else None)
+    checkpoint = clipped if is_gone and policy != "latest" else clipped.at(target)
+    reason = f"{what}; going on at {target!r} (out_of_range={policy!r}), {_words(lost)}"
+    return _moved(decision, start, checkpoint, lost, reason)
+
+
+def _replacement(facts: Facts, policy: str | AtTime) -> tuple[Start, Position | None]:
+    """Where to go on, and the first position that is then read, as far as it is known."""
+    if isinstance(policy, AtTime):
+        if facts.replacement is None:
+            return policy, facts.earliest
+        return AtPosition(facts.replacement), facts.replacement
     is_to_earliest = policy == "earliest"
     target = facts.earliest if is_to_earliest else facts.latest
-    clipped, lost = _skip(decision, target if is_gone else None)
-    checkpoint = clipped if is_gone and is_to_earliest else clipped.at(target)
-    reason = f"{what}; going on at {target!r} (out_of_range={policy!r}), {lost} positions skipped"
-    otherwise = StartPoint.EARLIEST if is_to_earliest else StartPoint.LATEST
-    return _moved(decision, at(target, otherwise), checkpoint, lost, reason)
+    return at(target, StartPoint.EARLIEST if is_to_earliest else StartPoint.LATEST), target
 
 
 def within_end(facts: Facts, decision: Decision) -> Decision:
@@ -65,8 +74,17 @@ def within_end(facts: Facts, decision: Decision) -> Decision:
     return _moved(decision, decision.start, clipped, 0, reason)
 
 
-def _skip(decision: Decision, target: Position | None) -> tuple[Checkpoint, int]:
-    """What is left of the checkpoint at a later start, and how many positions that loses."""
+def _words(lost: int | None) -> str:
+    if lost is None:
+        return "an unknown number of records is lost"
+    return f"{lost} positions skipped"
+
+
+def _skip(decision: Decision, target: Position | None) -> tuple[Checkpoint, int | None]:
+    """What is left of the checkpoint at a later start, and how many positions that loses.
+
+    That is None where it is more than nothing and cannot be counted.
+    """
     checkpoint = decision.checkpoint
     if checkpoint.start is None:
         checkpoint = checkpoint.at(decision.position)
@@ -75,14 +93,15 @@ def _skip(decision: Decision, target: Position | None) -> tuple[Checkpoint, int]
 
 
 def _moved(
-    decision: Decision, start: Start, checkpoint: Checkpoint, lost: int, reason: str
+    decision: Decision, start: Start, checkpoint: Checkpoint, lost: int | None, reason: str
 ) -> Decision:
+    """Elsewhere than was decided; a loss that cannot be counted counts as one."""
     return replace(
         decision,
         start=start,
         checkpoint=checkpoint,
         is_pin=True,
-        lost=decision.lost + lost,
+        lost=decision.lost + (1 if lost is None else lost),
         reasons=(*decision.reasons, reason),
     )
 

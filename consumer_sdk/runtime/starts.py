@@ -21,7 +21,8 @@ Then, of every start that is a position:
 
 =============================================  ================================================
 8  the broker does not store it (any more, or  ``out_of_range``: fail; earliest, where settled
-   yet)                                        ranges stay; latest. Pinned, aloud, counted
+   yet)                                        ranges stay; latest; a time, as of the time when
+                                               it happens. Pinned, aloud, counted
 9  stored, but the checkpoint knows of         that is forgotten; pinned, aloud
    positions beyond the end
 10 it is more than ``max_lag`` behind the end  ``lag_policy``: warn; pause until `Consumer.resume`;
@@ -29,7 +30,7 @@ Then, of every start that is a position:
 =============================================  ================================================
 
 Rows 2, 5 and 7 are storm-kafka's PartitionManager, which asked ZooKeeper, then ``forceFromStart`` of a
-new topology id, then ``startOffsetTime``; 8 and 10 are what it did in silence (its fetch went to
+new topology id, which started at ``startOffsetTime``, and otherwise went to the end; 8 and 10 are what it did in silence (its fetch went to
 the end when it was out of range, and ``maxOffsetBehind`` dropped what was failing).
 """
 

@@ -1,12 +1,66 @@
-"""The snapshot that `Consumer.stats` returns."""
+"""What is counted: of each partition, of all, and the snapshot that `Consumer.stats` returns."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from consumer_sdk.records import Partition
 
-__all__ = ["ConsumerStats"]
+__all__ = ["ConsumerStats", "Tallies", "Totals"]
+
+REMEMBERED = 1000
+"""Partitions whose totals are remembered although they are not held any more."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was seen: of all partitions together, or of one in all its assignments."""
+
+    fetched: int = 0
+    settled: int = 0
+    suppressed: int = 0
+    redelivered: int = 0
+    failed: int = 0
+    dead_lettered: int = 0
+    ignored: int = 0
+    lost: int = 0
+    flushes: int = 0
+    fetch_errors: int = 0
+    resets: int = 0
+    hole_alarms: int = 0
+    truncated: int = 0
+    assigned: int = 0
+    revoked: int = 0
+    taken: int = 0
+
+
+class Tallies:
+    """The totals of each partition: they go on when it comes back.
+
+    Args:
+        held: the partitions that are held now: their totals are never forgotten.
+    """
+
+    def __init__(self, held: Callable[[], Collection[Partition]]) -> None:
+        self._held = held
+        self._most = REMEMBERED
+        self.all: dict[Partition, Totals] = {}
+
+    def of(self, partition: Partition) -> Totals:
+        """Those of a partition."""
+        found = self.all.pop(partition, None) or Totals()
+        self.all[partition] = found  # the last to be forgotten
+        if len(self.all) > self._most:
+            self._forget_some()
+        return found
+
+    def _forget_some(self) -> None:
+        held = self._held()
+        gone = [partition for partition in self.all if partition not in held]
+        for partition in gone[: max(len(gone) - REMEMBERED, 0)]:
+            del self.all[partition]
+        self._most = len(self.all) + REMEMBERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +82,13 @@ class ConsumerStats:
         dead_lettered: records whose dead letter is durable.
         ignored: settles that came too late, twice, or for a lost partition.
         lost: positions skipped at a start: the broker no longer stored them, or they were too
-            many (``lag_policy="skip"``).
+            many (``lag_policy="skip"``). A loss of a number that the broker does not tell, as of
+            Kinesis, counts as one.
         resets: starts at a position that another program had set, against the store's.
         hole_alarms: times that a partition went over its hole budget.
         flushes: round trips that made acks durable.
-        truncated: checkpoints whose settled ranges were more than the store or the broker takes;
-            the top ones were left out.
+        truncated: checkpoints with more settled ranges, or attempts of failed records, than the
+            store or the broker takes; some were left out.
         fetch_errors: fetches that failed and were tried again.
     """
 

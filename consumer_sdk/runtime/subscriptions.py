@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore
 from consumer_sdk.errors import ConfigurationError
@@ -11,7 +10,7 @@ from consumer_sdk.records import Assignment, Kind, StartPoint
 from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT
 from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.trackers import QueueTracker, WatermarkTracker
+from consumer_sdk.trackers import QueueTracker, TrackerOptions, WatermarkTracker
 
 __all__ = ["check", "check_ordering", "in_flight_of", "make_tracker"]
 
@@ -30,7 +29,8 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
         _check_queue(adapter, options)
     if store is not None and not adapter.group:
         raise ConfigurationError(
-            f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…"
+            f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…, or "
+            f"leave store= out to keep no position, so that each start begins at start="
         )
     check_start(adapter, store, options)
     _check_in_flight(adapter, options, options.max_in_flight or DEFAULT_IN_FLIGHT)
@@ -159,7 +159,7 @@ def make_tracker(
         full: see `QueueTracker`.
     """
     capabilities = adapter.capabilities
-    shared: dict[str, Any] = {
+    shared: TrackerOptions = {
         "policy": options.retry,
         "flush_interval": options.flush_interval,
         "ack_timeout": options.ack_timeout,
@@ -174,5 +174,6 @@ def make_tracker(
         wake,
         keeps_ranges=has_store or names_settled or capabilities.metadata_size > 0,
         names_settled=names_settled,
+        gaps=adapter.gaps,
         **shared,
     )

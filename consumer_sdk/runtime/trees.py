@@ -91,7 +91,7 @@ class TreeHolder:
             self._holding.hand_out(messages)
             for message in messages if self._extended else ():
                 self._extend_now(message)
-            self._holding.reschedule()
+            self._holding.reschedule(self._holding)
 
     def _extend_now(self, message: Message) -> None:
         due = self._extended.pop(message.root, None)
@@ -100,6 +100,11 @@ class TreeHolder:
             self._holding.tracker.extend(
                 message.index, message.attempt, now, max(due - now, SOON), message
             )
+
+    def find(self, index: int) -> Message | None:
+        """The message of a record whose tree is open. O(open trees)."""
+        messages = (message for _root, message in self.trees.roots())
+        return next((message for message in messages if message.index == index), None)
 
     def release(self, message: Message) -> None:
         """The delivery has ended without its tree."""

@@ -1,7 +1,7 @@
 """Calls the user's handler: workers are made as needed and end when nothing is ready.
 
 A worker that starts makes the next one before it calls the handler. A handler that never
-suspends is therefore served by one worker, which empties the queue before the next one runs;
+suspends is therefore served by one worker, which goes on for a `Turn` before the next one runs;
 one that waits has as many workers as it can use within a few turns of the loop.
 """
 
@@ -9,23 +9,108 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import math
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias
 
+from consumer_sdk.abc import Clock
+from consumer_sdk.errors import HandlerError
 from consumer_sdk.records import Batch, Message
+from consumer_sdk.records.messages import NotIterableError
+from consumer_sdk.runtime.consumer_log import error_type
+from consumer_sdk.runtime.handlers import NotAwaitableError
 from consumer_sdk.runtime.holding import NACKED, SETTLED
 from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering
+from consumer_sdk.runtime.loop_watch import LoopWatch, timed
+from consumer_sdk.runtime.options import LoopClock
+from consumer_sdk.runtime.timing import Histogram, Timing
 from consumer_sdk.trackers import Reject, Retry
 
-__all__ = ["BatchWorkers", "Workers"]
+__all__ = ["BatchWorkers", "Workers", "current_message"]
 
 log = logging.getLogger(__name__)
 
-TURN = 256
-"""Deliveries that a worker makes before it lets the event loop turn, if the handler never
-suspends: fetching, flushing and signals have to go on."""
+TURN = 0.05
+"""Seconds for which all workers together deliver before the event loop turns, if handlers do not
+suspend: heartbeats, fetching, flushing and signals have to go on."""
+
+MOST = 500
+"""Deliveries after which it turns in any case: the next fetch has to be on its way."""
+
+LOOK = 16
+"""Quick deliveries between two looks at the clock."""
+
+
+Delivery: TypeAlias = tuple[float, *tuple[Lane, ...]]
+"""The loop's time when a worker called the handler, and the lanes of what it gave it."""
+
+CURRENT: ContextVar[tuple[Mapping[asyncio.Task[None], Delivery], asyncio.Task[None]]] = ContextVar(
+    "consumer_sdk worker"
+)
+"""The worker whose handler runs: set once for each worker, since setting it costs too much for each
+record. Tasks and threads that the handler starts inherit it."""
+
+
+def current_message() -> Message | None:
+    """The message that the handler around this was given by `Consumer.run`.
+
+    None outside of a handler, and in one of batches. Also in tasks that a handler starts and awaits,
+    and in `asyncio.to_thread`; not in tasks that outlive it: their worker goes on to other messages.
+    """
+    at, task = CURRENT.get((None, None))
+    if at is None or task is None:
+        return None
+    _began, *lanes = at.get(task, (0.0,))
+    is_one = len(lanes) == 1 and lanes[0].running == 1 and not task.done()
+    return lanes[0].queue[0] if is_one else None
+
+
+class Turn:
+    """What the workers of one consumer may deliver before the event loop turns.
+
+    Attributes:
+        left: deliveries until `is_over` is to be asked.
+        number: of turns so far: a delivery in which it has changed has suspended.
+    """
+
+    __slots__ = ("_clock", "_deliveries", "_ends", "_granted", "_looked", "left", "number")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends: float | None = None
+        self._looked = -math.inf
+        self._deliveries = self.number = 0
+        self._granted = self.left = 1
+
+    def is_over(self) -> bool:
+        """Whether the loop has to turn before the next delivery."""
+        now = self._clock.monotonic()
+        if self._ends is None:
+            asyncio.get_running_loop().call_soon(self._turned)
+            self._ends, self._deliveries = now + TURN, 0
+        if made := self._granted - self.left:  # else two workers ask one after the other
+            self._deliveries += made
+            # Slow ones are measured one by one: sixteen of them may take much longer than a turn.
+            is_quick = (now - self._looked) * LOOK < made * TURN / 10
+            self._granted = LOOK if is_quick else 1
+            self._looked = now
+        self.left = self._granted
+        return now >= self._ends or self._deliveries >= MOST
+
+    def _turned(self) -> None:
+        # Handlers may have suspended, and the delivery that ends next have taken long.
+        self._granted, self.left = self._granted - self.left, 0
+        self._ends = None
+        self.number += 1
+
+    async def begin(self) -> None:
+        """Returns when there may be a delivery."""
+        while self.is_over():  # noqa: ASYNC110 - an event would wake all workers for one delivery
+            await asyncio.sleep(0)
 
 
 class Workers:
@@ -37,24 +122,39 @@ class Workers:
         ordering: see `Ordering`.
         has_left: told when records were settled, so that more may be fetched.
         crashed: told when a worker ends with an error of its own.
+        clock: what bounds a `Turn`.
+        watch: asked when time has jumped.
+        timing: told of deliveries that failed; what returned is counted by its holding.
+
+    A look at the loop's clock ends a delivery and begins the next one. Of quick deliveries that did
+    not suspend only every sixteenth is followed by a look: it has the time of all, the others none.
     """
+
+    unusable: tuple[type[HandlerError], ...] = (NotAwaitableError, NotIterableError)
+    """What shows that the handler cannot work with any record."""
 
     def __init__(
         self,
-        handler: Callable[[Any], Awaitable[None]],
+        handler: Callable[[Any], Awaitable[object]],
         concurrency: int,
         ordering: Ordering,
         *,
         has_left: Callable[[], None],
         crashed: Callable[[BaseException], None],
+        clock: Clock | None = None,
+        watch: LoopWatch | None = None,
+        timing: Timing | None = None,
     ) -> None:
         self._handler = handler
-        self._concurrency = concurrency
+        self._timing = timing or Timing()
+        self._watch = watch if watch is not None and watch.is_needed else None
+        self.limit = self._concurrency = concurrency
         self._has_left = has_left
         self._crashed = crashed
         self._tasks: set[asyncio.Task[None]] = set()
-        self._at: dict[asyncio.Task[None], Sequence[Lane]] = {}
+        self._at: dict[asyncio.Task[None], Delivery] = {}
         self._starting = 0
+        self._turn = Turn(clock or LoopClock())
         self._is_stopped = False
         self.lanes = Lanes(ordering, self._add_worker)
         self.lanes.abandoned = self._cancel_abandoned
@@ -62,7 +162,7 @@ class Workers:
     def _add_worker(self) -> None:
         """Makes a worker unless one is about to start, or all are there."""
         is_enough = self._starting or len(self._tasks) >= self._concurrency
-        if is_enough or self._is_stopped or not self._has_work():
+        if is_enough or self._is_stopped or self.lanes.is_gated or not self._has_work():
             return
         self._starting += 1
         task = asyncio.get_running_loop().create_task(self._work(), name="consumer_sdk worker")
@@ -84,7 +184,7 @@ class Workers:
         Left alone, stuck ones would hold their places for ever. The cancellation is taken off the
         worker's account at once, since the worker goes on: only its handler is to end.
         """
-        for task, lanes in self._at.items():
+        for task, (_began, *lanes) in self._at.items():
             if all(lane.holding.is_closed and lane.running for lane in lanes):
                 task.cancel()
                 task.uncancel()
@@ -92,43 +192,112 @@ class Workers:
     def _has_work(self) -> bool:
         return bool(self.lanes.ready)
 
-    async def _work(self) -> None:
-        self._starting -= 1
-        lanes, handler, turn = self.lanes, self._handler, 0
-        task, at = asyncio.current_task(), self._at
+    def _handling(self) -> Callable[[Any], Awaitable[object]]:
+        is_timed = self._watch is not None and self._watch.times_steps
+        return self._timed if is_timed else self._handler
+
+    def _timed(self, delivered: Message | Batch) -> Awaitable[object]:
+        assert self._watch is not None  # noqa: S101 - it has asked for this
+        messages = delivered if isinstance(delivered, Batch) else [delivered]
+        return timed(self._handler(delivered), partial(self._watch.blocked, messages))
+
+    async def _begin(self) -> asyncio.Task[None]:
+        """The worker that runs this, once it may take a delivery.
+
+        An eager task factory begins a task while it is made: inside of whatever has just made a
+        lane ready, and before the worker counts among those that are there.
+        """
+        task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a worker is one
+        if task not in self._tasks:
+            await asyncio.sleep(0)
+        await self._turn.begin()
+        self._starting -= 1
+        return task
+
+    async def _work(self) -> None:
+        task = await self._begin()
+        lanes, handler, turn, at = self.lanes, self._handling(), self._turn, self._at
+        CURRENT.set((at, task))
+        time, watch = asyncio.get_running_loop().time, self._watch
+        handled, quick, began, number = Histogram(), 0, time(), turn.number
         # One frame for each delivery, and no call that can be spared: this is the hot path.
-        while (lane := lanes.take_one()) is not None:
+        while watch is None or time() < watch.until or watch.look():
+            lane = lanes.take_one()
+            if lane is None:
+                break
             if not self._starting:
                 self._add_worker()
             message = lane.queue[0]
-            at[task] = (lane,)
+            at[task] = (began, lane)
+            holding = lane.holding
+            into = holding.handled
             try:
                 await handler(message)
             except BaseException as error:  # noqa: BLE001 - sorted out by _raised
-                self._raised(message, error)
+                into = self._timing.handler(message.stream, error_type(error))
+                self._raised((message,), error)
             else:
                 holder: Any = message.holder
-                if holder is lane.holding:
+                if holder is holding:
                     holder.moot += not holder.ack(message.index)
                 else:
                     holder.returned([message])
             lanes.done(lane)
-            turn += 1
-            if turn % TURN == 0:
+            turn.left -= 1
+            if turn.left > 0 and into is handled and turn.number == number:
+                quick += 1
+                continue
+            now = time()
+            handled.add_quick(quick)
+            into.add(now - began)
+            handled, quick, began = into, 0, now
+            if turn.left <= 0 and turn.is_over():
                 self._has_left()
-                await asyncio.sleep(0)
+                await turn.begin()
+                began = time()
+            number = turn.number
+        handled.add_quick(quick, time() - began)
         self._has_left()
 
-    def _raised(self, message: Message, error: BaseException) -> None:
+    @property
+    def busy(self) -> int:
+        """Handlers that are running."""
+        at = list(self._at.values())
+        return sum(any(lane.running for lane in lanes) for _since, *lanes in at)
+
+    def running(self) -> Iterator[tuple[float, Lane]]:
+        """The lanes that are being processed, each with the loop's time when that began."""
+        began: dict[Lane, float] = {}
+        for since, *lanes in list(self._at.values()):
+            for lane in lanes:
+                # A worker that has ended its delivery may still stand at a lane that another has.
+                if lane.running and began.get(lane, since) <= since:
+                    began[lane] = since
+        return ((since, lane) for lane, since in began.items())
+
+    def _raised(self, messages: Sequence[Message], error: BaseException) -> None:
         """User code may raise whatever it likes: that is a failed delivery.
 
-        A drain's cancellation is none: the record stays unsettled, and the worker ends.
+        A drain's cancellation is none: the record stays unsettled, and the worker ends. The same
+        with a handler that cannot work: it ends the consumer, and no drain waits for its records.
         """
+        if isinstance(error, self.unusable):
+            self._break_off()
         is_drain = isinstance(error, asyncio.CancelledError) and _is_cancelled()
-        if is_drain or isinstance(error, KeyboardInterrupt | SystemExit):
+        if is_drain or isinstance(error, (*self.unusable, KeyboardInterrupt, SystemExit)):
             raise error
-        self._failed(message, error)
+        for message in messages:
+            self._failed(message, error)
+
+    def _break_off(self) -> None:
+        """The handler is called no more, until the error of this worker has ended the consumer."""
+        self._concurrency = 0
+        for task in self._tasks - self._at.keys():
+            task.cancel()
+        current = asyncio.current_task()
+        for lane in self._at.get(current, (0.0,))[1:] if current else ():
+            lane.holding.purged += lane.running
 
     def _failed(self, message: Message, error: BaseException) -> None:
         """Explicit settles stand; the outcome decides only what is still open.
@@ -161,9 +330,11 @@ class BatchWorkers(Workers):
         wait: seconds that the first of them waits for the rest.
     """
 
+    unusable = (NotAwaitableError,)
+
     def __init__(
         self,
-        handler: Callable[[Any], Awaitable[None]],
+        handler: Callable[[Any], Awaitable[object]],
         concurrency: int,
         ordering: Ordering,
         *,
@@ -171,8 +342,20 @@ class BatchWorkers(Workers):
         wait: float,
         has_left: Callable[[], None],
         crashed: Callable[[BaseException], None],
+        clock: Clock | None = None,
+        watch: LoopWatch | None = None,
+        timing: Timing | None = None,
     ) -> None:
-        super().__init__(handler, concurrency, ordering, has_left=has_left, crashed=crashed)
+        super().__init__(
+            handler,
+            concurrency,
+            ordering,
+            has_left=has_left,
+            crashed=crashed,
+            clock=clock,
+            watch=watch,
+            timing=timing,
+        )
         self._size = size
         self._wait = wait
         self._timer: asyncio.TimerHandle | None = None
@@ -193,15 +376,18 @@ class BatchWorkers(Workers):
         self._add_worker()
 
     async def _work(self) -> None:
-        self._starting -= 1
-        while self._has_work():
+        task = await self._begin()
+        watch = self._watch
+        while self._has_work() and (watch is None or watch.allows()):
             lanes, batch = self._collect()
             if not batch:
                 break
             self._add_worker()
+            self._at[task] = (asyncio.get_running_loop().time(), *lanes)
             await self._deliver_batch(lanes, batch)
             self._has_left()
             await asyncio.sleep(0)
+            await self._turn.begin()
 
     def _collect(self) -> tuple[list[Lane], Batch]:
         lanes, batch = [], Batch()
@@ -216,17 +402,17 @@ class BatchWorkers(Workers):
         return lanes, batch
 
     async def _deliver_batch(self, lanes: list[Lane], batch: Batch) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a worker is one
-        self._at[task] = lanes
+        time = asyncio.get_running_loop().time
+        began, into = time(), lanes[0].holding.handled
         try:
-            await self._handler(batch)
+            await self._handling()(batch)
         except BaseException as error:  # noqa: BLE001 - sorted out by _raised
-            for message in batch:
-                self._raised(message, error)
+            into = self._timing.handler(batch[0].stream, error_type(error))
+            self._raised(batch, error)
         else:
             for holder, messages in groupby(batch, attrgetter("holder")):
                 holder.returned(list(messages))
+        into.add(time() - began)
         for lane in lanes:
             self.lanes.done(lane)
         self._add_worker()

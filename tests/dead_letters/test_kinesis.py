@@ -115,6 +115,7 @@ async def test_a_letter_that_is_too_large_is_retried_alone(
     assert refused.kind is OutcomeKind.RETRY
     assert "the stream takes 1,048,576" in str(refused.error)
     assert "UpdateMaxRecordSize" in str(refused.error)
+    assert "dead_letters='sqlite:///" in str(refused.error)
     assert await read_all(stream, kinesalite_server) == [LETTER, LETTER]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,10 @@ def test_a_key_is_kept_where_it_fits(key: bytes | None, *, fits: bool) -> None:
         b'{"dead_letter": 1}\n',
         b"[" * 100_000,
         encode_letter(letter_with(b"k")).replace(b'"key": "', b'"key": "!'),
+        re.sub(rb'"failed_at": [^,]+', b'"failed_at": "now"', encode_letter(letter_with(b"k"))),
+        re.sub(rb'"failed_at": [^,]+', b'"failed_at": NaN', encode_letter(letter_with(b"k"))),
+        re.sub(rb'"error": "[^"]*"', b'"error": 7', encode_letter(letter_with(b"k"))),
+        re.sub(rb'"headers": .*?\]', b'"headers": [[7, null]]', encode_letter(letter_with(b"k"))),
     ],
 )
 def test_bytes_that_are_no_letter_say_so(data: bytes) -> None:

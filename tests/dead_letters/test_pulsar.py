@@ -177,7 +177,7 @@ async def test_broker_that_is_away_is_a_retry_within_the_timeout(topic: str) -> 
     await letters.aclose()
     assert outcome.kind is OutcomeKind.RETRY
     assert isinstance(outcome.error, TransientAdapterError)
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 25
 
 
 async def test_unloaded_topic_takes_the_next_letter(
@@ -198,7 +198,7 @@ async def test_producers_of_many_topics_are_closed_again(
     outcomes = await letters.send([letter_of(f"{topic}-{n}") for n in range(MOST + 3)])
     assert {outcome.kind for outcome in outcomes} == {OutcomeKind.DURABLE}
     open_ones = MOST + 3
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while open_ones != MOST:
             names = [f"{topic}-{n}-billing-DLQ" for n in range(MOST + 3)]
             stats = await asyncio.gather(*map(pulsar_server.stats, names))
@@ -246,7 +246,7 @@ async def test_record_whose_dead_letter_is_refused_stays_open(
                 message.reject("no")
             else:
                 message.ack()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while await pulsar_server.backlog(topic, "billing") != 1:
                 await asyncio.sleep(0.05)
     async with Consumer(shared_of(pulsar_server, topic), drain_timeout=0.2) as consumer:
@@ -276,8 +276,8 @@ async def test_cancelled_sends_leave_a_destination_that_works_and_closes(
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"topic": " "}, "name of a topic"),
-        ({"initial_subscription": ""}, "None for none"),
+        ({"topic": " "}, "give a name"),
+        ({"initial_subscription": ""}, "give a name, or None"),
         ({"encryption_keys": ["k"]}, "give both"),
         ({"service_ur": "x"}, "did you mean service_url="),
         ({"service_url": "http://h:1"}, "pulsar://host:port"),
@@ -317,7 +317,7 @@ async def test_poison_in_a_batch_goes_to_the_adapters_dead_letters_alone(
     consumer = Consumer(adapter, retry=RetryPolicy(max_attempts=3, initial=0.01))
     running = asyncio.create_task(consumer.run(handle, concurrency=10, ordering=Ordering.NONE))
     name = f"{topic}-billing-DLQ"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while consumer.stats().dead_lettered < 2:
             await asyncio.sleep(0.05)
     await consumer.aclose()

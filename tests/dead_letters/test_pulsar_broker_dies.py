@@ -34,6 +34,7 @@ async def send_until_down(letters: PulsarDeadLetters, written: list[str]) -> Non
             return
 
 
+@pytest.mark.campaign
 async def test_letters_that_are_durable_are_there_after_the_broker_was_killed(
     own_pulsar_server: PulsarServer,
 ) -> None:
@@ -51,7 +52,7 @@ async def test_letters_that_are_durable_are_there_after_the_broker_was_killed(
     await sending
     assert time.monotonic() - began < 20
     await server.restart()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while (await letters.send([letter_of(TOPIC)]))[0].kind is not OutcomeKind.DURABLE:
             await asyncio.sleep(0.1)
     count = await server.backlog(f"{TOPIC}-billing-DLQ", "dead-letters")

@@ -15,11 +15,12 @@ QUICK = RetryPolicy(max_attempts=3, initial=1.0, jitter=0.0)
 
 
 class Letters(DeadLetters):
-    """Keeps dead letters in a list; the first ``failures`` sends fail."""
+    """Keeps dead letters in a list; the first ``failures`` sends fail, or raise that."""
 
-    def __init__(self, failures: int = 0) -> None:
+    def __init__(self, failures: int = 0, *, raises: Exception | None = None) -> None:
         self.kept: list[DeadLetter] = []
         self.failures = failures
+        self.raises = raises
 
     async def open(self) -> None:
         """Nothing to open."""
@@ -28,6 +29,8 @@ class Letters(DeadLetters):
         """Keeps them, or fails."""
         if self.failures:
             self.failures -= 1
+            if self.raises is not None:
+                raise self.raises
             return [Outcome.retry(OSError("down")) for _ in letters]
         self.kept += letters
         return [Outcome.durable() for _ in letters]

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from consumer_sdk.trackers import encode_checkpoint
 __all__ = ["Scene", "StartCases", "StoredStartCases"]
 
 GROUP = "g"
-PATIENCE = 30.0
+PATIENCE = 300.0
 """Seconds until something that has to happen counts as missing."""
 ALL = range(1000)
 LONG_AGO = 1_600_000_000.0
@@ -239,6 +240,21 @@ class StartCases:
         taken, stats = await scene.take(1)
         assert (taken, stats.lost) == ([6 if policy == "earliest" else 10], 0)
 
+    async def test_start_out_of_range_goes_on_at_a_time(self, scene: Scene) -> None:
+        """At its first record; at the earliest that is stored, or the end, where none is there."""
+        scene.first_time = LONG_AGO
+        await scene.prepare()
+        await scene.take(2, ack=ALL)
+        await scene.broker.truncate(scene.stream, 6)
+        for group, late, lost in (("early", 0.0, 4), ("mid", 0.008, 6), ("late", 1e6, 8)):
+            options = {"start": AtPosition(2), "out_of_range": AtTime(LONG_AGO + late)}
+            async with scene.consumer(group, **options) as consumer:
+                await until_granted(consumer)
+                assert consumer.stats().lost == lost
+        policy = AtTime(datetime.fromtimestamp(LONG_AGO + 0.008, UTC))
+        assert (await scene.take(1, out_of_range=policy))[0] == [8]
+        assert (await scene.take(1))[0] == [8]
+
     async def test_position_out_of_range_given_as_start_follows_the_policy(
         self, scene: Scene
     ) -> None:
@@ -398,6 +414,16 @@ class StoredStartCases(StartCases):
         await scene.reset(1)
         taken, stats = await scene.take(2)
         assert (taken, stats.resets) == ([1, 2], 1)
+
+    async def test_reset_to_where_the_store_reads_on_below_its_watermark_reads_that_again(
+        self, scene: Scene
+    ) -> None:
+        """What it would read there and drop, since all of it was settled out of order."""
+        await scene.prepare()
+        await scene.plant(Checkpoint(watermark=6, resume=4))
+        await scene.reset(4)
+        taken, stats = await scene.take(2)
+        assert (taken, stats.resets) == ([4, 5], int(scene.has_store))
 
     async def test_reset_is_said_aloud(
         self, scene: Scene, caplog: pytest.LogCaptureFixture

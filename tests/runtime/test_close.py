@@ -212,6 +212,28 @@ def test_other_event_loop_gets_a_clear_error() -> None:
     asyncio.run(open_only())
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_ack_in_another_thread_is_refused_and_closing_ends(debug: bool) -> None:  # noqa: FBT001
+    """In asyncio's debug mode its own check left the flusher waiting for ever."""
+    broker = MemoryBroker()
+    broker.create_stream("s")
+    for n in range(3):
+        broker.append("s", b"%d" % n)
+
+    async def take_all() -> None:
+        async with Consumer(MemoryAdapter(broker, "s", group="g")) as consumer:
+            with pytest.raises(ConsumerClosedError, match="call_soon_threadsafe"):
+                await asyncio.to_thread((await anext(consumer)).ack)
+            loop = asyncio.get_running_loop()
+            second, third = await anext(consumer), await anext(consumer)
+            await asyncio.to_thread(loop.call_soon_threadsafe, second.ack)
+            third.ack()
+            await consumer.flush()
+
+    asyncio.run(asyncio.wait_for(take_all(), 60), debug=debug)
+    assert list(broker.committed("g", "s").values()) == [3]
+
+
 async def _use(consumer: Consumer) -> None:
     await anext(consumer)
 
@@ -247,7 +269,7 @@ def test_bad_run_options_and_mixed_styles_are_refused() -> None:
     """`run` refuses what cannot work, and a consumer that somebody pulls from."""
 
     async def test(b: Bench) -> None:
-        for options in ({"concurrency": 0}, {"ordering": "key"}, {"batch_size": 0}):
+        for options in ({"concurrency": 0}, {"ordering": "keys"}, {"batch_size": 0}):
             with pytest.raises(ConfigurationError):
                 await b.consumer().run(b.see, **options)
         b.append("x")

@@ -370,7 +370,8 @@ def test_record_that_waits_for_a_worker_is_not_given_up() -> None:
 
         async def handle(message: Message) -> None:
             b.seen.append(message)
-            await asyncio.sleep(100 if message.value == b"4" else 1)
+            if message.value == b"4":
+                await asyncio.sleep(100.5)
 
         consumer = b.consumer(max_hole_age=5, hole_policy="dead_letter")
         running = asyncio.create_task(b.run(consumer, handle, seconds=120, concurrency=1))
@@ -511,8 +512,10 @@ def test_guide_shows_what_is_really_said(caplog: pytest.LogCaptureFixture) -> No
             (0, ("good", "hangs", "good", "fails", "good")),
             (1, ["good"] * 18),
         ):
-            for value in values:
-                b.broker.append("orders", f"{value:44}".encode(), partition=partition)
+            for key, value in enumerate(values, 41):
+                b.broker.append(
+                    "orders", f"{value:42}".encode(), key=b"%d" % key, partition=partition
+                )
 
         async def handle(message: Message) -> None:
             value = (message.value or b"").strip()

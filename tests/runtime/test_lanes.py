@@ -38,7 +38,7 @@ class _Field:
             tracker,
             self.clock,
             lambda *_: None,
-            lambda: None,
+            lambda _: None,
             Totals(),
             lambda holding, message: self.lanes.free_up_to(holding, message),
             lambda holding, message: self.lanes.free(holding, message),

@@ -321,3 +321,37 @@ def test_checkpoint_that_was_cut_is_said_once_and_counted(caplog: pytest.LogCapt
     bench(test)
     (warning,) = [r.getMessage() for r in caplog.records if "may hold" in r.getMessage()]
     assert warning.startswith("s/0 has more settled ranges than its checkpoint may hold")
+
+
+@pytest.mark.parametrize("has_store", [False, True])
+def test_attempts_that_do_not_fit_are_said_once_and_counted(
+    caplog: pytest.LogCaptureFixture, *, has_store: bool
+) -> None:
+    """Those that fit survive a restart; the receipts of what is settled do not wait for them."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(100)))
+        stores = MemoryStore()
+
+        def consumer() -> Consumer:
+            adapter = MemoryAdapter(b.broker, "s", group="g", metadata_size=1_000)
+            store = stores.handle() if has_store else None
+            if store is not None:
+                store.max_size = 1_000
+            return Consumer(adapter, store=store, clock=b.simulation.clock)
+
+        async with consumer() as first:
+            messages = [await anext(first) for _ in range(100)]
+            for message in messages:
+                message.nack(3600.0)
+            await first.flush()
+            await first.flush()
+            assert first.stats().truncated == 1
+        async with consumer() as second:
+            attempts = [(await anext(second)).attempt for _ in range(60)]
+            assert set(attempts) == {1}
+            assert 30 < second.stats().retrying < 40
+
+    bench(test)
+    (warning,) = [r.getMessage() for r in caplog.records if "may hold" in r.getMessage()]
+    assert warning.startswith("s/0 has more failing records than its checkpoint may hold")

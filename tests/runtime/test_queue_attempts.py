@@ -403,3 +403,26 @@ def test_what_did_not_fit_into_the_store_is_not_taken_for_saved() -> None:
             assert await _stored(store) == 101
 
     bench(test)
+
+
+def test_delay_that_was_asked_for_is_kept_by_the_queue() -> None:
+    """Also when another member has saved in between, and the first one's has ended."""
+
+    async def test(b: Bench) -> None:
+        store = MemoryStore()
+        b.append("later", "other")
+        async with member(b, store.handle()) as first:
+            assert await fails(first, delay=3600) == 1
+            assert await fails(first, delay=1.0) == 1
+        async with member(b, store.handle()) as second:
+            assert await fails(second, delay=1.0) == 2
+        begun = b.simulation.clock.monotonic()
+        async with member(b, store.handle()) as third:
+            other, later = [await anext(third) for _ in range(2)]
+            assert [(other.value, other.attempt), (later.value, later.attempt)] == [
+                (b"other", 3),
+                (b"later", 2),
+            ]
+        assert b.simulation.clock.monotonic() - begun > 3500
+
+    bench(test)

@@ -16,6 +16,7 @@ from consumer_sdk import (
     Retry,
     RetryPolicy,
 )
+from consumer_sdk.errors import TransientStoreError
 from tests.runtime.bench import Bench, Letters, bench
 
 
@@ -71,12 +72,13 @@ def test_max_attempts_of_one_means_no_retry_and_still_a_checkpoint() -> None:
     bench(test)
 
 
-def test_dead_letters_down_record_stays_unsettled_until_they_work() -> None:
-    """T13: a record is settled only when its dead letter is durable."""
+@pytest.mark.parametrize("down", [None, OSError("down"), TransientStoreError("down")])
+def test_dead_letters_down_record_stays_unsettled_until_they_work(down: Exception | None) -> None:
+    """T13: a record is settled only when its dead letter is durable; also where they raise."""
 
     async def test(b: Bench) -> None:
         b.append("x", "y")
-        b.letters = Letters(failures=3)
+        b.letters = Letters(failures=3, raises=down)
         consumer = b.consumer()
         running = asyncio.create_task(b.run(consumer, _reject_x))
         await asyncio.sleep(0.15)
@@ -550,5 +552,27 @@ def test_handler_is_not_timed_while_it_is_at_work_on_a_retry() -> None:
         await b.run(b.consumer(ack_timeout=5), handle)
         assert [m.attempt for m in b.seen if m.value == b"slow"] == [1, 2]
         assert b.committed() == {"0": 2}
+
+    bench(test)
+
+
+def test_delay_that_was_asked_for_outlives_restarts() -> None:
+    """It is longer than any back-off; no restart brings the record early, or costs an attempt."""
+
+    async def test(b: Bench) -> None:
+        b.append("later")
+        tries: list[tuple[int, float]] = []
+        begun = b.simulation.clock.monotonic()
+
+        async def later(message: Message) -> None:
+            tries.append((message.attempt, b.simulation.clock.monotonic() - begun))
+            if message.attempt == 1:
+                raise Retry(delay=3600)
+
+        for _ in range(4):
+            await b.run(b.consumer(), later, seconds=1000)
+        (_, (attempt, waited)) = tries
+        assert (attempt, b.committed()) == (2, {"0": 1})
+        assert 3600 <= waited < 3610
 
     bench(test)

@@ -31,7 +31,7 @@ def test_record_that_arrives_while_the_only_worker_ends_is_processed() -> None:
             WatermarkTracker(assignment),
             LoopClock(),
             lambda *_: None,
-            lambda: None,
+            lambda _: None,
             Totals(),
         )
 

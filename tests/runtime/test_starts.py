@@ -16,7 +16,7 @@ from consumer_sdk import (
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition, Start, StartPoint
 from consumer_sdk.runtime.facts import Decision, Facts
-from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.options import Options, OutOfRange
 from consumer_sdk.runtime.starts import decide
 from consumer_sdk.stores import MemoryStore
 
@@ -72,6 +72,15 @@ def test_foreign_position_at_the_stored_hole_reads_what_was_settled_above_it_aga
     decision = decide(given(stored=WHOLE, committed=there), Options())
 
     assert (decision.is_reset, decision.checkpoint.ranges) == (True, ())
+
+
+def test_foreign_position_below_the_stored_watermark_reads_what_is_settled_there_again() -> None:
+    """A consumer reads on from below its watermark where all above was settled out of order."""
+    there = Committed(Checkpoint(resume=31), is_foreign=True)
+    stored = Checkpoint(watermark=35, resume=31)
+    decision = decide(given(stored=stored, committed=there), Options())
+
+    assert (decision.is_reset, decision.checkpoint.watermark) == (True, None)
 
 
 @pytest.mark.parametrize("at", [11, 50, None], ids=["behind", "ahead", "expired"])
@@ -289,7 +298,7 @@ def test_start_that_is_not_stored_fails_by_default(stored: Checkpoint, at: int) 
     ],
 )
 def test_start_that_is_not_stored_follows_the_policy_aloud(
-    stored: Checkpoint, policy: str, at: int, lost: int, checkpoint: Checkpoint
+    stored: Checkpoint, policy: OutOfRange, at: int, lost: int, checkpoint: Checkpoint
 ) -> None:
     """What is lost is counted; ranges that are still stored stay settled; it is a pin."""
     decision = decide(given(stored=stored), Options(out_of_range=policy))
@@ -298,6 +307,37 @@ def test_start_that_is_not_stored_follows_the_policy_aloud(
     assert decision.checkpoint == checkpoint
     (reason,) = decision.reasons
     assert f"going on at {at} (out_of_range='{policy}'), {lost} positions skipped" in reason
+
+
+@pytest.mark.parametrize(
+    "stored, replacement, start, lost, checkpoint",
+    [
+        (
+            OLD,
+            12,
+            AtPosition(12),
+            6,
+            Checkpoint(3, 12, ((11, 12),), {13: (2, 5.0)}, False, "i", "a"),
+        ),
+        (
+            OLD,
+            None,
+            AtTime(5.0),
+            5,
+            Checkpoint(3, 10, ((11, 12),), {13: (2, 5.0)}, False, "i", "a"),
+        ),
+        (AHEAD, 12, AtPosition(12), 0, Checkpoint(resume=12, identity="i", application="a")),
+    ],
+)
+def test_start_that_is_not_stored_goes_on_at_a_time(
+    stored: Checkpoint, replacement: int | None, start: Start, lost: int, checkpoint: Checkpoint
+) -> None:
+    """At its position; a broker that cannot tell it is given the time itself."""
+    facts = given(stored=stored, replacement=replacement)
+    decision = decide(facts, Options(out_of_range=AtTime(5.0)))
+
+    assert (decision.start, decision.is_pin, decision.lost) == (start, True, lost)
+    assert decision.checkpoint == checkpoint
 
 
 BEYOND = Checkpoint(

@@ -62,3 +62,54 @@ def test_lines_are_settled_in_worker_processes(method: str) -> None:
             assert b.committed() == {"0": RECORDS}
 
     bench(test)
+
+
+def join_pairs(tokens: list[tuple[bytes, bytes]]) -> tuple[bytes, list[bytes]]:
+    """One task: a page of two records each; the pages are printed elsewhere."""
+    receipts = Receipts()
+    pages = [receipts.join(pair) for pair in tokens]
+    for pair in tokens:
+        for token in pair:
+            receipts.ack(token)
+    return bytes(receipts), pages
+
+
+def print_pages(pages: list[tuple[bytes, bool]]) -> bytes:
+    """Another one."""
+    receipts = Receipts()
+    for page, fails in pages:
+        if fails:
+            receipts.fail(page, "no paper")
+        else:
+            receipts.ack(page)
+    return bytes(receipts)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_records_are_joined_in_one_process_and_settled_by_another(method: str) -> None:
+    """Both records wait for their page, and both are delivered again with it."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(8)))
+        async with b.consumer() as consumer:
+            tokens = []
+            for _ in range(8):
+                with (await anext(consumer)).tree() as tree:
+                    tokens.append(tree.branch().token())
+            with ProcessPoolExecutor(1, get_context(method)) as one:
+                joined, pages = one.submit(
+                    join_pairs, list(zip(tokens[::2], tokens[1::2], strict=True))
+                ).result()
+            consumer.settle(joined)
+            assert consumer.stats().in_flight == 8
+            with ProcessPoolExecutor(1, get_context(method)) as other:
+                work = [(page, at == 1) for at, page in enumerate(pages)]
+                printed = other.submit(print_pages, work).result()
+            consumer.settle(printed)
+            assert consumer.settle(printed) == consumer.settle(joined) == 0
+            stats = consumer.stats()
+            assert (stats.in_flight, stats.retrying) == (2, 2)
+            again = [await anext(consumer) for _ in range(2)]
+            assert [(m.value, m.attempt) for m in again] == [(b"2", 2), (b"3", 2)]
+
+    bench(test)

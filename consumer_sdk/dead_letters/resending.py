@@ -1,0 +1,142 @@
+"""Destinations for records that were given up: they go back to a stream as they were.
+
+Each is the `DeadLetters` of its broker with another form: key, value, own headers and time are the
+record's, and nothing says that it was a dead letter. Without a topic a record goes to its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote
+
+from consumer_sdk.abc import DeadLetters
+from consumer_sdk.adapters.urls import split_url
+from consumer_sdk.errors import ConsumerSdkError
+from consumer_sdk.options import read_texts
+from consumer_sdk.records import DeadLetter, Outcome
+
+if TYPE_CHECKING:
+    from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
+
+__all__ = ["resending_to"]
+
+FORM = (
+    "write kafka://host:port[,host:port][/topic], pulsar://host:port[/topic] or "
+    "kinesis://region[/stream], with ?option=value"
+)
+
+
+def resending_to(url: str, *, is_source: bool = False) -> DeadLetters:
+    """Where records are sent again; not open yet.
+
+    Args:
+        url: a topic or stream, or without one each record's own.
+        is_source: it is where the letters are: its topic is left out, and so are options that
+            writing has no use for.
+
+    Raises:
+        ConfigurationError: it names no destination, or an option cannot work.
+        MissingExtraError: the broker's client is not installed.
+    """
+    parts, texts = split_url(url, OPENERS, FORM)
+    return OPENERS[parts.scheme](parts, texts, is_source=is_source)
+
+
+def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
+    from aiokafka import AIOKafkaProducer
+
+    from consumer_sdk.adapters.kafka.client_options import client_kinds, read_url
+    from consumer_sdk.dead_letters.kafka import OWN, KafkaRecords
+
+    kinds = {name: OWN[name] for name in ("connect_timeout",)}
+    kinds = client_kinds(AIOKafkaProducer.__init__) | kinds
+    known = _known(texts, kinds, is_source=is_source)
+    _, options = read_url(parts, known, kinds, FORM)
+    return KafkaRecords(_name(parts, is_source=is_source), creates_topics=False, **options)
+
+
+def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
+    from consumer_sdk.adapters.pulsar.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.options import read_url
+    from consumer_sdk.dead_letters.pulsar import PulsarRecords
+
+    _, options = read_url(parts, _known(texts, CONNECTION, is_source=is_source), CONNECTION, FORM)
+    return PulsarRecords(_name(parts, is_source=is_source), initial_subscription=None, **options)
+
+
+def _kinesis(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
+    from consumer_sdk.adapters.kinesis.connection import CONNECTION
+    from consumer_sdk.dead_letters.kinesis import KinesisRecords
+
+    options = read_texts(_known(texts, CONNECTION, is_source=is_source), CONNECTION)
+    options["region_name"] = unquote(parts.netloc) or None
+    name = _name(parts, is_source=is_source)
+    return _EachStream(name, lambda stream: KinesisRecords(stream, **options))
+
+
+OPENERS: Mapping[str, Callable[..., DeadLetters]] = {
+    "kafka": _kafka,
+    "kinesis": _kinesis,
+    "pulsar": _pulsar,
+    "pulsar+ssl": _pulsar,
+}
+
+
+def _known(
+    texts: Mapping[str, str], kinds: Mapping[str, object], *, is_source: bool
+) -> dict[str, str]:
+    return {name: text for name, text in texts.items() if name in kinds or not is_source}
+
+
+def _name(parts: SplitResult, *, is_source: bool) -> str | None:
+    return None if is_source else unquote(parts.path.strip("/")) or None
+
+
+class _EachStream(DeadLetters):
+    """One destination for each stream, opened when its first record comes.
+
+    Args:
+        name: one stream for all; None: each record's own.
+    """
+
+    __slots__ = ("_make", "_name", "_opened")
+
+    def __init__(self, name: str | None, make: Callable[[str], KinesisDeadLetters]) -> None:
+        self._name = name
+        self._make = make
+        self._opened: dict[str, KinesisDeadLetters] = {}
+        if name is not None:
+            make(name)  # whether it is a name
+
+    async def open(self) -> None:
+        if self._name is not None:
+            await self._destination(self._name)
+
+    async def send(self, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        streams = [self._name or letter.partition.stream for letter in letters]
+        outcomes: dict[int, Outcome] = {}
+        for stream in dict.fromkeys(streams):
+            ours = [at for at, name in enumerate(streams) if name == stream]
+            found = await self._send(stream, [letters[at] for at in ours])
+            outcomes |= dict(zip(ours, found, strict=True))
+        return [outcomes[at] for at in range(len(letters))]
+
+    async def _send(self, stream: str, letters: Sequence[DeadLetter]) -> list[Outcome]:
+        try:
+            destination = await self._destination(stream)
+        except ConsumerSdkError as error:
+            return [Outcome.retry(error)] * len(letters)
+        return await destination.send(letters)
+
+    async def _destination(self, stream: str) -> KinesisDeadLetters:
+        if stream not in self._opened:
+            made = self._make(stream)
+            await made.open()
+            self._opened[stream] = made
+        return self._opened[stream]
+
+    async def aclose(self) -> None:
+        opened, self._opened = self._opened, {}
+        await asyncio.gather(*(each.aclose() for each in opened.values()))

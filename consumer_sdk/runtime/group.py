@@ -1,0 +1,75 @@
+"""`Group`: several consumers in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, final
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.runtime.consumer import Consumer
+from consumer_sdk.runtime.handlers import Handler
+
+__all__ = ["Group"]
+
+log = logging.getLogger(__name__)
+
+
+@final
+class Group:
+    """Consumers that run and end together, each with its handler.
+
+    A signal, `stop` or cancellation ends all of them, as it would each alone: with a drain and a
+    last flush. One that fails ends the others in the same way. One that is stopped alone does not.
+
+    Args:
+        handlers: the handler of each consumer.
+
+    Example:
+        ``await Group({orders: handle_order, payments: handle_payment}).run()``
+    """
+
+    def __init__(self, handlers: Mapping[Consumer, Handler] | None = None) -> None:
+        self._runs: dict[Consumer, tuple[Handler, dict[str, Any]]] = {}
+        for consumer, handler in (handlers or {}).items():
+            self.add(consumer, handler)
+
+    def add(self, consumer: Consumer, handler: Handler, **options: Any) -> None:
+        """Another consumer, with options of `Consumer.run` such as ``concurrency``.
+
+        Raises:
+            ConfigurationError: it is there already.
+        """
+        if consumer in self._runs:
+            raise ConfigurationError(f"{consumer!r} is in the group; a consumer has one handler")
+        self._runs[consumer] = handler, options
+
+    def stop(self) -> None:
+        """Asks each for its end."""
+        for consumer in self._runs:
+            consumer.stop()
+
+    async def run(self) -> None:
+        """Runs until all have ended.
+
+        Raises:
+            ConfigurationError: there is no consumer in it, or one has an option that cannot work.
+            Exception: what the first one that failed has raised; what others raise as they end is
+                logged.
+
+        Cancellation: all drain and flush first.
+        """
+        if not self._runs:
+            raise ConfigurationError("Group(): there is no consumer; give {consumer: handler, …}")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for consumer, (handler, options) in self._runs.items():
+                    tasks.create_task(consumer.run(handler, **options))
+        except BaseExceptionGroup as failed:
+            first, *others = failed.exceptions
+        else:
+            return
+        for error in others:
+            log.error("another consumer of the group failed as it ended", exc_info=error)
+        raise first

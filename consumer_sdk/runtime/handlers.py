@@ -1,0 +1,184 @@
+"""Whether a handler can work at all: said before a record is fetched, or at its first call."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import itertools
+import typing
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from consumer_sdk.errors import ConfigurationError, HandlerError
+from consumer_sdk.records import Batch, Message
+
+__all__ = ["Handler", "Middleware", "NotAwaitableError", "check_handler", "wrap_handler"]
+
+Handler = Callable[[Any], Awaitable[object]]
+Middleware = Callable[[Handler], Handler]
+"""Takes a handler and returns one that does something around it."""
+
+MANY = (Batch, list, Sequence, Collection, Iterable)
+
+BLOCKING = (
+    "the handler must be 'async def', or return what can be awaited; wrap a blocking one in "
+    "asyncio.to_thread"
+)
+
+
+class NotAwaitableError(HandlerError):
+    """A handler returned something else than an awaitable; that settles nothing."""
+
+
+def check_handler(handler: Any, *, takes_batch: bool) -> Handler:
+    """The handler, or what looks at whatever it returns where that cannot be told in advance.
+
+    Raises:
+        ConfigurationError: it cannot work; the message names the mistake.
+    """
+    mistake = _mistake(handler, takes_batch=takes_batch)
+    if mistake is not None:
+        given: object = handler
+        if inspect.iscoroutine(given):
+            given.close()  # else Python warns that nobody awaited it
+        raise ConfigurationError(f"run({handler!r}): {mistake}")
+    is_async = inspect.iscoroutinefunction(_function(handler))
+    call: Handler = handler if is_async else _checked(handler)
+    return call
+
+
+def wrap_handler(handler: Handler, around: Sequence[Middleware], *, takes_batch: bool) -> Handler:
+    """The handler with all middleware around it, the first one outermost.
+
+    Raises:
+        ConfigurationError: one is no function of a handler, or what it returns cannot work.
+    """
+    given: object = around
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise ConfigurationError(f"run(around={around!r}): give a list, such as around=[traced()]")
+    for middleware in reversed(around):
+        if not callable(middleware):
+            raise ConfigurationError(
+                f"run(around=[{middleware!r}]): give functions that take a handler and return one"
+            )
+        handler = check_handler(middleware(handler), takes_batch=takes_batch)
+    return handler
+
+
+def _checked(handler: Handler) -> Handler:
+    async def call(given: Any) -> None:
+        made: Any = handler(given)
+        if not inspect.isawaitable(made):
+            raise NotAwaitableError(
+                f"{handler!r} returned {made!r}, and nothing can be awaited: {BLOCKING}. What it "
+                f"was given is delivered again unless it was settled"
+            )
+        await made
+
+    return call
+
+
+def _mistake(handler: Any, *, takes_batch: bool) -> str | None:
+    if inspect.isawaitable(handler):
+        return "this is a call of the handler; give the function itself, without ()"
+    if not callable(handler):
+        return "the handler must be a function: async def handle(message): …"
+    if inspect.isclass(handler) and not hasattr(handler, "__await__"):
+        return "this is a class; give one of its instances, or a method of one"
+    return (
+        _wrong_kind(_function(handler))
+        or _wrong_parameters(handler)
+        or _wrong_number(handler, takes_batch=takes_batch)
+    )
+
+
+def _function(handler: Any) -> Any:
+    """What is called in the end: behind partials, methods and callable objects."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not inspect.isroutine(handler) and not inspect.isclass(handler):
+        handler = handler.__call__
+    return getattr(handler, "__func__", handler)
+
+
+def _wrong_kind(function: Any) -> str | None:
+    if inspect.isasyncgenfunction(function):
+        return "it yields, so that it is an async generator and no handler; return instead"
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        return None
+    flags = function.__code__.co_flags
+    is_generator = flags & inspect.CO_GENERATOR and not flags & inspect.CO_ITERABLE_COROUTINE
+    return BLOCKING if is_generator or _returns_nothing(function) else None
+
+
+def _returns_nothing(function: Any) -> bool:
+    """No wrapper of a coroutine function either: that returns the coroutine."""
+    code = list(dis.get_instructions(function))
+    return all(
+        before.opname == "LOAD_CONST" and before.argval is None
+        for before, each in itertools.pairwise(code)
+        if each.opname == "RETURN_VALUE"
+    ) and all(each.argval is None for each in code if each.opname == "RETURN_CONST")
+
+
+def _wrong_parameters(handler: Any) -> str | None:
+    mistake = _unbindable(handler, inspect.Signature.bind)
+    # A wrapper that takes anything hands it on, perhaps with more: what it wraps must take it.
+    while mistake is None and _takes_anything(handler) and (inner := _wrapped(handler)):
+        handler = inner
+        mistake = _unbindable(handler, inspect.Signature.bind_partial)
+    return mistake
+
+
+def _wrapped(handler: Any) -> Any:
+    if not isinstance(handler, functools.partial):
+        return getattr(handler, "__wrapped__", None)
+    inner = _wrapped(handler.func)
+    return inner and functools.partial(inner, *handler.args, **handler.keywords)
+
+
+def _unbindable(handler: Any, bind: Callable[..., Any]) -> str | None:
+    signature = _signature(handler)
+    try:
+        if signature is not None:
+            bind(signature, object())
+    except TypeError as error:
+        return f"it is called with one argument, and its parameters are {signature}: {error}"
+    return None
+
+
+def _takes_anything(handler: Any) -> bool:
+    signature = _signature(handler)
+    kinds = {each.kind for each in signature.parameters.values()} if signature else set()
+    return bool(kinds) and kinds <= {
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    }
+
+
+def _signature(handler: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(handler, follow_wrapped=False)
+    except (TypeError, ValueError):  # some that are written in C have none
+        return None
+
+
+def _wrong_number(handler: Any, *, takes_batch: bool) -> str | None:
+    hint = _hint(handler)
+    wants = hint if isinstance(hint, type) else typing.get_origin(hint)
+    if wants in MANY and not takes_batch:
+        return "it takes a batch, and there is no batch_size=…; give one to get batches"
+    if wants is Message and takes_batch:
+        return "it takes one message, and batch_size=… gives it batches; leave one of them out"
+    return None
+
+
+def _hint(handler: Any) -> Any:
+    """The annotation of what takes the message; None if there is none that can be read."""
+    try:
+        signature = inspect.signature(handler)
+        name = next(iter(signature.bind(object()).arguments))
+        return typing.get_type_hints(inspect.unwrap(_function(handler))).get(name)
+    except Exception:  # noqa: BLE001 - an annotation may be any expression, and names may be missing
+        return None

@@ -1,0 +1,74 @@
+"""Whether a consumer works: facts in, a verdict out; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from consumer_sdk.records import Partition
+
+__all__ = ["Health", "State", "Vitals", "assess"]
+
+State = Literal["new", "opening", "running", "stopping", "closed", "failed"]
+"""What a consumer is doing: it goes through these from left to right, and ends in one of the last."""
+
+TURN = 10.0
+"""Seconds without a turn of the event loop after which a consumer is taken for dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a probe asks.
+
+    Attributes:
+        live: the process need not be restarted: the consumer's tasks run and its event loop turns.
+        ready: the consumer is open, has joined its group, and may hand out records.
+        reasons: why it is not, and what else is wrong; one line each.
+    """
+
+    live: bool
+    ready: bool
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vitals:
+    """What is known of a consumer at one moment.
+
+    Attributes:
+        state: what it is doing.
+        failure: what made it stop by itself, as text; None for nothing.
+        turned: seconds since the event loop turned last.
+        is_gated: nothing is handed out, since others may have taken over what it holds.
+        stalled: partitions whose position has been pinned for too long, with the seconds.
+    """
+
+    state: State
+    failure: str | None = None
+    turned: float = 0.0
+    is_gated: bool = False
+    stalled: Sequence[tuple[Partition, float]] = ()
+
+
+def assess(vitals: Vitals, *, needs_progress: bool = False) -> Health:
+    """The verdict.
+
+    Args:
+        needs_progress: a stalled partition is a reason to restart the process.
+    """
+    is_stuck = vitals.turned > TURN and vitals.state == "running"
+    reasons = [f"the consumer is {vitals.state}"] if vitals.state != "running" else []
+    if vitals.failure is not None:
+        reasons.append(f"it failed: {vitals.failure}")
+    if is_stuck:
+        reasons.append(f"its event loop has not turned for {vitals.turned:.0f} s")
+    if vitals.is_gated:
+        reasons.append("the broker has not confirmed yet that its partitions are still its own")
+    reasons += [f"{where} is pinned for {age:.0f} s" for where, age in vitals.stalled]
+    is_dead = vitals.state in {"failed", "closed"} or is_stuck
+    return Health(
+        live=not is_dead and not (needs_progress and vitals.stalled),
+        ready=vitals.state == "running" and not is_stuck and not vitals.is_gated,
+        reasons=tuple(reasons),
+    )

@@ -1,0 +1,64 @@
+"""What destinations have written is read back as the letter that it was."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from consumer_sdk.dead_letters import kafka_form, pulsar_form
+from consumer_sdk.dead_letters.kinesis_form import encode_letter
+from consumer_sdk.dead_letters.reading import broker_of, letter_in
+from consumer_sdk.records import DeadLetter, Partition
+from tests.dead_letters.test_kafka import letter_of
+
+LETTER = letter_of("orders")
+
+
+def test_letter_of_kafka_is_read_back() -> None:
+    """Headers that were added are gone, and the record's own time is in its place."""
+    found = letter_in(
+        "kafka", key=b"k", value=LETTER.value, headers=kafka_form.headers(LETTER), timestamp=1
+    )
+    assert found == LETTER
+    assert broker_of(found) == "kafka"
+
+
+def test_letter_of_pulsar_is_read_back() -> None:
+    """Its group is a property of Pulsar's own."""
+    letter = replace(
+        LETTER,
+        partition=Partition("persistent://public/default/orders", "2"),
+        position="1:2:3",
+        headers=[("trace", b"1")],
+    )
+    written = pulsar_form.writing_of(letter)
+    properties = [(name, text.encode()) for name, text in written.properties.items()]
+    found = letter_in(
+        "pulsar", key=b"k", value=LETTER.value, headers=properties, timestamp=LETTER.timestamp
+    )
+    assert found == letter
+    assert broker_of(found) == "pulsar"
+
+
+def test_letter_of_kinesis_is_read_back() -> None:
+    """All of it is in the value."""
+    letter = replace(LETTER, partition=Partition("orders", "shardId-000000000000"))
+    found = letter_in("kinesis", key=b"k", value=encode_letter(letter), headers=())
+    assert (found, broker_of(found)) == (letter, "kinesis")
+
+
+@pytest.mark.parametrize("name", ["failed-at", "attempts", "position"])
+@pytest.mark.parametrize("text", [None, b"nan", b"\xff"])
+def test_record_that_is_no_letter_is_an_error(name: str, text: bytes | None) -> None:
+    """It says what is missing or wrong."""
+    headers = dict(kafka_form.headers(LETTER))
+    del headers[f"dlq.{name}"]
+    if text is not None and name != "position":
+        headers[f"dlq.{name}"] = text
+    with pytest.raises(ValueError, match=r"dlq\.|invalid literal|could not convert"):
+        _read(headers)
+
+
+def _read(headers: dict[str, bytes | None]) -> DeadLetter:
+    return letter_in("kafka", key=None, value=None, headers=[*headers.items()])

@@ -1,0 +1,292 @@
+"""Handlers that cannot work are refused, with the mistake named; those that can are taken."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from consumer_sdk import Batch, ConfigurationError, HandlerError, Message, RetryPolicy
+from tests.runtime.bench import Bench, bench
+
+_MESSAGE: Any = "y"
+
+
+async def takes_one(message: Message) -> None:
+    """Works."""
+    del message
+
+
+async def takes_many(batch: Batch) -> None:
+    """Works with a batch size."""
+    del batch
+
+
+async def takes_list(batch: list[Message]) -> None:
+    """The same."""
+    del batch
+
+
+async def takes_nothing() -> None:
+    """Cannot be given a message."""
+
+
+async def takes_two(database: str, message: Message) -> None:
+    """Works as a partial."""
+    del database, message
+
+
+async def yields(message: Message) -> AsyncIterator[Message]:
+    """Is an async generator."""
+    yield message
+
+
+def blocks(database: str, message: Message) -> None:
+    """Is no coroutine function."""
+    del database, message
+
+
+def generates(message: Message) -> Iterator[Message]:
+    """Is a generator."""
+    yield message
+
+
+def traced(handler: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """A decorator as they are written."""
+
+    @functools.wraps(handler)
+    def call(*given: Any, **options: Any) -> Awaitable[None]:
+        return handler(*given, **options)
+
+    return call
+
+
+def injected(handler: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """A decorator that adds an argument."""
+
+    @functools.wraps(handler)
+    def call(*given: Any) -> Awaitable[None]:
+        return handler("database", *given)
+
+    return call
+
+
+class Service:
+    """A callable object, and a method."""
+
+    async def __call__(self, message: Message) -> None:
+        """Works."""
+        del message
+
+    async def handle(self, message: Message) -> None:
+        """Works."""
+        del message
+
+
+class Blocking:
+    """A callable object that is not async."""
+
+    def __call__(self, message: Message) -> None:
+        """Cannot work."""
+        del message
+
+
+@pytest.mark.parametrize(
+    "handler, batch_size, mistake",
+    [
+        (functools.partial(blocks, "database"), None, "to_thread"),
+        (functools.partial(functools.partial(blocks), "database"), None, "to_thread"),
+        (lambda _: None, None, "to_thread"),
+        (Blocking(), None, "to_thread"),
+        (generates, None, "to_thread"),
+        (takes_nothing, None, "called with one argument"),
+        (traced(takes_nothing), None, "called with one argument"),
+        (functools.partial(traced(takes_nothing)), None, "called with one argument"),
+        (takes_two, None, "missing a required argument: 'message'"),
+        (functools.partial(takes_two, "x", _MESSAGE), None, "called with one argument"),
+        (takes_many, None, "no batch_size"),
+        (takes_list, None, "no batch_size"),
+        (traced(takes_many), None, "no batch_size"),
+        (takes_one, 10, "takes one message"),
+        (yields, None, "async generator"),
+        (functools.partial(yields), None, "async generator"),
+        (Service, None, "this is a class"),
+        ("handle", None, "must be a function"),
+        (None, None, "must be a function"),
+    ],
+    ids=[
+        "partial of a blocking one",
+        "partial of a partial",
+        "lambda",
+        "blocking object",
+        "generator",
+        "no parameter",
+        "no parameter behind a wrapper",
+        "partial of a wrapper of no parameter",
+        "two parameters",
+        "partial with all given",
+        "batch",
+        "list",
+        "batch behind a wrapper",
+        "message for a batch",
+        "async generator",
+        "partial of an async generator",
+        "class",
+        "name",
+        "none",
+    ],
+)
+def test_handler_that_cannot_work_is_refused_before_any_record(
+    handler: Any, batch_size: int | None, mistake: str
+) -> None:
+    """The error names the mistake, and nothing was called, acked or dead-lettered."""
+
+    async def test(b: Bench) -> None:
+        b.append("x")
+        with pytest.raises(ConfigurationError, match=mistake):
+            await b.consumer().run(handler, batch_size=batch_size)
+        assert b.committed() == {}
+        assert not b.letters.kept
+
+    bench(test)
+
+
+def test_call_of_the_handler_instead_of_it_is_refused() -> None:
+    """``run(handle(message))`` says so, and no warning of a coroutine that was never awaited."""
+
+    async def test(b: Bench) -> None:
+        handler: Any = takes_nothing()
+        with pytest.raises(ConfigurationError, match="a call of the handler"):
+            await b.consumer().run(handler)
+
+    bench(test)
+
+
+@pytest.mark.parametrize(
+    "handler, batch_size",
+    [
+        (takes_one, None),
+        (takes_many, 10),
+        (takes_list, 10),
+        (traced(takes_one), None),
+        (traced(traced(takes_many)), 10),
+        (injected(takes_two), None),
+        (functools.partial(takes_two, "database"), None),
+        (functools.partial(traced(takes_two), "database"), None),
+        (lambda message: takes_one(message), None),
+        (Service(), None),
+        (Service().handle, None),
+    ],
+    ids=[
+        "message",
+        "batch",
+        "list",
+        "wrapper",
+        "two wrappers",
+        "wrapper that adds",
+        "partial",
+        "partial of a wrapper",
+        "lambda",
+        "callable object",
+        "method",
+    ],
+)
+def test_handler_that_can_work_is_called(handler: Any, batch_size: int | None) -> None:
+    """Behind wrappers, partials and callable objects too."""
+
+    async def test(b: Bench) -> None:
+        b.append("x", "y")
+        await b.run(b.consumer(), handler, batch_size=batch_size)
+        assert b.committed() == {"0": 2}
+        assert not b.letters.kept
+
+    bench(test)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_handler_returns_no_awaitable_consumer_stops_and_settles_nothing(
+    batch_size: int | None,
+) -> None:
+    """What could not be told in advance ends the run at the first call: no ack, no dead letter."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        calls: list[object] = []
+
+        def handle(given: Any) -> Any:
+            calls.append(given)
+            return len(calls)
+
+        began = b.simulation.clock.monotonic()
+        with pytest.raises(HandlerError, match="returned 1, and nothing can be awaited"):
+            await b.run(b.consumer(), handle, batch_size=batch_size, concurrency=1)
+        assert b.simulation.clock.monotonic() - began < 1.0  # no drain waits for it
+        assert len(calls) == 1
+        assert b.committed() in ({}, {"0": 0})
+        assert not b.letters.kept
+
+    bench(test)
+
+
+def test_handler_that_opened_a_tree_and_returns_no_awaitable_ends_the_consumer() -> None:
+    """The message's holder is its trees' then; no drain waits for its record either."""
+
+    async def test(b: Bench) -> None:
+        def handle(message: Message) -> int:
+            message.tree()
+            return 5
+
+        b.append("a")
+        with pytest.raises(HandlerError):
+            await b.run(b.consumer(), cast("Any", handle), seconds=5)
+
+    bench(test)
+
+
+def test_error_about_what_is_not_awaitable_is_true_of_a_handler_that_acks() -> None:
+    """It has settled the record itself, and that stands."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        handler: Any = lambda message: message.ack()  # noqa: E731 - the mistake
+        with pytest.raises(HandlerError, match="delivered again unless it was settled"):
+            await b.run(b.consumer(), handler)
+        assert b.committed() == {"0": 1}
+
+    bench(test)
+
+
+def test_batch_handler_without_batch_size_consumer_stops_and_settles_nothing() -> None:
+    """Without an annotation its first call tells: no record is dead-lettered for it."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+
+        async def handle(messages: Any) -> None:
+            for message in messages:
+                b.seen.append(message)
+
+        with pytest.raises(HandlerError, match=r"run\(handler, batch_size="):
+            await b.run(b.consumer(), handle)
+        assert b.committed() in ({}, {"0": 0})
+        assert not b.letters.kept
+
+    bench(test)
+
+
+def test_message_iterated_by_a_batch_handler_is_a_failed_delivery() -> None:
+    """It has its batches: that is an error of its own."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+
+        async def handle(batch: Any) -> None:
+            list(batch[0])
+
+        retry = RetryPolicy(max_attempts=1)
+        await b.run(b.consumer(retry=retry), handler=handle, batch_size=2, seconds=1)
+        assert len(b.letters.kept) == 1
+
+    bench(test)

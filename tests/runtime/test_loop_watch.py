@@ -1,0 +1,282 @@
+"""The loop stands still for a session: who was stopped waits, and who blocks it runs out of tries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from consumer_sdk import Batch, Consumer, Message, Ordering, Partition, RetryPolicy
+from consumer_sdk.abc import StoreItem
+from consumer_sdk.records import AckFlush, Outcome, OutcomeKind
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import MemoryAdapter, SimulationLoop
+from tests.runtime.bench import Bench, bench
+
+SESSION = 10.0
+HEARTBEAT = 3.0
+ANSWER = 0.5
+"""Seconds until a heartbeat is answered."""
+
+
+class BeatingAdapter(MemoryAdapter):
+    """Its group puts it out after a session without heartbeat, and tells it with the next one."""
+
+    heard = 0.0
+    generation = 0
+
+    async def run(self) -> None:
+        beating = asyncio.create_task(self._beat())
+        try:
+            await super().run()
+        finally:
+            beating.cancel()
+
+    async def _beat(self) -> None:
+        time = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            sent = time()
+            await asyncio.sleep(ANSWER)
+            if sent > self.held_until():
+                self.expire()
+            else:
+                self.heard = sent
+
+    def held_until(self) -> float:
+        generation = self._session.membership.member.generation
+        if generation > self.generation:
+            self.heard, self.generation = asyncio.get_running_loop().time(), generation
+        return self.heard + SESSION
+
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        if asyncio.get_running_loop().time() > self.held_until():
+            self.expire()
+        await asyncio.sleep(ANSWER)
+        return await super().commit(flushes)
+
+
+def _stand_still(seconds: float) -> None:
+    """What SIGSTOP does, and a handler that blocks: time goes on, and nothing else."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulationLoop)
+    loop.jump(seconds)
+
+
+def _consumer(b: Bench, kind: type[MemoryAdapter] = BeatingAdapter, **options: Any) -> Consumer:
+    # Sums of these are exact: virtual time stands still for what is due by a rounding error.
+    options.setdefault("flush_interval", 0.125)
+    options.setdefault("retry", RetryPolicy(max_attempts=3, initial=1.0, jitter=0.0))
+    return Consumer(
+        kind(b.broker, "s", group="g"),
+        dead_letters=b.letters,
+        clock=b.simulation.clock,
+        **options,
+    )
+
+
+def _stop_at(moment: float, seconds: float) -> None:
+    asyncio.get_running_loop().call_later(moment, _stand_still, seconds)
+
+
+# -- a process that was stopped ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("work", [0.05, 0.7, 4.0])
+def test_woken_process_starts_no_handler_before_the_group_has_answered(
+    work: float, batch_size: int | None
+) -> None:
+    """Its partitions may be with others: what it starts next, it was granted after it woke."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(8000)))
+        started: list[tuple[float, Message]] = []
+        time = asyncio.get_running_loop().time
+
+        async def handle(found: Any) -> None:
+            messages = found if isinstance(found, Batch) else [found]
+            started.extend((time(), message) for message in messages)
+            await asyncio.sleep(work)
+
+        _stop_at(20.3, 30.0)
+        consumer = _consumer(b)
+        options: dict[str, Any] = {"concurrency": 7, "ordering": Ordering.NONE}
+        await b.run(consumer, handle, seconds=60, batch_size=batch_size, **options)
+        old = [at for at, m in started if m.assignment.epoch == started[0][1].assignment.epoch]
+        assert max(old) <= 20.3
+        assert max(at for at, _ in started) > 50.3 + ANSWER
+
+    bench(test)
+
+
+def test_short_stop_holds_nothing_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Within a session nobody else can have been given the partitions."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(2000)))
+        starts: list[float] = []
+
+        async def handle(_: Message) -> None:
+            starts.append(asyncio.get_running_loop().time())
+            await asyncio.sleep(0.125)
+
+        _stop_at(20.0, 5.0)
+        await b.run(_consumer(b), handle, seconds=40, concurrency=3)
+        after = min(at for at in starts if at > 20.0)
+        assert after < 25.2
+
+    bench(test)
+    assert "stood still" not in caplog.text
+
+
+def test_outage_of_the_broker_holds_nothing_back() -> None:
+    """The loop turns: that no heartbeat is answered says nothing about others."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(500)))
+
+        class Silent(BeatingAdapter):
+            async def _beat(self) -> None:
+                await asyncio.sleep(1000)
+
+            async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+                return [Outcome.retry(OSError("away")) for _ in flushes]
+
+        async def handle(message: Message) -> None:
+            await asyncio.sleep(0.125)
+            b.seen.append(message)
+
+        await b.run(_consumer(b, Silent), handle, seconds=60, concurrency=2)
+        assert len(b.seen) == 500
+
+    bench(test)
+
+
+@pytest.mark.parametrize("takes_batches", [False, True])
+def test_woken_process_that_pulls_is_handed_nothing_before_the_group_has_answered(
+    *, takes_batches: bool
+) -> None:
+    """A loop that turns in between is all it takes."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(300)))
+        time = asyncio.get_running_loop().time
+        async with _consumer(b, fetch_records=100) as consumer:
+            pull: Callable[[], Any] = lambda: anext(consumer)  # noqa: E731 - beside its other form
+            if takes_batches:
+                batches = consumer.batches(max_messages=10)
+                pull = lambda: anext(batches)  # noqa: E731 - as above
+            before = await pull()
+            epoch = (before[0] if takes_batches else before).assignment.epoch
+            _stand_still(30.0)
+            woken = time()
+            await asyncio.sleep(0.001)
+            again = await pull()
+            message = again[0] if takes_batches else again
+            assert time() >= woken + ANSWER
+            assert (message.assignment.epoch > epoch, message.position) == (True, 0)
+
+    bench(test)
+
+
+def test_woken_process_leaves_the_claim_to_its_rightful_owner() -> None:
+    """The store refuses its late write; it asks the group before it claims anything."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(100)))
+        store, partition = MemoryStore(), Partition("s", "0")
+        heir = store.handle()
+        await heir.open()
+        outcomes: list[OutcomeKind] = []
+
+        async def stop_and_see(assignment: Any) -> None:
+            await heir.claim("g", [assignment])
+            _stand_still(30.0)
+            for _ in range(4):
+                await asyncio.sleep(ANSWER / 5)
+                (text,) = (await heir.peek("g", [partition])).values()
+                (outcome,) = await heir.save("g", [StoreItem(assignment, text or "")])
+                outcomes.append(outcome.kind)
+
+        async with _consumer(b, store=store, flush_interval=0.0) as consumer:
+            message = await anext(consumer)
+            assert message.ack()
+            await consumer.flush()
+            message = await anext(consumer)
+            stopped = asyncio.create_task(stop_and_see(message.assignment))
+            await asyncio.sleep(0)
+            assert message.ack()
+            await stopped
+            assert outcomes == [OutcomeKind.DURABLE] * 4
+            again = await anext(consumer)
+            assert again.assignment.epoch > message.assignment.epoch
+
+    bench(test)
+
+
+# -- a handler that blocks --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_size", [None, 1])
+@pytest.mark.parametrize("before,after", [(0.0, 0.0), (0.5, 0.0), (0.0, 0.5)])
+def test_handler_that_blocks_for_a_session_runs_out_of_tries(
+    before: float,
+    after: float,
+    batch_size: int | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It alone: records beside it are done; and the log says what to do."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(30)))
+
+        async def handle(found: Any) -> None:
+            (message,) = found if isinstance(found, Batch) else [found]
+            b.seen.append(message)
+            await asyncio.sleep(before)
+            if message.position == 3:
+                _stand_still(12.0)
+            await asyncio.sleep(after)
+
+        consumer = _consumer(b)
+        options: dict[str, Any] = {"concurrency": 5, "ordering": Ordering.NONE}
+        await b.run(consumer, handle, seconds=200, batch_size=batch_size, **options)
+        (letter,) = b.letters.kept
+        assert (letter.position, letter.attempts) == ("3", 3)
+        assert "asyncio.to_thread" in letter.error
+        tries = [message.attempt for message in b.seen if message.position == 3]
+        assert tries == [1, 1, 2, 3]
+        assert {message.attempt for message in b.seen if message.position != 3} == {1}
+        assert {message.position for message in b.seen} == set(range(30))
+        assert consumer.stats().failed == 3
+        assert b.committed() == {"0": 30}
+
+    bench(test)
+    assert "asyncio.to_thread" in caplog.text
+
+
+def test_delivery_that_blocks_is_no_failure_where_the_partition_is_kept() -> None:
+    """The group was patient: the ack counts, and nothing is delivered again."""
+
+    class Patient(BeatingAdapter):
+        def expire(self) -> None:
+            self.heard = asyncio.get_running_loop().time()
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+
+        async def handle(message: Message) -> None:
+            b.seen.append(message)
+            if message.position in (3, 5):
+                _stand_still(12.0)
+
+        consumer = _consumer(b, Patient)
+        await b.run(consumer, handle, seconds=100)
+        assert [message.position for message in b.seen] == list(range(10))
+        assert consumer.stats().failed == 0
+        assert b.committed() == {"0": 10}
+
+    bench(test)
