@@ -1,0 +1,40 @@
+"""Metrics, traces and logs of a consumer, for OpenTelemetry, Prometheus and whatever reads JSON.
+
+Nothing of this is called for each record but `traced`: metrics are read from `Consumer.snapshot`
+when somebody collects them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from consumer_sdk.lazy import lazy_names
+from consumer_sdk.telemetry.logs import JsonFormatter, message_fields
+from consumer_sdk.telemetry.model import Metric
+
+if TYPE_CHECKING:
+    from consumer_sdk.telemetry.opentelemetry import otel
+    from consumer_sdk.telemetry.prometheus import collector
+    from consumer_sdk.telemetry.traces import traced
+
+__all__ = [
+    "JsonFormatter",
+    "Metric",
+    "collector",
+    "message_fields",
+    "otel",
+    "traced",
+]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "collector": "consumer_sdk.telemetry.prometheus",
+        "otel": "consumer_sdk.telemetry.opentelemetry",
+        "traced": "consumer_sdk.telemetry.traces",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,103 @@
+"""Observable instruments of OpenTelemetry, read from snapshots when they are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from consumer_sdk.errors import MissingExtraError
+from consumer_sdk.options import instance
+from consumer_sdk.runtime import Consumer, HistogramSnapshot
+from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL, Metric, collected
+from consumer_sdk.telemetry.sampling import Sampler
+
+try:
+    from opentelemetry import metrics
+    from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation
+except ImportError as _error:
+    raise MissingExtraError("opentelemetry", "otel") from _error
+
+__all__ = ["otel"]
+
+CONSUMER = instance(Consumer, "a Consumer")
+
+Observe = Callable[[CallbackOptions], Iterable[Observation]]
+
+
+Samplers = dict[Consumer, Sampler]
+
+_samplers: WeakKeyDictionary[MeterProvider, Samplers] = WeakKeyDictionary()
+"""A provider drops, without a word, what a second instrument of one name observes. So each has one
+set of instruments, and all consumers that it was given."""
+
+
+def otel(*consumers: Consumer, provider: MeterProvider | None = None) -> None:
+    """Makes OpenTelemetry's instruments for consumers: one for each of `METRICS`.
+
+    They are observable: a collection, in whatever thread, takes one snapshot in the consumer's event
+    loop, and a record costs nothing. OpenTelemetry has no observable histogram, so a histogram is
+    three counters: ``….count``, ``….sum`` and ``….bucket`` with the attribute ``le``.
+
+    Args:
+        consumers: not yet closed; they may be opened later. Those of one group are counted together,
+            also with those of earlier calls.
+        provider: the global one if None.
+
+    Raises:
+        MissingExtraError: the extra ``otel`` is not installed.
+        ConfigurationError: this is no consumer.
+    """
+    for consumer in consumers:
+        CONSUMER.check("consumer", consumer, "otel")
+    meters = provider or metrics.get_meter_provider()
+    samplers = _samplers.get(meters)
+    if samplers is None:
+        samplers = _samplers[meters] = {}
+        meter = meters.get_meter("consumer_sdk", schema_url=SCHEMA_URL)
+        for metric in METRICS:
+            _register(meter, metric, samplers)
+    for consumer in consumers:
+        samplers.setdefault(consumer, Sampler(consumer))
+
+
+def _register(meter: Meter, metric: Metric, samplers: Samplers) -> None:
+    name, unit, text = metric.name, metric.unit, metric.description
+    if metric.kind == "gauge":
+        meter.create_observable_gauge(name, [_observer(metric, samplers)], unit, text)
+    elif metric.kind == "counter":
+        meter.create_observable_counter(name, [_observer(metric, samplers)], unit, text)
+    else:
+        parts = {"count": (_count, "1"), "sum": (_sum, unit), "bucket": (_buckets, "1")}
+        for part, (split, of) in parts.items():
+            observer = _observer(metric, samplers, split)
+            meter.create_observable_counter(f"{name}.{part}", [observer], of, text)
+
+
+def _observer(metric: Metric, samplers: Samplers, split: Any = None) -> Observe:
+    split = split or _value
+
+    def observe(_options: CallbackOptions) -> Iterator[Observation]:
+        snapshots = [each for s in list(samplers.values()) if (each := s.snapshot())]
+        for labels, value in collected(metric, snapshots):
+            attributes = {ATTRIBUTES[label]: text for label, text in labels.items() if text}
+            yield from split(value, attributes)
+
+    return observe
+
+
+def _value(value: float, attributes: dict[str, str]) -> Iterator[Observation]:
+    yield Observation(value, attributes)
+
+
+def _count(times: HistogramSnapshot, attributes: dict[str, str]) -> Iterator[Observation]:
+    yield Observation(times.total, attributes)
+
+
+def _sum(times: HistogramSnapshot, attributes: dict[str, str]) -> Iterator[Observation]:
+    yield Observation(times.sum, attributes)
+
+
+def _buckets(times: HistogramSnapshot, attributes: dict[str, str]) -> Iterator[Observation]:
+    for bound, total in times.cumulative():
+        yield Observation(total, {**attributes, "le": bound})

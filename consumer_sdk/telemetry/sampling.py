@@ -1,0 +1,64 @@
+"""Snapshots for whoever collects metrics, also in other threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+
+from consumer_sdk.runtime import Consumer, Snapshot
+
+__all__ = ["Sampler"]
+
+FRESH = 0.5
+"""Seconds for which one snapshot serves: a collection asks once for each metric."""
+PATIENCE = 2.0
+"""Seconds that a collection waits for an event loop that is blocked; then it gets the last snapshot."""
+
+
+class Sampler:
+    """Takes snapshots of a consumer in its own event loop, whoever asks in whatever thread."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._lock = threading.Lock()
+        self._taken = -FRESH
+        self._last: Snapshot | None = None
+
+    def snapshot(self) -> Snapshot | None:
+        """The consumer now, or lately; None if its loop has been blocked since before the first."""
+        loop = self._consumer.loop
+        if loop is None or not loop.is_running() or asyncio._get_running_loop() is loop:  # noqa: SLF001 - get_running_loop raises
+            return self._fresh(self._consumer.snapshot)  # unlocked: who has the lock waits for this
+        with self._lock:
+            return self._fresh(partial(self._ask, loop))
+
+    def _fresh(self, take: Callable[[], Snapshot | None]) -> Snapshot | None:
+        if time.monotonic() - self._taken >= FRESH:
+            found = take()
+            self._last = self._last if found is None else found
+            self._taken = time.monotonic()
+        return self._last
+
+    def _ask(self, loop: asyncio.AbstractEventLoop) -> Snapshot | None:
+        future: Future[Snapshot] = Future()
+        try:
+            loop.call_soon_threadsafe(self._answer, future)
+        except RuntimeError:  # it was closed meanwhile
+            return None
+        try:
+            return future.result(PATIENCE)
+        except FutureTimeoutError:
+            future.cancel()
+            return None
+
+    def _answer(self, future: Future[Snapshot]) -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(self._consumer.snapshot())
+            except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+                future.set_exception(error)

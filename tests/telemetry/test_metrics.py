@@ -1,0 +1,272 @@
+"""One model, collected by OpenTelemetry's SDK and by prometheus_client."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.semconv._incubating.attributes import messaging_attributes
+from opentelemetry.semconv._incubating.metrics import messaging_metrics
+from opentelemetry.semconv.attributes import error_attributes
+from opentelemetry.semconv.schemas import Schemas
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from consumer_sdk import (
+    ConfigurationError,
+    Consumer,
+    ConsumerClosedError,
+    Message,
+    MissingExtraError,
+    telemetry,
+)
+from consumer_sdk.telemetry import sampling
+from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL
+from consumer_sdk.telemetry.prometheus import prometheus_name
+from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+from tests.runtime.bench import Bench, bench
+
+ORDER = ("stream", "partition", "operation", "event", "error_type", "le")
+
+
+def _prometheus(registry: CollectorRegistry) -> dict[str, dict[tuple[str, ...], float]]:
+    """Name → labels but system and group → value."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(generate_latest(registry).decode()):
+        for sample in family.samples:
+            assert (sample.labels.pop("system"), sample.labels.pop("group")) == ("memory", "g")
+            labels = tuple(sample.labels[name] for name in ORDER if name in sample.labels)
+            found.setdefault(sample.name, {})[labels] = sample.value
+    return found
+
+
+async def _handle(message: Message) -> None:
+    await asyncio.sleep(0.02)
+    if message.value == b"bad":
+        raise KeyError("bad")
+
+
+def test_prometheus_reads_what_the_consumer_did() -> None:
+    """Counters, histograms and gauges with their labels; also after the end."""
+
+    async def test(b: Bench) -> None:
+        b.append("a=1", "b=2", "c=bad")
+        consumer = b.consumer()
+        registry = CollectorRegistry()
+        registry.register(telemetry.collector(consumer))
+        await b.run(consumer, _handle, seconds=30)
+        found = _prometheus(registry)
+        assert found["consumer_sdk_settled_total"] == {("s", "0"): 3}
+        assert found["consumer_sdk_failed_total"] == {("s", "0"): 3}
+        assert found["messaging_client_consumed_messages_total"] == {("s", "0", "receive"): 5}
+        assert found["consumer_sdk_dead_lettered_total"] == {("KeyError",): 1}
+        times = found["messaging_process_duration_seconds_count"]
+        assert times == {("s", "process", ""): 2, ("s", "process", "KeyError"): 3}
+        buckets = found["messaging_process_duration_seconds_bucket"]
+        assert buckets["s", "process", "", "0.01"] == 0
+        assert buckets["s", "process", "", "0.025"] == 2
+        assert found["consumer_sdk_assignments_total"]["s", "0", "assigned"] == 1
+        assert found["consumer_sdk_ready"] == {(): 0}
+        assert "consumer_sdk_in_flight" not in found  # of partitions that are held
+
+    bench(test)
+
+
+def test_consumers_of_one_group_are_counted_together() -> None:
+    """Prometheus takes one value for each set of labels."""
+
+    async def test(b: Bench) -> None:
+        consumers = [b.consumer(), b.consumer()]
+        registry = CollectorRegistry()
+        registry.register(telemetry.collector(*consumers))
+        async with consumers[0]:
+            await asyncio.sleep(5)
+            async with consumers[1]:  # takes one of the partitions
+                b.append("1", "2")
+                for each in consumers:
+                    (await anext(each)).ack()
+                text = generate_latest(registry).decode()
+                names = [line.rpartition(" ")[0] for line in text.splitlines()]
+                samples = [name for name in names if not name.startswith("#")]
+                assert len(samples) == len(set(samples))
+                found = _prometheus(registry)
+                assert found["consumer_sdk_ready"] == {(): 2}
+                parts = [p for each in consumers for p in each.snapshot().partitions]
+                counts = found["consumer_sdk_assignments_total"]
+                assigned = [n for labels, n in counts.items() if labels[2] == "assigned"]
+                assert len(assigned) == 2 < len(parts)
+                assert sum(assigned) == sum(part.assigned for part in parts)
+                assert sum(found["consumer_sdk_settled_total"].values()) == 2
+                assert found["consumer_sdk_loop_lag_seconds"] == {(): 0}
+
+    bench(test, partitions=2)
+
+
+def test_opentelemetry_reads_the_same() -> None:
+    """Under the names and attributes of the semantic conventions."""
+
+    async def test(b: Bench) -> None:
+        b.append("a=1", "b=2")
+        consumer = b.consumer()
+        reader = InMemoryMetricReader()
+        telemetry.otel(consumer, provider=MeterProvider([reader]))
+        running = asyncio.create_task(consumer.run(_handle))
+        await asyncio.sleep(5)
+        consumer.pause()
+        found = _points(reader)
+        ids = {"messaging.destination.name": "s", "messaging.destination.partition.id": "0"}
+        ours = {"messaging.system": "memory", "messaging.consumer.group.name": "g"}
+        assert found["consumer_sdk.settled"] == [({**ours, **ids}, 2)]
+        assert found["consumer_sdk.paused"] == [
+            ({**ours, **ids, "consumer_sdk.reason": "operator"}, 1)
+        ]
+        (count,) = found["messaging.process.duration.count"]
+        assert count[1] == 2
+        assert found["messaging.process.duration.bucket"][-1][0]["le"] == "+Inf"
+        assert found["consumer_sdk.ready"] == [(ours, 1)]
+        consumer.stop()
+        await running
+
+    bench(test)
+
+
+def test_opentelemetry_reads_all_consumers_of_a_provider() -> None:
+    """Whether they come in one call or in several; a provider has one instrument of a name."""
+
+    async def test(b: Bench) -> None:
+        consumers = [b.consumer(group) for group in ("g", "g", "h")]
+        reader = InMemoryMetricReader()
+        provider = MeterProvider([reader])
+        telemetry.otel(*consumers[:2], provider=provider)
+        telemetry.otel(*consumers[1:], provider=provider)
+        async with consumers[0], consumers[1], consumers[2]:
+            await asyncio.sleep(5)
+            found = _points(reader)["consumer_sdk.ready"]
+            ready = {attributes["messaging.consumer.group.name"]: n for attributes, n in found}
+            assert ready == {"g": 2, "h": 1}
+
+    bench(test)
+
+
+def _points(reader: InMemoryMetricReader) -> dict[str, list[tuple[dict[str, Any], float]]]:
+    found: dict[str, list[tuple[dict[str, Any], float]]] = {}
+    data = reader.get_metrics_data()
+    assert data is not None
+    (resource,) = data.resource_metrics
+    (scope,) = resource.scope_metrics
+    assert scope.schema_url == SCHEMA_URL
+    for metric in scope.metrics:
+        points: Any = metric.data.data_points
+        found[metric.name] = [(dict(p.attributes), p.value) for p in points]
+    return found
+
+
+async def test_scrape_in_another_thread_waits_for_the_event_loop() -> None:
+    """A snapshot is taken where the consumer lives; a loop that is blocked gives the last one."""
+    # A real loop: virtual time cannot wait for a thread.
+    broker = MemoryBroker()
+    broker.create_stream("s", 3)
+    registry = CollectorRegistry()
+    async with Consumer(MemoryAdapter(broker, "s", group="g")) as consumer:
+        registry.register(telemetry.collector(consumer))
+        while not consumer.stats().partitions:
+            await asyncio.sleep(0.01)
+        found = await asyncio.to_thread(_prometheus, registry)
+        assert len(found["consumer_sdk_in_flight"]) == 3
+        thread = threading.Thread(target=generate_latest, args=[registry])
+        thread.start()
+        thread.join()  # blocks the loop; the snapshot of before is fresh enough
+        assert not thread.is_alive()
+
+
+def test_scrape_after_the_event_loop_has_ended_says_so() -> None:
+    """The last counters, and not ready: an error would cost the process all of its metrics."""
+    registry = CollectorRegistry()
+
+    async def main() -> Consumer:
+        broker = MemoryBroker()
+        broker.create_stream("s", 1)
+        async with Consumer(MemoryAdapter(broker, "s", group="g")) as consumer:
+            registry.register(telemetry.collector(consumer))
+        return consumer
+
+    consumer = asyncio.run(main())
+    assert _prometheus(registry)["consumer_sdk_ready"] == {(): 0}
+    assert consumer.health().reasons == ("the consumer is closed",)
+
+
+async def test_scrape_in_the_event_loop_waits_for_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One in a thread waits for the loop, which must not wait for that thread."""
+    monkeypatch.setattr(sampling, "PATIENCE", 1e6)
+    broker = MemoryBroker()
+    broker.create_stream("s", 1)
+    async with Consumer(MemoryAdapter(broker, "s", group="g")) as consumer:
+        sampler = sampling.Sampler(consumer)
+        thread = threading.Thread(target=sampler.snapshot)
+        thread.start()
+        while not sampler._lock.locked():
+            pass
+        assert sampler.snapshot() is not None
+        await asyncio.to_thread(thread.join)
+
+
+async def test_consumer_of_a_loop_that_runs_is_looked_at_there_alone() -> None:
+    """In another thread its partitions may change in the middle of a look."""
+    broker = MemoryBroker()
+    broker.create_stream("s", 1)
+    async with Consumer(MemoryAdapter(broker, "s", group="g")) as consumer:
+        for look in (consumer.snapshot, consumer.health, consumer.pause):
+            with pytest.raises(ConsumerClosedError, match="another event loop"):
+                await asyncio.to_thread(look)
+
+
+@pytest.mark.parametrize(
+    "name, package, extra",
+    [
+        ("collector", "prometheus_client.core", "prometheus"),
+        ("otel", "opentelemetry", "otel"),
+        ("traced", "opentelemetry", "otel"),
+    ],
+)
+def test_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str, extra: str
+) -> None:
+    """Only when it is asked for: the log formatter needs neither."""
+    home = getattr(telemetry, name).__module__
+    monkeypatch.delattr(telemetry, name)
+    monkeypatch.delitem(sys.modules, home)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtraError, match=rf"pip install 'consumer-sdk\[{extra}\]'"):
+        getattr(telemetry, name)
+
+
+def test_names_are_those_of_the_pinned_conventions() -> None:
+    """What begins as theirs is theirs; the installed package has the version that is pinned."""
+    assert Schemas.V1_44_0.value == SCHEMA_URL
+    theirs = {v for k, v in vars(messaging_metrics).items() if k.startswith("MESSAGING")}
+    theirs |= {v for k, v in vars(messaging_attributes).items() if k.startswith("MESSAGING")}
+    theirs |= {error_attributes.ERROR_TYPE}
+    for name in [*ATTRIBUTES.values(), *(metric.name for metric in METRICS)]:
+        assert name in theirs or name.startswith("consumer_sdk."), name
+
+
+def test_names_are_unique_and_labels_known() -> None:
+    """Also as Prometheus has them."""
+    assert len({prometheus_name(metric) for metric in METRICS}) == len(METRICS)
+    assert {label for metric in METRICS for label in metric.labels} <= ATTRIBUTES.keys()
+    names = {prometheus_name(metric) for metric in METRICS}
+    assert {"consumer_sdk_pinned_age_seconds", "consumer_sdk_lag_seconds"} <= names
+
+
+@pytest.mark.parametrize("make", [telemetry.collector, telemetry.otel])
+def test_what_is_no_consumer_is_refused(make: Any) -> None:
+    """At once, not at the first scrape."""
+    with pytest.raises(ConfigurationError, match="give a Consumer"):
+        make("kafka://…")
