@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -10,17 +11,23 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.kafka.client import check_client
+from consumer_sdk.adapters.kafka.client_options import (
+    check_client_options,
+    read_servers,
+    read_topics,
+)
+from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.grants import Grant, GrantState
 from consumer_sdk.adapters.kafka.metadata import MOST
 from consumer_sdk.adapters.kafka.options import (
     OURS,
+    OWN,
+    IsolationLevel,
     KafkaOptions,
-    check_client_options,
-    read_servers,
+    parse_url,
 )
 from consumer_sdk.adapters.kafka.protocol import topic_id_text
 from consumer_sdk.adapters.kafka.session import Session
-from consumer_sdk.adapters.kafka.urls import parse_url
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import (
     AckFlush,
@@ -46,13 +53,13 @@ class KafkaAdapter(Adapter):
     the generation in which each partition was assigned, so that a former owner can never
     overwrite; with them, as far as the broker has room, what is settled above and how often the
     rest was tried. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
-    committed: give the consumer a store. Topics are never created. Patterns of topics are not
-    supported.
+    kept, for a store keeps checkpoints by group too: each start begins at the consumer's ``start``.
+    Topics are never created. Patterns of topics are not supported.
 
     Args:
-        topics: their names.
+        topics: their names, one by one or in a list.
         bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
-        group: the consumer group, or None to read alone.
+        group: the consumer group, or None to read alone and keep no position.
         isolation_level: ``"read_committed"`` or ``"read_uncommitted"``.
         session_timeout: seconds without a heartbeat after which the group gives the partitions
             to others.
@@ -60,8 +67,10 @@ class KafkaAdapter(Adapter):
             the bound of a drain.
         heartbeat_interval: seconds between heartbeats; by default 3, or a third of the shorter
             timeout.
-        connect_timeout: seconds that `open` waits for the servers.
+        connect_timeout: seconds that `open` waits for the servers, which may be restarting.
         client_id: the name that the broker's logs and quotas know this client by.
+        max_batch_bytes: bytes that a compressed record batch may have when it is decompressed; one
+            that has more is an `UnreadableRecordError`. A broker's limits count compressed bytes.
         client_options: any other option of ``AIOKafkaConsumer``, such as ``security_protocol``,
             ``ssl_context``, ``sasl_mechanism``, ``fetch_max_bytes`` or
             ``partition_assignment_strategy``.
@@ -74,23 +83,22 @@ class KafkaAdapter(Adapter):
 
     def __init__(
         self,
-        *topics: str,
+        *topics: str | Sequence[str],
         bootstrap_servers: str | Sequence[str],
         group: str | None = None,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
         session_timeout: float = 10.0,
         rebalance_timeout: float = 30.0,
         heartbeat_interval: float | None = None,
         connect_timeout: float = 10.0,
         client_id: str = "consumer-sdk",
+        max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
         check_client()
-        check_client_options(client_options, AIOKafkaConsumer.__init__, OURS, type(self).__init__)
-        if heartbeat_interval is None:
-            heartbeat_interval = min(session_timeout / 3, rebalance_timeout / 3, 3.0)
+        check_client_options(client_options, AIOKafkaConsumer.__init__, OURS, OWN)
         self._options = KafkaOptions(
-            topics=topics,
+            topics=read_topics(topics),
             servers=read_servers(bootstrap_servers),
             group=group,
             isolation_level=isolation_level,
@@ -99,6 +107,7 @@ class KafkaAdapter(Adapter):
             heartbeat_interval=heartbeat_interval,
             connect_timeout=connect_timeout,
             client_id=client_id,
+            max_batch_bytes=max_batch_bytes,
             client_options=client_options,
         )
         self.group = group
@@ -116,6 +125,13 @@ class KafkaAdapter(Adapter):
         """
         topics, options = parse_url(url)
         return cls(*topics, **options)
+
+    def __repr__(self) -> str:
+        options = self._options
+        return (
+            f"KafkaAdapter({', '.join(map(repr, options.topics))}, "
+            f"bootstrap_servers={','.join(options.servers)!r}, group={self.group!r})"
+        )
 
     @property
     def _session(self) -> Session:
@@ -173,6 +189,9 @@ class KafkaAdapter(Adapter):
         if grant is not None and grant.is_held:
             self._session.granting.drop(grant)
 
+    def held_until(self) -> float:
+        return math.inf if self._opened is None else self._opened.held_until
+
     def identity(self, assignment: Assignment) -> str | None:
         grant = self._grant(assignment)
         topic_id = None if grant is None else grant.topic_id
@@ -207,7 +226,8 @@ class KafkaAdapter(Adapter):
         session = self._session
         grants = [g for g in session.grants.of_all(assignments) if g.state is GrantState.OPEN]
         ends = await session.offsets.at([grant.tp for grant in grants], StartPoint.LATEST)
-        lags = {g.assignment: max((ends.get(g.tp) or 0) - g.cursor.position, 0) for g in grants}
+        known = [(g, end) for g in grants if (end := ends.get(g.tp)) is not None]
+        lags = {g.assignment: max(end - g.cursor.position, 0) for g, end in known}
         return {a: lags.get(a) for a in assignments}
 
     def encode_position(self, position: Position) -> str:

@@ -16,25 +16,43 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, __version__
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.conn import create_conn
+from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 from aiokafka.consumer import fetcher as fetcher_module
 from aiokafka.consumer import group_coordinator as coordinator_module
 from aiokafka.consumer import subscription_state as subscription_module
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from consumer_sdk.adapters.kafka.closing import CLIENT_LOGS
 from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.listeners import look_at_listener
+from consumer_sdk.adapters.kafka.reconnecting import (
+    Reconnecting,
+    connection_options,
+    open_connection,
+)
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["check_client", "connect", "make_consumer", "never_create_topics"]
+__all__ = ["adopt", "check_client", "connect", "make_consumer"]
 
 log = logging.getLogger(__name__)
 
 REQUIRED: Mapping[Any, tuple[str, ...]] = {
-    AIOKafkaConsumer: ("_client", "_subscription", "_fetcher", "_coordinator"),
+    AIOKafkaConsumer: (
+        "_client",
+        "_closed",
+        "_coordinator",
+        "_fetcher",
+        "_group_id",
+        "_subscription",
+    ),
     AIOKafkaClient: (
         "_conns",
+        "_connections_max_idle_ms",
         "_get_conn",
+        "_get_conn_lock",
+        "_on_connection_closed",
         "_md_synchronizer",
         "_metadata_update",
         "_sync_task",
@@ -57,17 +75,33 @@ REQUIRED: Mapping[Any, tuple[str, ...]] = {
         "_sasl_oauth_token_provider",
         "hosts",
     ),
+    AIOKafkaConnection: ("authenticator_oauth", "connect"),
+    OAuthAuthenticator: ("step",),
     fetcher_module.Fetcher: (
+        "_client",
         "_create_fetch_waiter",
         "_fetch_task",
+        "_isolation_level",
+        "_max_partition_fetch_bytes",
         "_notify",
+        "_proc_fetch_request",
         "_records",
+        "_set_error",
         "_wait_consume_future",
         "close",
     ),
     fetcher_module.FetchResult: ("_assignment", "_partition_records"),
     fetcher_module.FetchError: ("_error",),
-    fetcher_module.PartitionRecords: ("next_fetch_offset",),
+    fetcher_module.PartitionRecords: (
+        "_aborted_producers",
+        "_check_crcs",
+        "_consume_aborted_up_to",
+        "_contains_abort_marker",
+        "_isolation_level",
+        "_records",
+        "_records_iterator",
+        "next_fetch_offset",
+    ),
     coordinator_module.GroupCoordinator: (
         "_closing",
         "_coordination_task",
@@ -125,19 +159,21 @@ def _has(cls: type, name: str) -> bool:
 
 
 def make_consumer(**options: Any) -> AIOKafkaConsumer:
-    """A consumer with these options that never creates a topic."""
+    """A consumer with these options; see `adopt`."""
     consumer = AIOKafkaConsumer(**options)
-    never_create_topics(consumer._client)
+    adopt(consumer._client)
     return consumer
 
 
-def never_create_topics(client: AIOKafkaClient) -> None:
-    """Keeps a client's metadata requests from creating the topics that they ask for.
+def adopt(client: AIOKafkaClient) -> None:
+    """Changes how a new client connects, see `Reconnecting`, and asks for metadata.
 
-    A topic that was deleted would come back, empty, by the next refresh, and the positions of
-    the old one would be committed onto it.
+    Its requests for metadata would create the topics that they ask for. A topic that was deleted
+    would come back, empty, by the next refresh, and the positions of the old one would be
+    committed onto it.
     """
     client._metadata_update = MethodType(_update_metadata, client)
+    Reconnecting(client)
 
 
 async def _update_metadata(client: Any, cluster: Any, topics: Any) -> bool:
@@ -150,7 +186,7 @@ async def _update_metadata(client: Any, cluster: Any, topics: Any) -> bool:
         try:
             metadata = await connection.send(request)
         except (KafkaError, TimeoutError) as error:
-            log.warning("node %s gave no metadata: %r", node, error)
+            log.warning("node %s gave no metadata: %r", node, error, extra=REPEATS)
             continue
         if not metadata.brokers:
             return False
@@ -181,8 +217,10 @@ async def connect(client: Any, timeout: float) -> None:
     itself, and waits for a server that hangs as long as for any request.
 
     Raises:
+        ConfigurationError: a listener was reached that speaks another ``security_protocol``.
         AdapterError: none can be reached within ``timeout`` seconds, or it refused.
     """
+    CLIENT_LOGS.hold(client)
     hosts = client.hosts
     servers = ", ".join(f"{host}:{port}" for host, port, _family in hosts)
     failure: Exception = KafkaConnectionError("there is no server")
@@ -191,14 +229,18 @@ async def connect(client: Any, timeout: float) -> None:
             async with asyncio.timeout(timeout / len(hosts)):
                 await _bootstrap(client, host, port)
         except Exception as error:  # noqa: BLE001 - translated below
-            failure = error
+            given, tls = client._security_protocol, client._ssl_context
+            look = look_at_listener(
+                error, host, port, given, tls=tls, patience=timeout / len(hosts)
+            )
+            failure = await look or error
         else:
             return
     raise translate(failure, f"connecting to bootstrap_servers {servers}") from failure
 
 
 async def _bootstrap(client: Any, host: str, port: int) -> None:
-    connection = await create_conn(host, port, **_connection_options(client))
+    connection = await open_connection(host, port, **connection_options(client))
     try:
         client.cluster.update_metadata(await connection.send(MetadataRequest([])))
     except BaseException:
@@ -208,25 +250,10 @@ async def _bootstrap(client: Any, host: str, port: int) -> None:
         connection.close()
     else:  # a cluster without topics may not name its brokers yet
         client._conns["bootstrap", ConnectionGroup.DEFAULT] = connection
-    client._sync_task = asyncio.create_task(client._md_synchronizer())
+    if client._sync_task is None:  # an opening that is tried again connects again
+        client._sync_task = asyncio.create_task(client._md_synchronizer())
     client.bootstrap = _is_bootstrapped
 
 
 async def _is_bootstrapped() -> None:
     """Nothing is left for the client's start to do."""
-
-
-def _connection_options(client: Any) -> dict[str, Any]:
-    names = (
-        "client_id",
-        "request_timeout_ms",
-        "ssl_context",
-        "security_protocol",
-        "sasl_mechanism",
-        "sasl_plain_username",
-        "sasl_plain_password",
-        "sasl_kerberos_service_name",
-        "sasl_kerberos_domain_name",
-        "sasl_oauth_token_provider",
-    )
-    return {name: getattr(client, f"_{name}") for name in names}

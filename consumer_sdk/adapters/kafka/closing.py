@@ -12,10 +12,14 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ["bounded", "close_connections", "stop_client"]
+from consumer_sdk.log_limits import LimitedLoggers
+
+__all__ = ["CLIENT_LOGS", "bounded", "close_connections", "stop_client"]
 
 log = logging.getLogger(__name__)
 
+CLIENT_LOGS = LimitedLoggers("aiokafka")
+"""Held from a client's `connect` to its end."""
 STEP = 2.0
 """Seconds that one step may take."""
 
@@ -38,6 +42,7 @@ def close_connections(client: Any) -> None:
     """Closes whatever connection a stop has left open."""
     for connection in list(client._conns.values()):
         connection.close()
+    CLIENT_LOGS.release(client)
 
 
 async def _leave(coordinator: Any) -> None:

@@ -147,7 +147,8 @@ class Committer:
             return Outcome.retry(translate(code, where))  # sent or not, applied or not
         if code == NONE:
             grant.attempt = 0
-            return Outcome.durable(answer and answer.draft.covered)
+            draft = None if answer is None else answer.draft
+            return Outcome.durable(draft and draft.covered, draft.forgotten if draft else 0)
         error = translate(kafka.for_code(code)(), where)
         if code in NOT_A_MEMBER:
             self._evicted(grant)

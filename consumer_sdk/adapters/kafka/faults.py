@@ -12,9 +12,10 @@ from consumer_sdk.errors import (
     ConsumerSdkError,
     PositionOutOfRangeError,
     TransientAdapterError,
+    UnreadableRecordError,
 )
 
-__all__ = ["translate"]
+__all__ = ["describe", "translate"]
 
 Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
 
@@ -28,7 +29,7 @@ ADVICE: tuple[Advice, ...] = (
             ssl.SSLError,
         ),
         AdapterError,
-        "check security_protocol, ssl_context and the sasl_… options",
+        "check security_protocol, ssl_context and the sasl_… options, and that a token is still valid",
     ),
     (
         (
@@ -66,6 +67,11 @@ ADVICE: tuple[Advice, ...] = (
         "raise max.message.bytes of the topic",
     ),
     (
+        (kafka.CorruptRecordException,),
+        UnreadableRecordError,
+        "the log, or the network, has changed what was stored: read it again, or mend the log",
+    ),
+    (
         (kafka.UnsupportedCodecError,),
         AdapterError,
         "install the codecs: pip install 'consumer-sdk[kafka]'",
@@ -88,16 +94,27 @@ def translate(error: BaseException, where: str) -> ConsumerSdkError:
 def _translate(error: BaseException, where: str) -> ConsumerSdkError:
     if isinstance(error, ConsumerSdkError):
         return type(error)(f"{where}: {error}")
-    text = f"{where}: {_text(error)}"
-    for kinds, ours, advice in ADVICE:
-        if isinstance(error, kinds):
-            return ours(f"{text}; {advice}")
+    text = f"{where}: {describe(error)}"
+    if (known := _known(error)) is not None:
+        return known[1](text)
     return TransientAdapterError(text) if _is_transient(error) else AdapterError(text)
+
+
+def describe(error: BaseException) -> str:
+    """What has happened, and what to do where that is known."""
+    known = _known(error)
+    return _text(error) + (f"; {known[2]}" if known else "")
+
+
+def _known(error: BaseException) -> Advice | None:
+    return next((advice for advice in ADVICE if isinstance(error, advice[0])), None)
 
 
 def _is_transient(error: BaseException) -> bool:
     if isinstance(error, kafka.KafkaError):
-        return bool(error.retriable) or isinstance(error, kafka.KafkaConnectionError)
+        return bool(error.retriable) or isinstance(
+            error, kafka.KafkaConnectionError | kafka.KafkaTimeoutError
+        )
     return isinstance(error, OSError | TimeoutError)
 
 

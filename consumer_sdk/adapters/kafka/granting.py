@@ -15,6 +15,7 @@ from consumer_sdk.adapters.kafka.offsets import Offsets
 from consumer_sdk.adapters.kafka.revoking import Failures, Revoking
 from consumer_sdk.adapters.kafka.topics import describe_topics
 from consumer_sdk.errors import FencedError, TransientAdapterError, TransientStoreError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import StartPoint
 
 __all__ = ["Granting"]
@@ -122,7 +123,7 @@ class Granting:
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, TRANSIENT):
-            log.warning("partitions are not granted yet, trying again: %s", error)
+            log.warning("partitions are not granted yet, trying again: %s", error, extra=REPEATS)
         else:
             self._failures.keep(error)
         self._try_later()
@@ -171,7 +172,7 @@ class Granting:
         for grant in present:
             grant.topic_id = topics[grant.tp.topic].topic_id
         if len(present) < len(grants):
-            log.error("a topic that is consumed no longer exists: one of %s", names)
+            log.error("a topic that is consumed no longer exists: one of %s", names, extra=REPEATS)
             self._try_later()
         return present
 

@@ -44,6 +44,10 @@ class Grant:
         start: the owner's answer.
         is_paused: by the owner.
         has_fault: a fault was reported: nothing is fetched until it is granted again.
+        doubted: a position that could not be read once, or -1.
+        is_salvaged: nor could it be a second time, and is taken apart.
+        acquitted: a position that could be read when it was taken apart, or -1.
+        behind: the offset behind what cannot be read, once that was reported.
         reported: the position after the last run.
         committed: the highest position that a commit was sent for.
         number, checkpoint, is_copy: of the last flush of that position: one flush gives all of what is
@@ -52,16 +56,20 @@ class Grant:
     """
 
     __slots__ = (
+        "acquitted",
         "assignment",
         "attempt",
+        "behind",
         "checkpoint",
         "client_assignment",
         "committed",
         "cursor",
+        "doubted",
         "generation",
         "has_fault",
         "is_copy",
         "is_paused",
+        "is_salvaged",
         "member_id",
         "number",
         "reported",
@@ -100,6 +108,9 @@ class Grant:
         self.start: Start | None = None
         self.is_paused = False
         self.has_fault = False
+        self.doubted = self.acquitted = -1
+        self.is_salvaged = False
+        self.behind: int | None = None
         self.reported = -1
         self.committed = -1
         self.number = 0
@@ -110,7 +121,8 @@ class Grant:
     @property
     def is_fetched(self) -> bool:
         """Its records may be handed out."""
-        return self.state is GrantState.OPEN and not self.is_paused and not self.has_fault
+        is_held_back = self.is_paused or self.has_fault or self.is_salvaged
+        return self.state is GrantState.OPEN and not is_held_back
 
     @property
     def is_held(self) -> bool:
@@ -128,8 +140,11 @@ class Grant:
         self.cursor.pause()
 
     def resume(self) -> None:
-        """Undoes `pause`; a gated partition stays gated."""
+        """Undoes `pause`, and goes on behind what cannot be read; what is gated stays gated."""
         self.is_paused = False
+        if self.behind is not None and self.state is GrantState.OPEN:
+            self.cursor.consumed_to(self.behind)
+            self.behind, self.has_fault = None, False
         if self.is_fetched:
             self.cursor.resume()
 

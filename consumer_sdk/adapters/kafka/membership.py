@@ -10,6 +10,10 @@ the owner drain. The client swallows what a listener raises: errors are kept and
 fetch. The client resets the generation when the broker no longer knows this member: that call
 is the moment of loss, also in the middle of a drain.
 
+The client does not tell when a heartbeat was answered last, and only that says whether the session
+can be over: a process that was stopped learns of its loss from the next heartbeat, and must do
+nothing in the name of the group before it.
+
 A grant goes OFFERED → STARTING → OPEN → DRAINING → CLOSED; a dropped one is followed by a new
 one of the same partition.
 """
@@ -17,11 +21,14 @@ one of the same partition.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
 from consumer_sdk.adapters.kafka.granting import Granting
 from consumer_sdk.adapters.kafka.grants import Grants
@@ -29,12 +36,23 @@ from consumer_sdk.adapters.kafka.revoking import Failures, Revoking
 
 __all__ = ["Membership"]
 
+log = logging.getLogger(__name__)
+
+PROOFS = (HeartbeatRequest, SyncGroupRequest)
+"""Requests that begin a session anew when they are answered."""
+MEMBER = (0, 27)
+"""Their error codes for a member: none, and that the group rebalances."""
+
 
 class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
     """The client's rebalance listener.
 
     Args:
         consumer: the client.
+        session: seconds without a heartbeat after which the group may give its partitions away.
+
+    Attributes:
+        held_until: see `consumer_sdk.abc.Adapter.held_until`.
     """
 
     def __init__(
@@ -44,7 +62,11 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client
         granting: Granting,
         revoking: Revoking,
         failures: Failures,
+        *,
+        session: float,
     ) -> None:
+        self.held_until = math.inf
+        self._session = session
         self._consumer = consumer
         self._grants = grants
         self._granting = granting
@@ -75,9 +97,36 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client
 
         def reset_and_lose() -> None:
             reset()
-            self._revoking.lose(list(self._grants))
+            self._lose_all()
 
         coordinator.reset_generation = reset_and_lose
+        self._watch_session(coordinator)
+
+    def _lose_all(self) -> None:
+        grants = list(self._grants)
+        if grants:
+            log.warning(
+                "group %r no longer knows this member: its %d partitions are lost, and what is not "
+                "committed is delivered again. Either no heartbeat came within session_timeout "
+                "(the event loop was blocked, the process was stopped, or the network was away), "
+                "or a drain took longer than rebalance_timeout",
+                *(self._consumer._group_id, len(grants)),
+            )
+        self._revoking.lose(grants)
+
+    def _watch_session(self, coordinator: Any) -> None:
+        """A session begins no earlier than the request that begins it is sent."""
+        send, time = coordinator._send_req, asyncio.get_running_loop().time
+
+        async def send_and_hear(request: Any) -> Any:
+            sent = time()
+            response = await send(request)
+            if isinstance(request, PROOFS) and response.error_code in MEMBER:
+                self.held_until = sent + self._session
+            return response
+
+        coordinator._send_req = send_and_hear
+        self.held_until = time() + self._session
 
     async def revoke_all(self) -> None:
         """Ends every grant, within the budget. Whoever comes second finds nothing left."""

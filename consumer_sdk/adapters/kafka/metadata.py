@@ -17,7 +17,9 @@ from dataclasses import replace
 from consumer_sdk.adapters.kafka.packing import pack, room, unpack
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Committed, Partition
-from consumer_sdk.trackers import decode_checkpoint_bytes, encode_checkpoint_bytes
+from consumer_sdk.trackers import decode_checkpoint_bytes
+from consumer_sdk.trackers.checkpoint_binary import fit_checkpoint_bytes
+from consumer_sdk.trackers.checkpoint_forms import Fitted
 
 __all__ = ["HEAD_SIZE", "MOST", "at_offset", "offset_of", "read_metadata", "write_metadata"]
 
@@ -58,7 +60,7 @@ def write_metadata(
     partition: Partition,
     limit: int,
     is_copy: bool = False,
-) -> tuple[str, int | None]:
+) -> Fitted:
     """The metadata for a commit.
 
     Args:
@@ -66,22 +68,19 @@ def write_metadata(
         limit: UTF-16 units. Top ranges and attempts are dropped to fit, then all of them, at
             last the head.
         is_copy: a store holds the checkpoint.
-
-    Returns:
-        the text, and None, or the last position it covers when ranges were dropped.
     """
     if limit < HEAD_SIZE:
-        return "", _nothing_above(checkpoint, offset)
+        return _without_rest("", checkpoint, offset)
     head = f"{NAME}{VERSION} {COPY * is_copy}{_seal(group, partition, offset)}"
     if _is_bare(checkpoint):
-        return head, None
+        return Fitted(head, None, 0)
     size = room(limit - len(head) - 1)
-    data, covered = encode_checkpoint_bytes(
+    fitted = fit_checkpoint_bytes(
         _bound(checkpoint, offset), broker=BROKER, partition=partition, max_size=size
     )
-    if len(data) > size:
-        return head + CUT, _nothing_above(checkpoint, offset)
-    return f"{head} {pack(data)}", covered
+    if len(fitted.data) > size:
+        return _without_rest(head + CUT, checkpoint, offset)
+    return fitted._replace(data=f"{head} {pack(fitted.data)}")
 
 
 def _seal(group: str, partition: Partition, offset: int) -> str:
@@ -93,8 +92,8 @@ def _is_bare(checkpoint: Checkpoint) -> bool:
     return replace(checkpoint, watermark=None, resume=None, identity=None) == Checkpoint()
 
 
-def _nothing_above(checkpoint: Checkpoint, offset: int) -> int | None:
-    return offset - 1 if checkpoint.ranges else None
+def _without_rest(text: str, checkpoint: Checkpoint, offset: int) -> Fitted:
+    return Fitted(text, offset - 1 if checkpoint.ranges else None, len(checkpoint.attempts))
 
 
 def _bound(checkpoint: Checkpoint, offset: int) -> Checkpoint:

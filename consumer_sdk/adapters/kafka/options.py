@@ -2,105 +2,58 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
+from aiokafka import AIOKafkaConsumer
+
+from consumer_sdk.adapters.kafka.client_options import client_kinds, connection_options, read_url
+from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import COUNT, NAME, SECONDS, OptionType, check_options, choice, optional
 
-__all__ = ["KafkaOptions", "check_client_options", "connection_options", "read_servers"]
+__all__ = ["OURS", "OWN", "IsolationLevel", "KafkaOptions", "parse_url"]
 
 OURS = {
-    "group_id": "group=",
-    "session_timeout_ms": "session_timeout= (seconds)",
-    "rebalance_timeout_ms": "rebalance_timeout= (seconds)",
-    "heartbeat_interval_ms": "heartbeat_interval= (seconds)",
-    "key_deserializer": "nothing: decode in the handler, so that a bad record can be retried and "
-    "dead-lettered",
-    "value_deserializer": "nothing: decode in the handler, so that a bad record can be retried "
-    "and dead-lettered",
-    "enable_auto_commit": "nothing: what is settled is committed",
-    "auto_commit_interval_ms": "flush_interval= of the Consumer",
-    "auto_offset_reset": "start= and out_of_range= of the Consumer",
-    "max_poll_interval_ms": "nothing: a slow handler never costs the membership",
-    "max_poll_records": "fetch_records= of the Consumer",
-    "consumer_timeout_ms": "nothing",
-    "api_version": "nothing",
-    "loop": "nothing",
+    "group_id": "use group=",
+    "session_timeout_ms": "use session_timeout= (seconds)",
+    "rebalance_timeout_ms": "use rebalance_timeout= (seconds)",
+    "heartbeat_interval_ms": "use heartbeat_interval= (seconds)",
+    "key_deserializer": "decode in the handler, so that a bad record can be retried and dead-lettered",
+    "value_deserializer": "decode in the handler, so that a bad record can be retried and dead-lettered",
+    "enable_auto_commit": "what is settled is committed",
+    "auto_commit_interval_ms": "use flush_interval= of the Consumer",
+    "auto_offset_reset": "use start= and out_of_range= of the Consumer",
+    "max_poll_interval_ms": "a slow handler never costs the membership",
+    "max_poll_records": "use fetch_records= of the Consumer",
+    "consumer_timeout_ms": "a fetch waits for fetch_wait= of the Consumer",
+    "api_version": "the client asks the broker",
+    "loop": "the running event loop is used",
 }
-"""Client options that the adapter sets itself → what to use."""
+"""Client options that the adapter sets itself → what to do instead."""
+
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
+
+OWN: Mapping[str, OptionType] = {
+    "group": optional(NAME),
+    "isolation_level": choice(*get_args(IsolationLevel)),
+    "session_timeout": SECONDS,
+    "rebalance_timeout": SECONDS,
+    "heartbeat_interval": optional(SECONDS),
+    "connect_timeout": SECONDS,
+    "client_id": NAME,
+    "max_batch_bytes": COUNT,
+}
+"""`KafkaAdapter`'s own options."""
+
+FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
 
 JOIN_MARGIN = 10_000
 """Milliseconds that a join may take beyond the rebalance timeout."""
 
 LEAST_BUDGET = 0.5
 """Seconds that a revoke needs at the very least."""
-
-
-def read_servers(bootstrap_servers: str | Sequence[str]) -> list[str]:
-    """``host:port`` of each server.
-
-    Raises:
-        ConfigurationError: there is none, or one is not ``host:port``.
-    """
-    text = isinstance(bootstrap_servers, str)
-    servers = bootstrap_servers.split(",") if text else list(bootstrap_servers)  # type: ignore[union-attr]
-    servers = [server.strip() for server in servers]
-    for server in servers or [""]:
-        _host, colon, port = server.rpartition(":")
-        if not server or (colon and not port.isdigit()):
-            raise ConfigurationError(
-                f"bootstrap_servers={bootstrap_servers!r}: give 'host:port', several with commas"
-            )
-    return servers
-
-
-def check_client_options(
-    options: Mapping[str, Any],
-    client: Callable[..., Any],
-    ours: Mapping[str, str],
-    owner: Callable[..., Any] | None = None,
-) -> None:
-    """Sees that every option is one of the client's, and not one that the SDK sets itself.
-
-    Args:
-        options: what was given beyond the owner's own options.
-        client: whose options they have to be.
-        ours: client options that the SDK sets itself → what to use.
-        owner: whose own options may have been meant.
-
-    Raises:
-        ConfigurationError: it is not; names the one that was probably meant.
-    """
-    known = _keywords(client)
-    meant = [name for name in known if name not in ours] + (_keywords(owner) if owner else [])
-    for name in options:
-        if name in ours:
-            raise ConfigurationError(f"{name}= is not for you to set here: use {ours[name]}")
-        if name not in known:
-            near = difflib.get_close_matches(name, meant, n=1)
-            hint = f"did you mean {near[0]}=?" if near else "it is none of aiokafka's either"
-            raise ConfigurationError(f"unknown option {name}=…: {hint}")
-
-
-def _keywords(function: Callable[..., Any]) -> list[str]:
-    found = inspect.signature(function).parameters.values()
-    return [p.name for p in found if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
-
-
-def connection_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """With the system's certificates, where TLS is asked for and no context is given."""
-    found = dict(options)
-    is_tls = found.get("security_protocol") in ("SSL", "SASL_SSL")
-    if is_tls and found.get("ssl_context") is None:
-        found["ssl_context"] = ssl.create_default_context()
-    return found
-
-
-SECONDS = ("session_timeout", "rebalance_timeout", "heartbeat_interval", "connect_timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,42 +63,25 @@ class KafkaOptions:
     topics: tuple[str, ...]
     servers: Sequence[str]
     group: str | None
-    isolation_level: str
+    isolation_level: IsolationLevel
     session_timeout: float
     rebalance_timeout: float
-    heartbeat_interval: float
+    heartbeat_interval: float | None
     connect_timeout: float
     client_id: str
-    client_options: Mapping[str, Any] = field(default_factory=dict)
+    max_batch_bytes: int
+    client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        self._check_topics()
-        if self.group is not None and not self.group.strip():
-            raise ConfigurationError(
-                f"group={self.group!r}: give a name, or None to read without a group"
-            )
-        if self.isolation_level not in ("read_committed", "read_uncommitted"):
-            raise ConfigurationError(
-                f"isolation_level={self.isolation_level!r}: give 'read_committed' or "
-                f"'read_uncommitted'"
-            )
-        self._check_times()
-
-    def _check_topics(self) -> None:
         if not self.topics:
             raise ConfigurationError("KafkaAdapter needs a topic: KafkaAdapter('orders', …)")
-        for topic in self.topics:
-            if not topic:
-                raise ConfigurationError(f"topic {topic!r}: give the name of a topic")
+        check_options(self, OWN)
+        self._check_times()
 
     def _check_times(self) -> None:
-        for name in SECONDS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise ConfigurationError(f"{name}={value!r}: give seconds, above 0")
-        if self.heartbeat_interval * 2 > self.session_timeout:
+        if self.heartbeat * 2 > self.session_timeout:
             raise ConfigurationError(
-                f"heartbeat_interval={self.heartbeat_interval} leaves no room for a lost "
+                f"heartbeat_interval={self.heartbeat} leaves no room for a lost "
                 f"heartbeat in session_timeout={self.session_timeout}: give at most half of it"
             )
         if self.request_timeout < self.rebalance_timeout:
@@ -157,16 +93,22 @@ class KafkaOptions:
         if self.revoke_budget < LEAST_BUDGET:
             raise ConfigurationError(
                 f"rebalance_timeout={self.rebalance_timeout} is too short: after one "
-                f"heartbeat_interval ({self.heartbeat_interval} s) and a margin it leaves "
+                f"heartbeat_interval ({self.heartbeat:.3g} s) and a margin it leaves "
                 f"{max(self.revoke_budget, 0):.1f} s to drain; give more"
             )
+
+    @property
+    def heartbeat(self) -> float:
+        """Seconds between heartbeats."""
+        shortest = min(self.session_timeout / 3, self.rebalance_timeout / 3, 3.0)
+        return shortest if self.heartbeat_interval is None else self.heartbeat_interval
 
     @property
     def revoke_budget(self) -> float:
         """Seconds that a revoke may take."""
         # A member hears of a rebalance up to one heartbeat late, and rejoining takes a moment.
         margin = min(1.0, self.rebalance_timeout * 0.1)
-        return self.rebalance_timeout - self.heartbeat_interval - margin
+        return self.rebalance_timeout - self.heartbeat - margin
 
     @property
     def request_timeout(self) -> float:
@@ -198,9 +140,22 @@ class KafkaOptions:
                 "isolation_level": self.isolation_level,
                 "session_timeout_ms": round(self.session_timeout * 1000),
                 "rebalance_timeout_ms": round(self.rebalance_timeout * 1000),
-                "heartbeat_interval_ms": round(self.heartbeat_interval * 1000),
+                "heartbeat_interval_ms": round(self.heartbeat * 1000),
                 "max_poll_interval_ms": never_evicted_as_idle,
                 "enable_auto_commit": False,
                 "auto_offset_reset": "none",
             }
         )
+
+
+def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
+    """Topics, and the keyword arguments of `KafkaAdapter`.
+
+    Raises:
+        ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
+    """
+    parts, texts = split_url(url, {"kafka"}, FORM)
+    if not topics_of(parts.path):
+        raise ConfigurationError(f"{shown(url)}: the topics are missing in the URL: {FORM}")
+    kinds = {**client_kinds(AIOKafkaConsumer.__init__), **OWN}
+    return read_url(parts, texts, kinds, FORM)

@@ -36,17 +36,19 @@ class Draft:
     Attributes:
         metadata: see `write_metadata`.
         covered: the last position that the commit covers, if that is not all.
+        forgotten: attempts that did not fit.
     """
 
     grant: Grant
     offset: int
     metadata: str
     covered: int | None
+    forgotten: int
 
     @classmethod
     def of(cls, grant: Grant, group: str, limit: int) -> Draft:
         """Offset and metadata of the grant's last flush."""
-        text, covered = write_metadata(
+        text, covered, forgotten = write_metadata(
             grant.checkpoint,
             grant.committed,
             group=group,
@@ -54,7 +56,7 @@ class Draft:
             limit=limit,
             is_copy=grant.is_copy,
         )
-        return cls(grant, grant.committed, text, covered)
+        return cls(grant, grant.committed, text, covered, forgotten)
 
     @property
     def loses_application(self) -> bool:

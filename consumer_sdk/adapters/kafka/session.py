@@ -17,6 +17,7 @@ from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.fetching import Buffer
 from consumer_sdk.adapters.kafka.granting import Granting
 from consumer_sdk.adapters.kafka.grants import Grants
+from consumer_sdk.adapters.kafka.guarding import guard
 from consumer_sdk.adapters.kafka.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.membership import Membership
 from consumer_sdk.adapters.kafka.offsets import Offsets
@@ -25,6 +26,7 @@ from consumer_sdk.adapters.kafka.recalling import Recall
 from consumer_sdk.adapters.kafka.revoking import Failures, Revoking
 from consumer_sdk.adapters.kafka.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.watching import TopicWatch
+from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.records import Run
 
@@ -83,7 +85,7 @@ class Session:
         self.is_closed = False
         self._failures = Failures(self.wake)
         self.grants = Grants()
-        self.buffer = Buffer(self._consumer, self.grants)
+        self.buffer = Buffer(self._consumer, self.grants, options.max_batch_bytes)
         self.offsets = Offsets(self._consumer, options.request_timeout)
         self.limit = MetadataLimit(self._consumer)
         self.committer = Committer(self._consumer, self.grants, options, self.limit)
@@ -99,7 +101,12 @@ class Session:
             opened=self.wake,
         )
         self._membership = Membership(
-            self._consumer, self.grants, self.granting, revoking, self._failures
+            self._consumer,
+            self.grants,
+            self.granting,
+            revoking,
+            self._failures,
+            session=min(options.session_timeout, options.rebalance_timeout),
         )
         self._watch = TopicWatch(
             self._consumer,
@@ -118,15 +125,18 @@ class Session:
             ConfigurationError: a topic does not exist, or the group refuses the options.
             AdapterError: the servers cannot be reached, or refused.
         """
-        client = self._consumer._client
-        await connect(client, self._options.connect_timeout)
-        topics = await await_topics(client, self._options.topics, PROPAGATION)
+        topics = await keep_trying(self._connect, self._options.connect_timeout)
         self._check(topics.values())
         tps = frozenset(TopicPartition(t.name, p) for t in topics.values() for p in t.partitions)
         self.granting.known = tps
         await self._join(tps)
         if self._options.group is not None:
             await self.limit.learn()
+
+    async def _connect(self, seconds: float) -> dict[str, Topic]:
+        client = self._consumer._client
+        await connect(client, seconds)
+        return await await_topics(client, self._options.topics, PROPAGATION)
 
     def _check(self, topics: Iterable[Topic]) -> None:
         for topic in topics:
@@ -153,6 +163,7 @@ class Session:
         self._raise_failed_join()
         if consumer._fetcher is None:
             raise TransientAdapterError(f"joining group {group!r}: the broker does not answer")
+        guard(consumer._fetcher, self._options.max_batch_bytes)
         if group is None:
             self.granting.offer(tps)
 
@@ -174,13 +185,17 @@ class Session:
     async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
         """What is there, or what comes within ``max_wait`` seconds."""
         self._raise_errors()
+        # Also while other partitions always have something; and before what they have is taken, as a
+        # cancellation would lose that.
+        await self.buffer.salvage.run()
         runs = self.buffer.take(max_records, max_bytes)
         if runs:
             return runs
         time = asyncio.get_running_loop().time
         deadline = time() + max_wait
         while not runs and (left := deadline - time()) > 0:
-            await self.buffer.wait(left)
+            if not await self.buffer.salvage.run():
+                await self.buffer.wait(left)
             self._raise_errors()
             runs = self.buffer.take(max_records, max_bytes)
         if not runs:
@@ -192,15 +207,27 @@ class Session:
         self._failures.raise_kept()
         self._raise_failed_join()
         if self._consumer._fetcher._fetch_task.done():
-            raise AdapterError("the client's fetch task has ended; close the consumer")
+            raise self._ended("fetch", self._consumer._fetcher._fetch_task)
         coordinator = self._consumer._coordinator
         task = getattr(coordinator, "_coordination_task", None)
         try:
             if task is not None and task.cancelled():
-                raise AdapterError("the client's coordination task has ended; close the consumer")
+                raise self._ended("coordination", task)
             coordinator.check_errors()
         except KafkaError as error:
             raise translate(error, f"group {self._options.group!r}") from error
+
+    @staticmethod
+    def _ended(name: str, task: asyncio.Task[Any]) -> AdapterError:
+        reason = None if task.cancelled() else task.exception()
+        error = AdapterError(f"the client's {name} task has ended ({reason!r}); close the consumer")
+        error.__cause__ = reason
+        return error
+
+    @property
+    def held_until(self) -> float:
+        """See `consumer_sdk.abc.Adapter.held_until`."""
+        return self._membership.held_until
 
     def wake(self) -> None:
         """Lets a waiting fetch look again."""

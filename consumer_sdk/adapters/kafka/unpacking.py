@@ -1,112 +1,67 @@
 """Makes messages from what a fetch brought.
 
 The client's own way (a generator that builds a frozen ``ConsumerRecord`` for each record) costs
-about twice what the record itself costs to parse. `FastUnpacker` reads the client's batches
-itself and keeps its rules: checksums, aborted transactions, control batches, gaps. Where the
-client lacks what that needs, `PlainUnpacker` goes through ``ConsumerRecord``.
+about twice what the record itself costs to parse. `Unpacker` reads the client's batches itself and
+keeps its rules: checksums, aborted transactions, control batches, gaps.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import sys
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from aiokafka.consumer.fetcher import READ_COMMITTED, PartitionRecords
-from aiokafka.errors import CorruptRecordException
+from aiokafka.consumer.fetcher import READ_COMMITTED
+from aiokafka.errors import CorruptRecordException, for_code
 
 from consumer_sdk.records import Assignment, Message
 
-__all__ = ["FastUnpacker", "PlainUnpacker", "Unpacker", "choose_unpacker"]
+__all__ = ["AHEAD", "Unpacker", "check_place", "partition_names", "partition_of"]
 
-FAST_NEEDS = (
-    "_aborted_producers",
-    "_check_crcs",
-    "_consume_aborted_up_to",
-    "_contains_abort_marker",
-    "_isolation_level",
-    "_records",
-)
+AHEAD = 1 << 20
+"""Offsets that a batch may lie above the high watermark: its own answer says what that was before
+it was read."""
 
 
-class Unpacker(ABC):
+class Unpacker:
     """What is left of one partition's part of a fetch response.
 
     It takes the place of the client's ``PartitionRecords`` in the fetch result.
+
+    Args:
+        records: the client's.
+        highwater: the broker's high watermark, as the response says.
+        skips_old: batches that end before the position are passed over, as this broker sends them.
 
     Attributes:
         next_fetch_offset: the position after what was taken; it also moves without records.
         is_empty: nothing is left.
     """
 
-    __slots__ = ("is_empty", "next_fetch_offset")
+    __slots__ = (
+        "_ahead",
+        "_batch",
+        "_batch_end",
+        "_error",
+        "_highest",
+        "_is_first",
+        "_records",
+        "_skips_old",
+        "is_empty",
+        "next_fetch_offset",
+    )
 
-    def __init__(self, next_fetch_offset: int) -> None:
-        self.next_fetch_offset: int = next_fetch_offset
+    def __init__(
+        self, records: Any, highwater: int | None = None, *, skips_old: bool = False
+    ) -> None:
+        self.next_fetch_offset: int = records.next_fetch_offset
         self.is_empty = False
-
-    @abstractmethod
-    def take(
-        self, assignment: Assignment, max_records: int, max_bytes: int
-    ) -> tuple[list[Message], int]:
-        """The next messages and their size in bytes; an error when there are none before it."""
-
-
-class PlainUnpacker(Unpacker):
-    """Goes through the client's own records."""
-
-    __slots__ = ("_error", "_records")
-
-    def __init__(self, records: Any) -> None:
-        super().__init__(records.next_fetch_offset)
         self._records = records
-        self._error: Exception | None = None
-
-    def take(
-        self, assignment: Assignment, max_records: int, max_bytes: int
-    ) -> tuple[list[Message], int]:
-        messages: list[Message] = []
-        size = 0
-        while len(messages) < max_records and size < max_bytes and not self.is_empty:
-            message = self._next(assignment)
-            if message is not None:
-                messages.append(message)
-                size += message.size
-        if self._error is not None and not messages:
-            raise self._error
-        return messages, size
-
-    def _next(self, assignment: Assignment) -> Message | None:
-        """The next message; None at the end, or at an error that is raised by itself."""
-        try:
-            record = next(self._records)
-        except StopIteration:
-            self.is_empty = True
-        except Exception as error:  # noqa: BLE001 - raised by take
-            self._error = error
-            self.is_empty = True
-        else:
-            self.next_fetch_offset = self._records.next_fetch_offset
-            return Message.make(
-                assignment,
-                record.offset,
-                record.value,
-                key=record.key,
-                headers=record.headers,
-                timestamp=record.timestamp,
-            )
-        self.next_fetch_offset = self._records.next_fetch_offset
-        return None
-
-
-class FastUnpacker(Unpacker):
-    """Reads the client's batches directly."""
-
-    __slots__ = ("_batch", "_batch_end", "_error", "_records")
-
-    def __init__(self, records: Any) -> None:
-        super().__init__(records.next_fetch_offset)
-        self._records = records
+        self._highest = sys.maxsize if highwater is None else highwater + AHEAD
+        self._ahead: Any = None
+        self._skips_old = skips_old
+        self._is_first = True
         # The client's own generator and its records refer to one another: a megabyte that would
         # wait for the cycle collector.
         records._records_iterator = None
@@ -117,18 +72,25 @@ class FastUnpacker(Unpacker):
     def take(
         self, assignment: Assignment, max_records: int, max_bytes: int
     ) -> tuple[list[Message], int]:
+        """The next messages and their size in bytes.
+
+        An error comes when there is nothing before it, and again whenever it is asked.
+        """
+        start = self.next_fetch_offset
         messages: list[Message] = []
         size = 0
-        while len(messages) < max_records and size < max_bytes and not self.is_empty:
+        while len(messages) < max_records and size < max_bytes:
+            # Behind an error there is nothing: the next batch would leave a gap that a commit passes.
+            if self.is_empty or self._error is not None:
+                break
             try:
                 if self._batch is not None or self._open_batch():
                     size += self._read(assignment, messages, max_records, max_bytes - size)
             except Exception as error:  # noqa: BLE001 - raised below, after what came before it
                 self._error = error
-                self.is_empty = True
-        if self._error is not None and not messages:
+                size = sum(message.size for message in messages)
+        if self._error is not None and self.next_fetch_offset == start:
             raise self._error
-        self.is_empty = self.is_empty and self._error is None
         return messages, size
 
     def _read(
@@ -138,35 +100,55 @@ class FastUnpacker(Unpacker):
         first = self.next_fetch_offset
         size, offset = 0, None
         make, append = Message, messages.append
-        for record in islice(self._batch, max_records - len(messages)):
-            offset = record.offset
-            if offset < first:
-                continue  # a compressed batch may begin before the position asked for
-            message = make()
-            message.assignment = assignment
-            message.position = offset
-            message.key = key = record.key
-            message.value = value = record.value
-            message.headers = record.headers or ()
-            message.timestamp = record.timestamp
-            append(message)
-            size += len(value or b"") + len(key or b"")
-            if size >= max_bytes:
-                break
+        try:
+            for record in islice(self._batch, max_records - len(messages)):
+                offset = record.offset
+                if offset < first:
+                    continue  # a compressed batch may begin before the position asked for
+                message = make()
+                message.assignment = assignment
+                message.position = offset
+                message.key = key = record.key
+                message.value = value = record.value
+                message.headers = record.headers or ()
+                message.timestamp = record.timestamp
+                append(message)
+                size += len(value or b"") + len(key or b"")
+                if size >= max_bytes:
+                    break
+        except Exception:
+            self._reached(offset)  # the record behind it cannot be read
+            raise
         if offset is None:  # the batch is over; its end counts even when compaction took its last
             self._batch, offset = None, self._batch_end - 1
-        self.next_fetch_offset = max(first, offset + 1)
+        self._reached(offset)
         return size
+
+    def _reached(self, offset: int | None) -> None:
+        if offset is not None:
+            self.next_fetch_offset = max(self.next_fetch_offset, offset + 1)
 
     def _open_batch(self) -> bool:
         """Opens the next batch that has records for us; False when there was none to open."""
         records = self._records
-        if not records._records.has_next():
-            self.is_empty = True
-            return False
-        batch = records._records.next_batch()
+        batch, self._ahead = self._ahead, None
+        if batch is None:
+            if not records._records.has_next():
+                self.is_empty = True
+                return False
+            batch = records._records.next_batch()
         if records._check_crcs and not batch.validate_crc():
-            raise CorruptRecordException(f"invalid checksum at offset {batch.base_offset}")
+            raise CorruptRecordException(f"invalid checksum at offset {_first_of(batch)}")
+        # Old formats have no first offset. The usual case is decided here: it counts if batches are small.
+        is_old = batch.producer_id is None
+        if (
+            is_old
+            or batch.base_offset != self.next_fetch_offset
+            or batch.next_offset > self._highest
+        ):
+            self._check_place(batch)
+        else:
+            self._is_first = False
         if self._is_skipped(batch):
             self.next_fetch_offset = batch.next_offset
             return False
@@ -174,6 +156,19 @@ class FastUnpacker(Unpacker):
         self._batch = islice(batch, None)
         self._batch_end = batch.next_offset
         return True
+
+    def _check_place(self, batch: Any) -> None:
+        """See `check_place`; one that leaves a gap, as compaction does, must not hide the next."""
+        position, end = self.next_fetch_offset, batch.next_offset
+        if self._skips_old and end <= position:
+            return
+        check_place(batch, position, self._highest, is_first=self._is_first)
+        self._is_first = False
+        if _first_of(batch) > position:
+            records = self._records._records
+            self._ahead = records.next_batch() if records.has_next() else None
+            if self._ahead is not None and _first_of(self._ahead) < end:
+                raise _misplaced(batch, position)
 
     def _is_skipped(self, batch: Any) -> bool:
         """Control batches, and those of aborted transactions where only committed ones count."""
@@ -187,8 +182,49 @@ class FastUnpacker(Unpacker):
         return bool(batch.is_control_batch)
 
 
-def choose_unpacker() -> type[FastUnpacker | PlainUnpacker]:
-    """The fast one, where this client has what it needs."""
-    names = PartitionRecords.__init__.__code__.co_names
-    has_all = all(name in names or hasattr(PartitionRecords, name) for name in FAST_NEEDS)
-    return FastUnpacker if has_all else PlainUnpacker
+def check_place(batch: Any, position: int, highest: int, *, is_first: bool) -> None:
+    """Sees that a batch can lie where it says, which the checksum does not cover.
+
+    One bit of that, and this batch, or what follows it, would be taken for delivered already.
+
+    Args:
+        position: what was asked for, or what is behind the batch before.
+        highest: what no batch reaches beyond.
+        is_first: of an answer: it may begin before the position.
+
+    Raises:
+        CorruptRecordException: it cannot.
+    """
+    is_behind = is_first or _first_of(batch) >= position
+    if not (is_behind and position < batch.next_offset <= highest):
+        raise _misplaced(batch, position)
+
+
+def _misplaced(batch: Any, position: int) -> CorruptRecordException:
+    return CorruptRecordException(
+        f"a batch of the offsets {_first_of(batch)} to {batch.next_offset - 1} cannot lie at {position}"
+    )
+
+
+def _first_of(batch: Any) -> int:
+    """Its first offset; of the formats before Kafka 0.11, which know no producers, its last."""
+    return int(batch.next_offset - 1 if batch.producer_id is None else batch.base_offset)
+
+
+def partition_names(response: Any) -> Sequence[str]:
+    """What a fetch response, or its class, has of each partition, in order."""
+    schema = response.SCHEMA
+    topics = schema.fields[schema.names.index("topics")].array_of
+    names: Sequence[str] = topics.fields[topics.names.index("partitions")].array_of.names
+    return names
+
+
+def partition_of(response: Any) -> dict[str, Any] | None:
+    """The one partition that was asked for, by the names of the response's own schema."""
+    code = getattr(response, "error_code", 0)
+    if code:
+        raise for_code(code)("the fetch as a whole")
+    for _topic, partitions in response.topics or ():
+        for partition in partitions:
+            return dict(zip(partition_names(response), partition, strict=True))
+    return None

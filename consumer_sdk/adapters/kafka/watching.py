@@ -18,6 +18,7 @@ from consumer_sdk.adapters.kafka.granting import Granting
 from consumer_sdk.adapters.kafka.grants import Grants
 from consumer_sdk.adapters.kafka.topics import Topic, describe_topics
 from consumer_sdk.errors import AdapterError
+from consumer_sdk.log_limits import REPEATS
 
 __all__ = ["TopicWatch"]
 
@@ -68,7 +69,8 @@ class TopicWatch:
         try:
             topics = await describe_topics(self._consumer._client, self._topics)
         except AdapterError as error:
-            log.warning("the topics could not be looked at: %s", error)
+            if not self._consumer._closed:  # whose connections end with what is asked
+                log.warning("the topics could not be looked at: %s", error, extra=REPEATS)
             return
         self._drop_remade(topics)
         if self._finds_partitions:
@@ -79,7 +81,11 @@ class TopicWatch:
             topic = topics.get(grant.tp.topic)
             found = None if topic is None or topic.error else topic.topic_id
             if found and grant.topic_id and found != grant.topic_id and grant.is_held:
-                log.error("topic %r was deleted and made again", grant.tp.topic)
+                log.error(
+                    "topic %r was deleted and made again: %d begins anew, or, if a store has a "
+                    "checkpoint of the old one, stops with an error that says how to delete it",
+                    *(grant.tp.topic, grant.tp.partition),
+                )
                 self._granting.drop(grant)
 
     def _add_new(self, topics: Mapping[str, Topic]) -> None:

@@ -1,64 +1,19 @@
-"""A Kafka for evictions in a second, compaction in a moment, and passwords."""
+"""Topics and groups of each test's own, on the Kafka that all share."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import pytest
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from consumer_sdk.testing.pytest_plugin import _running
-from consumer_sdk.testing.servers.ports import HOST, free_ports
 from tests.adapters.kafka.harness import KafkaHarness
+from tests.adapters.kafka.shared_kafka import LISTENER
 from tests.adapters.kafka.world import World
 
 if TYPE_CHECKING:
-    from consumer_sdk.testing.servers import ExternalKafka, KafkaServer
-
-QUICK = {
-    "group.min.session.timeout.ms": 300,
-    "log.cleaner.backoff.ms": 100,
-    "log.retention.ms": -1,  # some cases store records of long ago
-}
-"""A Kafka that already runs needs these properties, too."""
-
-
-@pytest.fixture(scope="session")
-def sasl_port() -> int:
-    """Where the shared Kafka asks for a password."""
-    (port,) = free_ports(1)
-    return port
-
-
-@pytest.fixture(scope="session")
-def kafka_server(sasl_port: int) -> Iterator[KafkaServer | ExternalKafka]:
-    """The shared Kafka of these tests."""
-    from consumer_sdk.testing.servers import ExternalKafka, KafkaServer, external_address
-
-    if address := external_address("CONSUMER_SDK_KAFKA"):
-        yield ExternalKafka(address)
-        return
-    clients, controller = free_ports(2)
-    server = KafkaServer(
-        port=clients, properties=QUICK | _with_sasl(clients, sasl_port, controller)
-    )
-    with _running(server):
-        yield server
-
-
-def _with_sasl(clients: int, sasl: int, controller: int) -> dict[str, object]:
-    """Alice may enter with the password "secret"."""
-    login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    listeners = f"PLAINTEXT://{HOST}:{clients},SASL://{HOST}:{sasl}"
-    return {
-        "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": listeners,
-        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,"
-        "CONTROLLER:PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl.plain.sasl.jaas.config": f'{login} required user_alice="secret";',
-    }
+    from consumer_sdk.testing.servers import KafkaServer
 
 
 @pytest.fixture
@@ -72,3 +27,16 @@ async def harness(kafka_server: KafkaServer) -> AsyncIterator[KafkaHarness]:
 def world(harness: KafkaHarness) -> World:
     """A group of this test's own."""
     return World(harness)
+
+
+@pytest.fixture
+async def sasl_servers(harness: KafkaHarness) -> str:
+    """Where the shared Kafka asks for a password."""
+    (found,) = await harness.admin.describe_configs(
+        [ConfigResource(ConfigResourceType.BROKER, "1", {"advertised.listeners": ""})]
+    )
+    text = str(found.resources[0][4][0][1])
+    listeners = dict(each.split("://") for each in text.split(","))
+    if LISTENER not in listeners:
+        pytest.skip(f"this Kafka has no listener {LISTENER!r}")
+    return listeners[LISTENER]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, ClassVar, Self
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import OffsetAndMetadata
 
 from consumer_sdk.abc import Adapter
@@ -28,9 +30,9 @@ class KafkaHarness(AdapterHarness):
     """Topics and groups of one test."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {"crash", "gap", "grow", "recreate", "reset", "truncate"}
+        {"crash", "gap", "grow", "recreate", "reset", "truncate", "unreadable"}
     )
-    patience = 15.0
+    patience = 300.0
     quiet = 0.1
 
     def __init__(self, servers: str) -> None:
@@ -113,6 +115,22 @@ class KafkaHarness(AdapterHarness):
             headers=list(record.headers),
             timestamp_ms=record.timestamp,
         )
+
+    async def append_unreadable(self, stream: str) -> None:
+        """A header's name that is not UTF-8: the broker takes it, and the client cannot read it."""
+        await self.append_damaged(stream, 1, {0})
+
+    async def append_damaged(self, stream: str, count: int, bad: Collection[int]) -> None:
+        """A batch of so many records, of which some cannot be read."""
+        await self.producer.flush()
+        batch = self.producer.create_batch()
+        for number in range(count):
+            headers: list[tuple[str, bytes]] = [("name", b"x")] if number in bad else []
+            batch.append(key=None, value=b"v%d" % number, timestamp=None, headers=headers)
+        raw = bytes(batch._builder.build()).replace(b"name", b"\xff\xfe\xfd\xfc")
+        batch._buffer = bytearray(raw[:17] + struct.pack(">I", calc_crc32c(raw[21:])) + raw[21:])
+        batch._closed = True
+        await (await self.producer.send_batch(batch, stream, partition=0))
 
     @asynccontextmanager
     async def transaction(self) -> Any:

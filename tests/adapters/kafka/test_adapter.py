@@ -56,11 +56,9 @@ async def test_server_that_never_answers_is_given_up_in_time(world: World) -> No
 @pytest.mark.kafka
 @pytest.mark.parametrize("password", ["secret", "wrong"])
 async def test_credentials_are_passed_on_and_refused_ones_are_a_typed_error(
-    world: World, sasl_port: int, kafka_server: Any, password: str
+    world: World, sasl_servers: str, password: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The client logs the reason and raises another: the error here has it."""
-    if not hasattr(kafka_server, "pid"):
-        pytest.skip("an external Kafka has no such listener")
+    """The client logs the reason and raises another: the error here has it, and no log a secret."""
     topic = await world.kafka.create_stream()
     await world.kafka.append(topic, numbered(0, 1))
     options: dict[str, Any] = {
@@ -69,10 +67,13 @@ async def test_credentials_are_passed_on_and_refused_ones_are_a_typed_error(
         "sasl_plain_username": "alice",
         "sasl_plain_password": password,
     }
-    world.kafka.servers = f"{HOST}:{sasl_port}"
+    world.kafka.servers = sasl_servers
     if password == "secret":  # noqa: S105 - of a server that lives for a test
+        caplog.set_level(logging.DEBUG, "aiokafka")
         async with world.member(topic, **options) as member:
             assert values(await member.read(1)) == [0]
+        assert "<SaslAuthenticateRequest_v" in caplog.text
+        assert "secret" not in caplog.text
         return
     with pytest.raises(AdapterError, match=r"check security_protocol.*sasl_") as caught:
         await world.adapter(topic, **options).open(world.owner())
@@ -138,13 +139,13 @@ async def test_close_is_quick_while_another_member_holds_up_the_join(world: Worl
     async with world.member(topic, owner) as old:
         await old.holding(2)
         owner.on_revoked = lambda _: drained.wait()
-        new = world.adapter(topic, connect_timeout=0.3)
+        new = world.adapter(topic, connect_timeout=2.0)
         await new.open(world.owner())
         await world.until("revoked", "member-1")
         loop = asyncio.get_running_loop()
         began = loop.time()
         await new.aclose()
-        assert loop.time() - began < 1.5
+        assert loop.time() - began < 5.0
         drained.set()
         owner.on_revoked = None
         await old.holding(2)
@@ -184,7 +185,7 @@ async def test_close_is_bounded_when_the_broker_hangs(own_kafka_server: Any) -> 
             await member.holding(1)
             own_kafka_server.pause()
             try:
-                async with asyncio.timeout(12):
+                async with asyncio.timeout(120):
                     await member.adapter.aclose()
             finally:
                 own_kafka_server.resume()

@@ -33,7 +33,8 @@ DURABLE, RETRY, FENCED, GONE = (
 )
 TOPIC_ID = b"0123456789abcdef"
 LIMIT = "offset.metadata.max.bytes"
-WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 20_000, 2)))
+LARGE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 20_000, 2)))
+WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 80_000, 2)))
 HOLED = Checkpoint(watermark=4, resume=5, ranges=((6, 9), (11, 400)), attempts={5: (2, 60.0)})
 
 
@@ -387,6 +388,19 @@ async def test_metadata_that_is_too_large_shrinks_within_the_commit(
         assert (rounds, warnings, bench.limit.size) == (2, 1, limit)
 
 
+async def test_attempts_that_do_not_fit_are_counted_in_the_outcome() -> None:
+    """The commit is durable all the same, and covers all ranges that there are."""
+    bench = Bench()
+    failing = Checkpoint(4, 5, attempts={n: (2, 1.7e9 + n / 7) for n in range(5, 8_005)})
+    (outcome,) = await bench.flush(failing)
+    kept = bench.read_back()[0].attempts
+    assert outcome == Outcome.durable(forgotten=8_000 - len(kept))
+    assert (
+        kept.items()
+        <= {p: (f, round(d * 1000) / 1000) for p, (f, d) in failing.attempts.items()}.items()
+    )
+
+
 async def test_partition_whose_metadata_is_too_large_does_not_hold_up_its_siblings() -> None:
     """T8: the code is the partition's own; the others are not sent again."""
     bench = Bench(3)
@@ -426,7 +440,7 @@ async def test_commits_with_much_metadata_are_split_below_what_a_broker_stores()
 async def test_commits_that_the_broker_cannot_store_at_once_are_split_further(code: int) -> None:
     """Its own topic may take less; a flush is tried again, with fewer partitions in a request."""
     bench = Bench(40)
-    flushes = [AckFlush(grant.assignment, 1, WIDE) for grant in bench.held]
+    flushes = [AckFlush(grant.assignment, 1, LARGE) for grant in bench.held]
     bench.coordinator.most_bytes, bench.coordinator.too_much = 60_000, code
     tries = 0
     while {o.kind for o in await bench.committer.commit(flushes)} != {DURABLE}:

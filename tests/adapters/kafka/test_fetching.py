@@ -6,10 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka.errors import CorruptRecordException
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
-from consumer_sdk.adapters.kafka.unpacking import PlainUnpacker
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
 from consumer_sdk.records import AtPosition, StartPoint
 from consumer_sdk.testing.conformance.adapter_harness import Member
@@ -33,7 +31,7 @@ async def test_compacted_topic_is_read_over_its_gaps(world: World) -> None:
         await world.kafka.append(topic, rows)
         await asyncio.sleep(0.12)  # the broker rolls segments by its own clock
     await world.kafka.append(topic, [Record(b"last", key=b"last")])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while len(seen := await _positions(world, topic)) > 20:
             await asyncio.sleep(0.2)
     assert seen[-1] == 40
@@ -73,26 +71,19 @@ async def test_transactions_are_read_as_the_isolation_level_says(
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-async def test_both_unpackers_agree_on_what_a_real_broker_stores(world: World, codec: str) -> None:
-    """The fast way and the client's own give identical messages."""
+async def test_what_a_real_broker_stores_comes_as_it_was_sent(world: World, codec: str) -> None:
+    """With each codec, and nulls."""
     topic = await world.kafka.create_stream()
     producer = await world.kafka.start_producer(compression_type=codec, linger_ms=5)
     rows = [
         Record(b"v%d" % n, b"k", (("h", b"%d" % n),) if n % 2 else (), 1_700_000_000_000 + n)
         for n in range(50)
     ]
-    await world.kafka.append(topic, [*rows, Record(None, b"k"), Record(b"", None)], 0, producer)
-    found = []
-    for plain in (False, True):
-        async with world.member(topic, group=None) as member:
-            if plain:
-                _session(member).buffer._unpacker = PlainUnpacker
-            messages = await member.read(52)
-            found.append(
-                [(m.position, m.key, m.value, tuple(m.headers), m.timestamp) for m in messages]
-            )
-    assert found[0] == found[1]
-    assert [each[2] for each in found[0][:50]] == [row.value for row in rows]
+    rows += [Record(None, b"k", (), 1), Record(b"", None, (), 2)]
+    await world.kafka.append(topic, rows, 0, producer)
+    async with world.member(topic, group=None) as member:
+        messages = await member.read(52)
+    assert [Record(m.value, m.key, tuple(m.headers), m.timestamp) for m in messages] == rows
 
 
 async def test_bytes_that_nobody_can_decode_come_as_they_are(world: World) -> None:
@@ -170,34 +161,6 @@ async def test_paused_partitions_keep_what_was_fetched_for_them(world: World) ->
         assert values(run.messages + await member.read(7)) == list(range(10))
 
 
-async def test_corrupt_batch_stops_its_partition_alone(world: World) -> None:
-    """A checksum that does not match is a fault, not an error of the whole fetch."""
-    topic = await world.kafka.create_stream(2)
-    for partition in (0, 1):
-        await world.kafka.append(topic, numbered(0, 3), partition)
-    async with world.member(topic) as member:
-        first, second = await member.holding(2)
-        buffer = _session(member).buffer
-        buffer._unpacker = _failing_on(first, buffer._unpacker)
-        run = await member.read_fault()
-        assert run.assignment is first
-        assert type(run.fault) is AdapterError
-        assert isinstance(run.fault.__cause__, CorruptRecordException)
-        seen = [m for each in member.runs for m in each.messages]
-        seen += await member.read(3 - len(seen))
-        assert {m.assignment for m in seen} == {second}
-
-
-def _failing_on(victim: object, real: Any) -> Any:
-    class Corrupt(real):  # type: ignore[misc]  # either of the two
-        def take(self, assignment: Any, max_records: int, max_bytes: int) -> Any:
-            if assignment is victim:
-                raise CorruptRecordException("invalid checksum")
-            return super().take(assignment, max_records, max_bytes)
-
-    return Corrupt
-
-
 @pytest.mark.parametrize("which", ["_fetch_task", "_coordination_task"])
 async def test_dead_task_of_the_client_is_an_error_not_idleness(world: World, which: str) -> None:
     """T32: nothing in the client watches its own tasks; the consumer would idle for ever."""
@@ -208,7 +171,7 @@ async def test_dead_task_of_the_client_is_an_error_not_idleness(world: World, wh
         owner = client._fetcher if which == "_fetch_task" else client._coordinator
         getattr(owner, which).cancel()
         with pytest.raises(AdapterError, match="task has ended"):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(50):
                 while True:
                     await member.fetch(max_wait=60)
 
@@ -221,7 +184,7 @@ async def test_broker_that_answers_no_fetch_is_an_error_not_idleness(world: Worl
         await member.read_nothing()
         client_of(member)._fetcher._proc_fetch_request = _unanswered
         with pytest.raises(AdapterError, match="no answer"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(35):
                 while True:
                     await member.fetch()
 

@@ -21,6 +21,7 @@ from consumer_sdk.adapters.kafka.metadata import (
 from consumer_sdk.adapters.kafka.packing import pack, room
 from consumer_sdk.records import Checkpoint, Committed, Partition
 from consumer_sdk.trackers import encode_checkpoint_bytes
+from consumer_sdk.trackers.checkpoint_bits import read_bit_set
 
 ORDERS = Partition("orders", "3")
 OFFSETS = st.integers(0, 2**63 - 1)
@@ -31,7 +32,8 @@ def write(checkpoint: Checkpoint, limit: int = MOST, **place: Any) -> tuple[str,
     offset = offset_of(checkpoint)
     assert offset is not None
     options: dict[str, Any] = {"group": "billing", "partition": ORDERS} | place
-    return write_metadata(checkpoint, offset, limit=limit, **options)
+    text, covered, _ = write_metadata(checkpoint, offset, limit=limit, **options)
+    return text, covered
 
 
 def read(text: str | None, offset: int, **place: Any) -> tuple[Committed, str | None]:
@@ -285,3 +287,25 @@ def test_ten_thousand_random_holes_are_cut_to_the_lowest_thousands() -> None:
     assert covered == kept.ranges[-1][1]
     assert kept.ranges == checkpoint.ranges[: len(kept.ranges)]
     assert room(MOST) > 2 * len(kept.ranges)
+
+
+@pytest.mark.parametrize("limit, kept", [(MOST, 1_500), (600, 1), (HEAD_SIZE, 0), (0, 0)])
+def test_attempts_that_do_not_fit_are_counted(limit: int, kept: int) -> None:
+    """Whatever the limit leaves room for, and nothing is said of ranges."""
+    tried = {n: (2, 1_700_000_000.0 + n / 7) for n in range(6, 8_006)}
+    checkpoint = replace(at_offset(6), attempts=tried, identity="id")
+    text, covered, forgotten = write_metadata(
+        checkpoint, 6, group="billing", partition=ORDERS, limit=limit
+    )
+    found = read(text, 6)[0].checkpoint.attempts
+    assert (covered, forgotten) == (None, len(tried) - len(found))
+    assert len(found) >= kept
+
+
+def test_half_of_the_records_done_takes_a_bit_for_each() -> None:
+    """In any order; a run-length or a pair for each range would take four times as much."""
+    settled = read_bit_set(b"\x80" + random.Random(1).randbytes(2_498) + b"\x01", 1_000_001)
+    checkpoint = Checkpoint(999_999, 1_000_000, tuple(settled), identity="i" * 22)
+    text, covered = write(checkpoint)
+    assert covered is None
+    assert len(text) < 20_000 / 15 + 60

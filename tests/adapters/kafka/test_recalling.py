@@ -23,7 +23,7 @@ from tests.adapters.kafka.world import World, coordinator_of, flush_of
 pytestmark = pytest.mark.kafka
 
 HOLED = Checkpoint(4, 5, ((7, 9), (12, 40)), {5: (3, 1_700_000_000.0)})
-WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(7, 20_007, 2)))
+WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(7, 80_007, 2)))
 FAR = Checkpoint(4, 5, tuple((n * 50_021, n * 50_021 + 30_011) for n in range(1, 2_000)))
 """Its bits are so mixed that a character of them takes three bytes."""
 
@@ -90,7 +90,7 @@ async def test_all_code_points_come_back_and_the_limit_is_exact(world: World) ->
 
 
 async def test_overflow_fills_the_limit_and_the_rest_is_said_to_be_open(world: World) -> None:
-    """T8: ten thousand holes: the lowest ranges are kept, the commit is not refused."""
+    """T8: forty thousand holes: the lowest ranges are kept, the commit is not refused."""
     topic = await world.kafka.create_stream()
     async with world.member(topic) as member:
         (held,) = await member.holding(1)
@@ -98,14 +98,15 @@ async def test_overflow_fills_the_limit_and_the_rest_is_said_to_be_open(world: W
         kept = (await read_back(member, held)).checkpoint.ranges
     assert outcome == Outcome.durable(kept[-1][1])
     assert kept == WIDE.ranges[: len(kept)]
-    assert len(kept) > 3_700
+    assert len(kept) > 30_000
     assert MOST - 4 <= len((await world.metadata(topic))[0]) <= MOST
 
 
 async def test_ninety_partitions_full_of_holes_are_committed_at_once(world: World) -> None:
     """All metadata of a request lands in one batch of the broker's, which takes 1 MiB."""
     topic = await world.kafka.create_stream(90)
-    async with world.member(topic) as member:
+    # The loop is busy with that for longer than the suite's session, where the machine is busy too.
+    async with world.member(topic, session_timeout=60.0) as member:
         held = await member.holding(90)
         outcomes = await member.adapter.commit([AckFlush(a, 1, FAR) for a in held])
         assert {outcome.kind.value for outcome in outcomes} == {"durable"}
@@ -208,7 +209,14 @@ async def test_offset_does_not_survive_its_topic_and_ranges_that_do_are_dropped(
         assert await read_back(member, held) == there
 
 
-@pytest.fixture(scope="module", params=[0, 48, 100])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(0, marks=pytest.mark.campaign),
+        48,
+        pytest.param(100, marks=pytest.mark.campaign),
+    ],
+)
 def strict_server(request: pytest.FixtureRequest) -> Iterator[tuple[KafkaServer, int]]:
     """A Kafka that takes little metadata, or none."""
     _skip_when_external("CONSUMER_SDK_KAFKA")

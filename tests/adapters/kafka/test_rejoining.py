@@ -25,7 +25,7 @@ async def test_late_commit_behind_a_parked_join_is_refused_and_costs_no_second_r
         await holding.holding(1)
         (old,) = await quick.holding(1)
         slow.on_revoked = lambda _: drained.wait()
-        third = world.adapter(topic, connect_timeout=0.3)
+        third = world.adapter(topic, connect_timeout=2.0)
         await third.open(world.owner())  # its join is held up by the slow one
         try:
             await world.until("released", "member-2")

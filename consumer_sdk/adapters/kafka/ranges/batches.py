@@ -15,7 +15,12 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
-from consumer_sdk.adapters.kafka.ranges.heads import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.batch_headers import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.decompression import (
+    MAX_BATCH_BYTES,
+    LargeBatchError,
+    check_batch,
+)
 from consumer_sdk.adapters.kafka.ranges.objects import Part, collector_off
 from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
 from consumer_sdk.range_reads import Columns
@@ -101,16 +106,25 @@ class Columnizer:
         is_committed: aborted transactions are left out.
         with_headers: headers are read.
         max_bytes: about how many bytes of records a part has.
+        most: bytes that a batch may have, decompressed.
     """
 
     def __init__(
-        self, start: int, stop: int, *, is_committed: bool, with_headers: bool, max_bytes: int
+        self,
+        start: int,
+        stop: int,
+        *,
+        is_committed: bool,
+        with_headers: bool,
+        max_bytes: int,
+        most: int = MAX_BATCH_BYTES,
     ) -> None:
         self._start = start
         self._stop = stop
         self._is_committed = is_committed
         self._with_headers = with_headers
         self._max_bytes = max_bytes
+        self._most = most
         self._tries_vectors = True
 
     def columns(
@@ -120,6 +134,7 @@ class Columnizer:
 
         Raises:
             CorruptRecordException: a checksum does not fit; what came before was yielded.
+            LargeBatchError: a batch has more bytes than it may; likewise.
         """
         for group in self._groups(batches, Aborted(aborted)):
             for columns in self._read(group):
@@ -140,7 +155,7 @@ class Columnizer:
                 group.append(opened)
                 alike = kind
                 size += opened.size
-        except CorruptRecordException:
+        except (CorruptRecordException, LargeBatchError):
             if group:
                 yield group
             raise
@@ -161,7 +176,9 @@ class Columnizer:
                 raise CorruptRecordException(f"invalid checksum before offset {batch.next_offset}")
             if not _is_old(batch) and self._is_committed and aborted.has(batch):
                 continue
-            if not batch.is_control_batch:
+            is_beyond = not _is_old(batch) and batch.base_offset >= self._stop
+            if not batch.is_control_batch and not is_beyond:
+                check_batch(fetched.data, self._most)
                 yield fetched
 
     def _read(self, group: list[Opened]) -> Iterator[Columns]:

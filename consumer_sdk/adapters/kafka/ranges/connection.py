@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from functools import partial
 from typing import Any, TypeVar
 
 from aiokafka import TopicPartition
@@ -16,11 +17,12 @@ from aiokafka.errors import (
     for_code,
 )
 
-from consumer_sdk.adapters.kafka.client import connect, never_create_topics
+from consumer_sdk.adapters.kafka.client import adopt, connect
 from consumer_sdk.adapters.kafka.closing import bounded, close_connections
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
 from consumer_sdk.adapters.kafka.topics import INVALID, UNKNOWN, describe_topics
+from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
 
 __all__ = ["Connection", "check_code", "names_of"]
@@ -53,7 +55,7 @@ class Connection:
         self._refreshed = 0.0
         self._absent_since: dict[TopicPartition, float] = {}
         self._client: Any = AIOKafkaClient(**options.for_client())
-        never_create_topics(self._client)
+        adopt(self._client)
         self._update = self._client._metadata_update
         self._client._metadata_update = self._counted_update
         self._troubles: dict[str, int] = {}
@@ -62,7 +64,7 @@ class Connection:
 
     async def open(self) -> None:
         """Connects, and learns who leads what."""
-        await connect(self._client, self.options.connect_timeout)
+        await keep_trying(partial(connect, self._client), self.options.connect_timeout)
         self._client._topics = set(self.options.names)
         await self.persist("reading the cluster's metadata", self.refresh)
 
@@ -114,7 +116,10 @@ class Connection:
             TransientAdapterError: no broker gave any.
         """
         if not await self._client.force_metadata_update():
-            raise TransientAdapterError("no broker told the cluster's metadata")
+            why = self._client.why_away()
+            raise TransientAdapterError(
+                "no broker told the cluster's metadata" + (f": {why}" if why else "")
+            )
         self._refreshed = asyncio.get_running_loop().time()
 
     def leader(self, tp: TopicPartition) -> int:

@@ -1,14 +1,15 @@
-"""A group's position, moved by one who is no member: as users of ``assign`` commit."""
+"""A group's position, read and moved by one who is no member: as users of ``assign`` commit."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, TypeAlias
 
 from aiokafka import TopicPartition
 from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError, for_code
+from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitByName
@@ -22,12 +23,15 @@ __all__ = ["GroupPosition"]
 
 NO_GENERATION = -1
 NO_MEMBER = ""
+NO_GROUP = 69
 NONE = -1
 """What the broker says where nothing was committed."""
 
-REFUSED = frozenset({22, 25, 29, 30, 82, 113})
-"""The group has members, who alone may commit (illegal generation, unknown member, fenced
-instance, stale epoch); or the principal has no right to the topic or the group."""
+MEMBERS = frozenset({22, 25, 82, 113})
+"""The group has members (illegal generation, unknown member, fenced instance, stale epoch)."""
+ADVICE = "the group has members, who alone may commit: stop them, or use a group of its own"
+REFUSED = MEMBERS | {29, 30}
+"""Or the principal has no right to the topic or the group."""
 GONE = frozenset({3, 100})
 """There is no such topic or partition."""
 MOVED = frozenset({14, 15, 16})
@@ -35,12 +39,16 @@ MOVED = frozenset({14, 15, 16})
 FORBIDDEN = (GroupAuthorizationFailedError, TopicAuthorizationFailedError)
 
 
+Commit: TypeAlias = tuple[int, str]
+"""An offset, and the metadata beside it."""
+
+
 class GroupPosition:
     """Reads and moves what the group has committed; without a group there is nothing."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, group: str | None) -> None:
         self._connection = connection
-        self._group = connection.options.group
+        self._group = group
         self._coordinator: int | None = None
 
     async def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
@@ -49,11 +57,20 @@ class GroupPosition:
         Raises:
             AdapterError: its coordinator did not answer, or refused.
         """
+        found = await self.commits(tps)
+        return {tp: None if commit is None else commit[0] for tp, commit in found.items()}
+
+    async def commits(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Commit | None]:
+        """The same with the metadata.
+
+        Raises:
+            AdapterError: its coordinator did not answer, or refused.
+        """
         if self._group is None:
             return dict.fromkeys(tps)
         request = OffsetFetchRequest(self._group, list(_by_topic(tps).items()))
 
-        async def ask() -> dict[TopicPartition, int | None]:
+        async def ask() -> dict[TopicPartition, Commit | None]:
             response = await self._send(request)
             self._check(getattr(response, "error_code", 0))
             return self._read(response)
@@ -65,10 +82,17 @@ class GroupPosition:
 
     async def commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         """Moves it forward, to nothing that lies beyond the partition's end. Never raises."""
+        return await self._guarded(wanted, self._commit)
+
+    @staticmethod
+    async def _guarded(
+        wanted: Mapping[TopicPartition, int],
+        commit: Callable[[Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, Outcome]]],
+    ) -> dict[TopicPartition, Outcome]:
         if not wanted:
             return {}
         try:
-            return await self._commit(wanted)
+            return await commit(wanted)
         except Exception as error:  # noqa: BLE001 - the outcome carries it
             is_refused = isinstance(error.__cause__, FORBIDDEN)
             kind = OutcomeKind.FENCED if is_refused else OutcomeKind.RETRY
@@ -77,10 +101,34 @@ class GroupPosition:
     async def _commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         committed = await self.committed(wanted.keys())
         ahead = {tp: at for tp, at in wanted.items() if at > _or_none(committed[tp])}
-        outcomes = dict.fromkeys(wanted, Outcome.durable())
-        outcomes |= await self._beyond(ahead)
-        ahead = {tp: at for tp, at in ahead.items() if outcomes[tp].error is None}
-        return outcomes | (await self._send_commit(ahead) if ahead else {})
+        return dict.fromkeys(wanted, Outcome.durable()) | await self._set(ahead)
+
+    async def reset(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+        """Sets it, also back, without metadata; to nothing beyond the partition's end. Never raises."""
+        return await self._guarded(wanted, self._set)
+
+    async def _set(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
+        outcomes = await self._beyond(wanted)
+        stored = {tp: at for tp, at in wanted.items() if tp not in outcomes}
+        return outcomes | (await self._send_commit(stored) if stored else {})
+
+    async def members(self) -> list[str]:
+        """Who is in the group now: the client's id and host of each.
+
+        Raises:
+            AdapterError: its coordinator did not answer, or refused.
+        """
+        request = DescribeGroupsRequest([self._group or ""])
+
+        async def ask() -> list[str]:
+            response = await self._send(request)
+            found: list[str] = []
+            for code, _group, _state, _type, _protocol, members, *_ in response.groups:
+                self._check(0 if code == NO_GROUP else code)
+                found += [f"{client}@{host.lstrip('/')}" for _id, client, host, *_ in members]
+            return sorted(found)
+
+        return await self._connection.persist(f"asking who is in group {self._group!r}", ask)
 
     async def _beyond(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         """Positions that the partition does not have: it was deleted, or made again.
@@ -129,15 +177,15 @@ class GroupPosition:
             self._coordinator = None
             raise
 
-    def _read(self, response: Any) -> dict[TopicPartition, int | None]:
-        found: dict[TopicPartition, int | None] = {}
+    def _read(self, response: Any) -> dict[TopicPartition, Commit | None]:
+        found: dict[TopicPartition, Commit | None] = {}
         for topic, partitions in response.topics:
-            for partition, offset, _metadata, code in partitions:
+            for partition, offset, metadata, code in partitions:
                 tp = TopicPartition(topic, partition)
                 self._check_coordinator([code])
                 if code not in GONE:
                     check_code(code, tp)
-                found[tp] = None if offset == NONE else offset
+                found[tp] = None if offset == NONE else (offset, metadata)
         return found
 
     def _check(self, code: int) -> None:
@@ -175,7 +223,7 @@ def _beyond_error(tp: TopicPartition, at: int, end: int | None) -> PositionOutOf
 def _outcome(code: int, where: str) -> Outcome:
     if code == 0:
         return Outcome.durable()
-    error = translate(for_code(code)(f"error {code}"), where)
+    error = translate(for_code(code)(ADVICE if code in MEMBERS else f"error {code}"), where)
     if code in REFUSED:
         return Outcome(OutcomeKind.FENCED, error=error)
     return Outcome(OutcomeKind.GONE if code in GONE else OutcomeKind.RETRY, error=error)

@@ -2,26 +2,89 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
-from consumer_sdk.adapters.kafka.options import connection_options
-from consumer_sdk.errors import ConfigurationError
+from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.fetch import FetchRequest
 
-__all__ = ["OURS", "SECONDS", "RangeOptions"]
+from consumer_sdk.adapters.kafka.client_options import (
+    client_kinds,
+    connection_options,
+    read_topics,
+    read_url,
+)
+from consumer_sdk.adapters.kafka.options import OWN as ADAPTERS_OWN
+from consumer_sdk.adapters.kafka.options import IsolationLevel
+from consumer_sdk.adapters.urls import shown, split_url, topics_of
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    NAME,
+    SECONDS,
+    TEXT,
+    OptionType,
+    check_options,
+    choice,
+    optional,
+)
+
+__all__ = ["CONSUMERS_OWN", "OURS", "OWN", "RangeOptions", "parse_url"]
 
 OURS = {
-    "request_timeout_ms": "read_timeout= (seconds)",
-    "api_version": "nothing",
-    "loop": "nothing",
+    "request_timeout_ms": "use read_timeout= (seconds)",
+    "api_version": "the client asks the broker",
+    "loop": "the running event loop is used",
 }
-"""Client options that the reader sets itself → what to use."""
+"""Client options that the reader sets itself → what to do instead."""
 
-SECONDS = ("connect_timeout", "read_timeout", "seen_within")
+KNOWS_RACKS = "rack_id" in signature(FetchRequest).parameters
+
 LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 CHOICES = "'orders', several in a list, pattern='orders-.*', or partitions={'orders': [0, 1]}"
+FORM = (
+    "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value, or no topic and "
+    "?pattern=expression, or ?partitions= with a JSON object of topics and numbers"
+)
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)  # noqa: TRY004 - a wrong value to whoever wrote the URL
+    return found
+
+
+OWN: Mapping[str, OptionType] = {
+    "pattern": optional(TEXT),
+    "partitions": OptionType(
+        "topics and their partitions' numbers, {'orders': [0, 1]}",
+        lambda value: isinstance(value, Mapping | None),
+        _json_object,
+    ),
+    "group": optional(NAME),
+    "isolation_level": choice(*LEVELS),
+    "connect_timeout": SECONDS,
+    "read_timeout": SECONDS,
+    "seen_within": SECONDS,
+    "require_topics": FLAG,
+    "whole_names": FLAG,
+    "client_rack": TEXT,
+    "client_id": NAME,
+    "max_batch_bytes": COUNT,
+}
+"""`KafkaRanges`' own options."""
+
+CONSUMERS_OWN = (client_kinds(AIOKafkaConsumer.__init__).keys() | ADAPTERS_OWN) - (
+    client_kinds(AIOKafkaClient.__init__).keys() | OWN
+)
+"""Options that an adapter has, and a reader has not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,43 +96,36 @@ class RangeOptions:
     partitions: Mapping[str, Collection[int]] | None
     servers: Sequence[str]
     group: str | None
-    isolation_level: str
+    isolation_level: IsolationLevel
     connect_timeout: float
     read_timeout: float
     seen_within: float
     require_topics: bool
+    whole_names: bool
+    client_rack: str
     client_id: str
+    max_batch_bytes: int
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        check_options(self, OWN)
         self._check_streams()
-        if self.group is not None and not self.group.strip():
-            raise ConfigurationError(f"group={self.group!r}: give a name, or None for nobody's")
-        if self.isolation_level not in LEVELS:
-            raise ConfigurationError(
-                f"isolation_level={self.isolation_level!r}: give 'read_committed' or "
-                f"'read_uncommitted'"
-            )
-        for name in SECONDS:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                raise ConfigurationError(f"{name}={value!r}: give seconds, above 0")
 
     def _check_streams(self) -> None:
         given = [bool(self.topics), self.pattern is not None, self.partitions is not None]
         if sum(given) != 1:
             raise ConfigurationError(f"KafkaRanges reads one choice of topics: give {CHOICES}")
-        if not isinstance(self.partitions, Mapping | None):
-            raise ConfigurationError(f"partitions={self.partitions!r}: give {CHOICES}")
-        for topic in self.names:
-            if not topic or not isinstance(topic, str):
-                raise ConfigurationError(f"topic {topic!r}: give the name of a topic")
+        read_topics(tuple(self.names))
         for topic, numbers in (self.partitions or {}).items():
             if not numbers or not all(type(n) is int and n >= 0 for n in numbers):
                 raise ConfigurationError(
                     f"partitions of {topic!r}: {numbers!r}; give numbers, from 0 up"
                 )
         self._check_pattern()
+        if self.client_rack and not KNOWS_RACKS:
+            raise ConfigurationError(
+                f"client_rack={self.client_rack!r}: this aiokafka sends no rack; install 0.14 or newer"
+            )
 
     def _check_pattern(self) -> None:
         try:
@@ -83,6 +139,13 @@ class RangeOptions:
     def names(self) -> Sequence[str]:
         """The topics that are named; none where a pattern chooses."""
         return list(self.topics or self.partitions or ())
+
+    def chooses(self, topic: str) -> bool:
+        """Whether it is one of the topics, or a name that the pattern matches."""
+        if self.pattern is None:
+            return topic in self.names
+        match = re.fullmatch if self.whole_names else re.search
+        return match(self.pattern, topic) is not None
 
     @property
     def level(self) -> int:
@@ -107,3 +170,15 @@ class RangeOptions:
             "enable_auto_commit": False,
             "auto_offset_reset": "none",
         }
+
+
+def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
+    """Topics, and the keyword arguments of `KafkaRanges`.
+
+    Raises:
+        ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
+    """
+    parts, texts = split_url(url, {"kafka"}, FORM)
+    if not topics_of(parts.path) and not {"pattern", "partitions"} & texts.keys():
+        raise ConfigurationError(f"{shown(url)}: the topics are missing in the URL: {FORM}")
+    return read_url(parts, texts, {**client_kinds(AIOKafkaClient.__init__), **OWN}, FORM)

@@ -11,14 +11,19 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from consumer_sdk.adapters.kafka.client import connect, never_create_topics
+from consumer_sdk.adapters.kafka.client import adopt, connect
 from consumer_sdk.adapters.kafka.closing import stop_client
 from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.guarding import guard
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
 from consumer_sdk.adapters.kafka.ranges.objects import Part
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
-from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.errors import (
+    PositionOutOfRangeError,
+    TransientAdapterError,
+    UnreadableRecordError,
+)
 from consumer_sdk.range_reads import Columns
 
 __all__ = ["read_plainly"]
@@ -52,10 +57,11 @@ async def read_plainly(
 
     await connection.persist(where, find_leader)
     consumer = AIOKafkaConsumer(**connection.options.for_consumer())
-    never_create_topics(consumer._client)
+    adopt(consumer._client)
     try:
         await connect(consumer._client, connection.options.connect_timeout)
         await consumer.start()
+        guard(consumer._fetcher, connection.options.max_batch_bytes)
         consumer.assign([tp])
         consumer.seek(tp, start)
         reading = _Reading(consumer, tp, stop, connection.options)
@@ -128,7 +134,7 @@ class _Reading:
         except (KafkaError, OSError, TimeoutError):
             raise  # translated with the rest
         except Exception as error:  # codecs raise whatever they like
-            raise AdapterError(
+            raise UnreadableRecordError(
                 f"what is stored in {self._tp.topic}[{self._tp.partition}] at or after "
                 f"{await self._position()} cannot be decoded: {error!r}"
             ) from error

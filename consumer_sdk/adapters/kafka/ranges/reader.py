@@ -9,22 +9,31 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from consumer_sdk.adapters.kafka.client import check_client
-from consumer_sdk.adapters.kafka.options import check_client_options, read_servers
+from consumer_sdk.adapters.kafka.client_options import check_client_options, read_servers
+from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES
+from consumer_sdk.adapters.kafka.options import IsolationLevel
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.group import GroupPosition
+from consumer_sdk.adapters.kafka.ranges.group import Commit, GroupPosition
 from consumer_sdk.adapters.kafka.ranges.lookups import EARLIEST, LATEST, look_up
-from consumer_sdk.adapters.kafka.ranges.options import OURS, RangeOptions
+from consumer_sdk.adapters.kafka.ranges.options import (
+    CONSUMERS_OWN,
+    OURS,
+    OWN,
+    RangeOptions,
+    parse_url,
+)
 from consumer_sdk.adapters.kafka.ranges.plain_reading import read_plainly
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.adapters.kafka.ranges.self_test import can_read_directly
 from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
-from consumer_sdk.adapters.kafka.ranges.urls import parse_url
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.options import names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import (
     AtPosition,
     AtTime,
+    Committed,
     Outcome,
     Partition,
     Position,
@@ -50,13 +59,19 @@ class KafkaRanges(RangeReader):
         group: whose position `commit` moves, and ``BROKER`` stands for.
         isolation_level: ``"read_committed"``, or ``"read_uncommitted"``: also records of
             transactions that are open or aborted.
-        connect_timeout: seconds that `open` waits for the servers.
+        connect_timeout: seconds that `open` waits for the servers, which may be restarting.
         read_timeout: seconds without any answer after which a question, or a part of a range,
             is given up.
         seen_within: seconds after which `partitions` shows new ones.
         require_topics: `open` fails when a topic that is named does not exist. A task that only
             reads ranges need not ask for that: other topics' ranges can be read.
+        whole_names: ``pattern`` has to match the whole name of a topic. With False a part of the
+            name is enough, as for the patterns of Kafka's Java consumer and of Spark.
+        client_rack: where this client is, as ``broker.rack`` has it: records are read from a replica
+            there, if the brokers choose one (``replica.selector.class``, KIP-392).
         client_id: the name that the broker's logs and quotas know this client by.
+        max_batch_bytes: bytes that a compressed record batch may have when it is decompressed; one
+            that has more is an `UnreadableRecordError`. A broker's limits count compressed bytes.
         client_options: any other option of ``AIOKafkaClient``, such as ``security_protocol``,
             ``ssl_context`` (which cannot be pickled) or ``sasl_mechanism``.
 
@@ -78,18 +93,21 @@ class KafkaRanges(RangeReader):
         pattern: str | None = None,
         partitions: Mapping[str, Collection[int]] | None = None,
         group: str | None = None,
-        isolation_level: str = "read_committed",
+        isolation_level: IsolationLevel = "read_committed",
         connect_timeout: float = 10.0,
         read_timeout: float = 30.0,
         seen_within: float = 3.0,
         require_topics: bool = True,
+        whole_names: bool = True,
+        client_rack: str = "",
         client_id: str = "consumer-sdk",
+        max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
         check_client()
-        check_client_options(client_options, AIOKafkaClient.__init__, OURS, type(self).__init__)
+        check_client_options(client_options, AIOKafkaClient.__init__, OURS, OWN)
         self._options = RangeOptions(
-            topics=[topics] if isinstance(topics, str) else list(topics),
+            topics=list(names_of((topics,))) if topics else [],
             pattern=pattern,
             partitions=partitions,
             servers=read_servers(bootstrap_servers),
@@ -99,7 +117,10 @@ class KafkaRanges(RangeReader):
             read_timeout=read_timeout,
             seen_within=seen_within,
             require_topics=require_topics,
+            whole_names=whole_names,
+            client_rack=client_rack,
             client_id=client_id,
+            max_batch_bytes=max_batch_bytes,
             client_options=client_options,
         )
         self.group = group
@@ -118,6 +139,11 @@ class KafkaRanges(RangeReader):
         topics, options = parse_url(url)
         return cls(topics, **options)
 
+    @classmethod
+    def consumer_options(cls) -> Collection[str]:
+        """Options of a consumer's URL that have no meaning here."""
+        return CONSUMERS_OWN
+
     @property
     def _connection(self) -> Connection:
         if self._is_closed:
@@ -129,7 +155,7 @@ class KafkaRanges(RangeReader):
     @property
     def _group(self) -> GroupPosition:
         if self._opened_group is None:  # it remembers the coordinator
-            self._opened_group = GroupPosition(self._connection)
+            self._opened_group = GroupPosition(self._connection, self.group)
         return self._opened_group
 
     @property
@@ -156,6 +182,11 @@ class KafkaRanges(RangeReader):
 
     async def partitions(self) -> Sequence[Partition]:
         return await Selection(self._connection).partitions()
+
+    def is_chosen(self, partition: Partition) -> bool:
+        numbers = (self._options.partitions or {}).get(partition.stream)
+        is_number = numbers is None or partition.id in map(str, numbers)
+        return is_number and self._options.chooses(partition.stream)
 
     async def positions(
         self, partitions: Collection[Partition], at: Start
@@ -223,6 +254,24 @@ class KafkaRanges(RangeReader):
             return dict.fromkeys(positions, Outcome.retry(error))
         return {partition: outcomes[_tp(partition)] for partition in positions}
 
+    async def committed(
+        self, group: str, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Committed | None]:
+        commits = await GroupPosition(self._connection, group).commits([*map(_tp, partitions)])
+        return {each: _committed(group, each, commits.get(_tp(each))) for each in partitions}
+
+    async def members(self, group: str, partitions: Collection[Partition]) -> Sequence[str]:  # noqa: ARG002
+        """Those of the group, whatever they read."""
+        return await GroupPosition(self._connection, group).members()
+
+    async def reset(
+        self, group: str, positions: Mapping[Partition, Position]
+    ) -> Mapping[Partition, Outcome]:
+        """The broker refuses it while the group has members."""
+        wanted = {_tp(partition): int(at) for partition, at in positions.items()}
+        outcomes = await GroupPosition(self._connection, group).reset(wanted)
+        return {partition: outcomes[_tp(partition)] for partition in positions}
+
     def encode_position(self, position: Position) -> str:
         return str(int(position))
 
@@ -238,6 +287,16 @@ class KafkaRanges(RangeReader):
 
 def _tp(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.stream, int(partition.id))
+
+
+def _committed(group: str, partition: Partition, commit: Commit | None) -> Committed | None:
+    if commit is None:
+        return None
+    offset, text = commit
+    # Not above: the workers of Spark, which start often, ask for no group's commits.
+    from consumer_sdk.adapters.kafka.metadata import read_metadata
+
+    return read_metadata(text, offset, group=group, partition=partition, identity=None)[0]
 
 
 def _time(at: Start) -> int:

@@ -13,22 +13,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError, for_code
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from aiokafka.protocol.fetch import FetchRequest
 
+from consumer_sdk.adapters.kafka.decompression import LargeBatchError
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, Fetched, open_batches
 from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
-from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.adapters.kafka.unpacking import AHEAD, check_place, partition_of
+from consumer_sdk.errors import (
+    AdapterError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+    UnreadableRecordError,
+)
 from consumer_sdk.range_reads import Columns
 
-__all__ = ["RangeRead", "partition_names"]
+__all__ = ["RangeRead"]
 
 MAX_WAIT = 1.0
 """Seconds that the broker may wait for another tier, or a replica."""
@@ -38,6 +45,8 @@ FETCH_BYTES = 4 * 2**20
 """Of one answer: larger ones are no faster, and take memory."""
 LEAST_BYTES = 2**16
 MOST_BYTES = 2**31 - 1
+NO_REPLICA = -1
+"""The leader answers itself."""
 GUESSED_BYTES = 1024
 """Of a record, before the first answer has shown how large they are."""
 MARGIN = 1.25
@@ -78,6 +87,8 @@ class RangeRead:
         self._least_bytes = LEAST_BYTES
         self._record_bytes: float = GUESSED_BYTES
         self._ahead: asyncio.Task[Answer] | None = None
+        self._rack = connection.options.client_rack
+        self._replica: int | None = None
 
     async def parts(self, *, with_headers: bool, max_bytes: int) -> AsyncIterator[Columns]:
         """See `RangeReader.read_range`."""
@@ -89,6 +100,7 @@ class RangeRead:
             is_committed=options.level == 1,
             with_headers=with_headers,
             max_bytes=max_bytes,
+            most=options.max_batch_bytes,
         )
         try:
             while self._position < self._stop:
@@ -113,8 +125,10 @@ class RangeRead:
             yield
         except KafkaError as error:
             raise translate(error, self._where) from error
+        except LargeBatchError as error:
+            raise UnreadableRecordError(f"{self._where}: {error}") from error
         except Exception as error:  # codecs raise whatever they like
-            raise AdapterError(
+            raise UnreadableRecordError(
                 f"{self._where}: what is stored near {self._position} cannot be decoded: {error!r}"
             ) from error
 
@@ -125,8 +139,22 @@ class RangeRead:
         if not batches:
             answer, batches = await self._after_nothing(answer)
         if batches:
+            self._check_places(batches, answer.bound)
             self._move(batches[-1].batch.next_offset, len(answer.data))
         return batches, answer.aborted
+
+    def _check_places(self, batches: Sequence[Fetched], bound: int) -> None:
+        """Where a batch lies is not covered by its checksum; the range would end there, or skip it.
+
+        Raises:
+            AdapterError: one cannot lie where it says.
+        """
+        position = self._position
+        with self._decoding():
+            for fetched in batches:
+                is_first = fetched is batches[0]
+                check_place(fetched.batch, position, bound + AHEAD, is_first=is_first)
+                position = fetched.batch.next_offset
 
     def _move(self, position: int, size: int) -> None:
         """Asks for what comes after what has been brought, before anybody looks at that."""
@@ -149,6 +177,11 @@ class RangeRead:
         batches: list[Fetched] = []
         while not batches:
             if answer.data:  # a broker before Kafka 0.10.1 cuts a record that is larger
+                if now() >= deadline:
+                    raise UnreadableRecordError(
+                        f"{self._where}: what is stored at {self._position} cannot be read: its "
+                        f"length points beyond all that the broker sends; mend the log"
+                    )
                 self._least_bytes = min(2 * self._fetch_bytes(), MOST_BYTES)
             elif await self._is_gap(answer):
                 self._position = self._stop
@@ -212,7 +245,21 @@ class RangeRead:
         return f"has {first} to {end}"
 
     async def _ask(self, position: int | None = None) -> Answer:
-        """Asks for what lies at a position and after it; None: where this reading is."""
+        """Asks for what lies at a position and after it; None: where this reading is.
+
+        A replica near by is asked if the leader has named one (KIP-392). It may be behind, or gone:
+        where it brings no records, the leader alone is asked from then on, and only what the leader
+        says can mean that there are none.
+        """
+        if self._replica is not None:
+            with suppress(KafkaError, AdapterError, OSError, TimeoutError):
+                answer = await self._ask_node(self._replica, position)
+                if answer.data:
+                    return answer
+            self._replica, self._rack = None, ""
+        return await self._ask_node(self._connection.leader(self._tp), position)
+
+    async def _ask_node(self, node: int, position: int | None) -> Answer:
         at = self._position if position is None else position
         tp, now = self._tp, asyncio.get_running_loop().time
         size = self._fetch_bytes()
@@ -222,13 +269,18 @@ class RangeRead:
             size,
             self._connection.options.level,
             [(tp.topic, [(tp.partition, at, size)])],
+            **({"rack_id": self._rack} if self._rack else {}),
         )
         started = now()
-        response = await self._connection.send(self._connection.leader(tp), request)
-        found = _partition_of(response)
+        response = await self._connection.send(node, request)
+        found = partition_of(response)
         if found is None:
             raise TransientAdapterError(f"{self._where}: the broker throttles this client")
         check_code(found["error_code"], tp)
+        replica = found.get("preferred_read_replica", NO_REPLICA)
+        if self._rack and self._replica is None and replica != NO_REPLICA:
+            self._replica = replica
+            return await self._ask(position)
         bound = found.get("last_stable_offset", -1)
         return Answer(
             bound if bound >= 0 and self._connection.options.level else found["highwater_offset"],
@@ -236,22 +288,3 @@ class RangeRead:
             found.get("aborted_transactions") or (),
             now() - started,
         )
-
-
-def partition_names(response: Any) -> Sequence[str]:
-    """What a fetch response, or its class, has of each partition, in order."""
-    schema = response.SCHEMA
-    topics = schema.fields[schema.names.index("topics")].array_of
-    names: Sequence[str] = topics.fields[topics.names.index("partitions")].array_of.names
-    return names
-
-
-def _partition_of(response: Any) -> dict[str, Any] | None:
-    """The one partition that was asked for, by the names of the response's own schema."""
-    code = getattr(response, "error_code", 0)
-    if code:
-        raise for_code(code)("the fetch as a whole")
-    for _topic, partitions in response.topics or ():
-        for partition in partitions:
-            return dict(zip(partition_names(response), partition, strict=True))
-    return None

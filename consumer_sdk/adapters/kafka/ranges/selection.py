@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
@@ -82,7 +81,6 @@ class Selection:
     def _topics(self) -> Sequence[str]:
         if self._options.pattern is None:
             return self._options.names
-        pattern = re.compile(self._options.pattern)
         cluster = self._connection.cluster
         topics = {*cluster.topics(), *self._connection.troubled} - cluster.internal_topics
-        return [topic for topic in sorted(topics) if pattern.fullmatch(topic)]
+        return [topic for topic in sorted(topics) if self._options.chooses(topic)]

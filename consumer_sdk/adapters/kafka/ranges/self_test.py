@@ -20,7 +20,7 @@ def can_read_directly() -> bool:
 def _asks() -> bool:
     from aiokafka.protocol.fetch import FetchRequest
 
-    from consumer_sdk.adapters.kafka.ranges.reading import partition_names
+    from consumer_sdk.adapters.kafka.unpacking import partition_names
 
     request = FetchRequest(500, 0, 1000, 1, [("t", [(0, 7, 1000)])])
     sent: Any = request.prepare({1: (4, 11)})  # API 1 is Fetch; Kafka 4 has versions from 4 on

@@ -9,12 +9,11 @@ of what is a binary array as it stands, of which every second element is what li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import codec
-
+from consumer_sdk.adapters.kafka.decompression import can_decompress, decompress
 from consumer_sdk.adapters.kafka.ranges.objects import NO_TIMESTAMP
 from consumer_sdk.range_reads import ArrowColumn, Columns
 
@@ -41,13 +40,6 @@ SHORT_RUNS = 4
 """That a batch may have: where offsets and times become longer numbers, and at its end."""
 GROWTH = 8
 """Of what is compared, while it is all alike."""
-CODECS: dict[int, tuple[Callable[[], bool], Callable[[bytes], bytes]]] = {
-    1: (codec.has_gzip, codec.gzip_decode),
-    2: (codec.has_snappy, codec.snappy_decode),
-    3: (codec.has_lz4, codec.lz4_decode),
-    4: (codec.has_zstd, codec.zstd_decode),
-}
-"""Whether the library is there, and what it does."""
 
 
 class UnlikeError(Exception):
@@ -78,16 +70,13 @@ class Stored:
         """A batch and its bytes as they are on the wire; raises whatever the codec does."""
         records: bytes | memoryview = memoryview(data)[HEAD_BYTES:]
         if batch.compression_type:
-            _is_there, decode = CODECS[batch.compression_type]
-            records = decode(bytes(records))
+            records = decompress(batch.compression_type, bytes(records))
         return cls(batch, _count(data), records)
 
 
 def can_read(batch: Any, data: bytes) -> bool:
     """Whether it is worth trying; of a codec that is missing the client says what to do."""
-    kind = batch.compression_type
-    is_known = not kind or (kind in CODECS and CODECS[kind][0]())
-    return HAS_ARROW and is_known and _count(data) >= FEWEST
+    return HAS_ARROW and can_decompress(batch.compression_type) and _count(data) >= FEWEST
 
 
 def _count(data: bytes) -> int:

@@ -18,7 +18,12 @@ from aiokafka.protocol.fetch import FetchResponse_v11
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
-from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.errors import (
+    AdapterError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+    UnreadableRecordError,
+)
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.ranges.test_batches import batch
 
@@ -28,9 +33,9 @@ RECORDS = batch(range(3))
 LOCAL = 100
 
 
-def answer(data: bytes = b"", *, code: int = 0, bound: int = 3) -> Any:
+def answer(data: bytes = b"", *, code: int = 0, bound: int = 3, replica: int = -1) -> Any:
     """One partition's part of a fetch response."""
-    partition = (0, code, bound, bound, 0, None, -1, data)
+    partition = (0, code, bound, bound, 0, None, replica, data)
     return FetchResponse_v11(0, 0, 0, [("t", [partition])])
 
 
@@ -46,11 +51,14 @@ class Script(Connection):
         answers: responses, errors to raise, or (seconds, response) that come late.
     """
 
-    def __init__(self, answers: Sequence[Any], read_timeout: float = 10.0) -> None:
-        reader = KafkaRanges("t", bootstrap_servers="127.0.0.1:1", read_timeout=read_timeout)
+    def __init__(self, answers: Sequence[Any], read_timeout: float = 10.0, rack: str = "") -> None:
+        reader = KafkaRanges(
+            "t", bootstrap_servers="127.0.0.1:1", read_timeout=read_timeout, client_rack=rack
+        )
         super().__init__(reader._options)
         self._answers = list(answers)
         self.sizes: list[int] = []
+        self.asked: list[tuple[int, str]] = []
         self.refreshed = 0
 
     def leader(self, tp: TopicPartition) -> int:
@@ -65,6 +73,7 @@ class Script(Connection):
         self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
     ) -> Any:
         """The next answer."""
+        self.asked.append((node, request._rack_id))
         self.sizes.append(request.topics[0][1][0][2])
         given = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         seconds, given = given if isinstance(given, tuple) else (0.001, given)
@@ -134,6 +143,23 @@ def test_failure_that_does_not_pass_is_raised_at_once() -> None:
     with pytest.raises(AdapterError, match="CorruptRecord") as caught:
         read(lambda: Script([answer(code=CORRUPT)]))
     assert not isinstance(caught.value, TransientAdapterError)
+
+
+@pytest.mark.parametrize("bit", range(0, 64, 7))
+def test_batch_that_cannot_lie_where_it_says_is_no_gap(bit: int) -> None:
+    """The checksum does not cover where it lies: the range would end, or go on, without it."""
+    first, second, third = (batch(range(3), base=base) for base in (0, 3, 6))
+    place = (int.from_bytes(second[:8]) ^ 1 << bit).to_bytes(8)
+    data = first + place + second[8:] + third
+    with pytest.raises(UnreadableRecordError, match=r"t\[0\].*cannot lie at"):
+        read(lambda: Script([answer(data, bound=9)]), stop=9)
+
+
+def test_batch_of_a_length_that_no_answer_has_is_given_up_in_time() -> None:
+    """It was asked for ever, with more bytes each time."""
+    data = RECORDS[:8] + (1 << 30).to_bytes(4) + RECORDS[12:]
+    with pytest.raises(UnreadableRecordError, match="its length points beyond"):
+        read(lambda: Script([answer(data)]))
 
 
 def test_corrupt_batch_is_raised_at_once() -> None:
@@ -240,3 +266,35 @@ def test_partition_that_is_gone_is_out_of_range_until_it_is_made_again() -> None
         assert [list(part.positions) async for part in parts] == [[0, 1, 2]]
 
     simulate(main)
+
+
+NEAR = answer(replica=2)
+"""The leader's: what is wanted is with node 2."""
+OFF = answer(code=1)
+"""Of a replica that is behind: the offset is out of range."""
+
+
+@pytest.mark.parametrize(
+    "answers, asked",
+    [
+        ([NEAR, answer(RECORDS)], [(1, "a"), (2, "a")]),
+        ([answer(RECORDS)], [(1, "a")]),
+        ([NEAR, OFF, answer(RECORDS)], [(1, "a"), (2, "a"), (1, "")]),
+        ([NEAR, answer(), answer(RECORDS)], [(1, "a"), (2, "a"), (1, "")]),
+        ([NEAR, ConnectionError("gone"), answer(RECORDS)], [(1, "a"), (2, "a"), (1, "")]),
+        ([NEAR, throttled(), answer(RECORDS)], [(1, "a"), (2, "a"), (1, "")]),
+    ],
+)
+def test_a_replica_near_by_is_read_and_the_leader_where_that_has_nothing(
+    answers: list[Any], asked: list[tuple[int, str]]
+) -> None:
+    """KIP-392; a follower may be behind, so that it never says that there is nothing."""
+    found, script, _ = read(lambda: Script(answers, rack="a"))
+    assert found == [0, 1, 2]
+    assert script.asked == asked
+
+
+def test_nothing_is_said_of_a_rack_that_was_not_given() -> None:
+    """And no replica is asked."""
+    _, script, _ = read(lambda: Script([answer(RECORDS, replica=2)]))
+    assert script.asked == [(1, "")]

@@ -42,6 +42,7 @@ async def test_commit_under_members_is_fenced(world: World, ranges: Opener) -> N
         await member.holding(1)
         outcome = (await reader.commit({one: 5}))[one]
         assert outcome.kind is OutcomeKind.FENCED
+        assert "has members, who alone may commit" in str(outcome.error)
         assert isinstance(outcome.error, AdapterError)
     assert (await reader.commit({one: 5}))[one].kind is OutcomeKind.DURABLE
 

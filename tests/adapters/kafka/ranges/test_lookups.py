@@ -104,9 +104,21 @@ async def test_new_partitions_are_seen(harness: KafkaHarness, ranges: Opener) ->
     reader = await ranges(topic, seen_within=0.05)
     assert len(await reader.partitions()) == 1
     await harness.grow(topic, 3)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(100):
         while len(await reader.partitions()) < 3:
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_pattern_matches_whole_names_or_parts_of_them(
+    harness: KafkaHarness, ranges: Opener, *, whole: bool
+) -> None:
+    """A part is enough for Kafka's Java consumer, and so for Spark's ``subscribePattern``."""
+    name = f"a{harness.uid}z"
+    await harness.create_topic(name)
+    reader = await ranges(pattern=harness.uid, whole_names=whole)
+    found = {partition.stream for partition in await reader.partitions()}
+    assert found == (set() if whole else {name})
 
 
 async def test_pattern_finds_topics_that_come_later(harness: KafkaHarness, ranges: Opener) -> None:
@@ -116,7 +128,7 @@ async def test_pattern_finds_topics_that_come_later(harness: KafkaHarness, range
     reader = await ranges(pattern=f"p-{harness.uid}|q-{harness.uid}|__consumer.*", seen_within=0.05)
     assert [each.stream for each in await reader.partitions()] == [f"p-{harness.uid}"]
     await harness.create_topic(f"q-{harness.uid}")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(100):
         while len(found := await reader.partitions()) < 2:
             await asyncio.sleep(0.05)
     assert [each.stream for each in found] == [f"p-{harness.uid}", f"q-{harness.uid}"]
@@ -137,7 +149,7 @@ async def test_topic_that_is_made_again_starts_anew(harness: KafkaHarness, range
     (one,) = await reader.partitions()
     assert await reader.positions([one], StartPoint.LATEST) == {one: 5}
     await harness.recreate(topic)
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(100):
         while await reader.positions([one], StartPoint.LATEST) != {one: 0}:
             await asyncio.sleep(0.05)
 

@@ -9,6 +9,7 @@ import pytest
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Partition
 
 SERVERS = "127.0.0.1:1"
 
@@ -43,7 +44,7 @@ def test_option_that_cannot_work_is_refused(
 
 def test_reader_is_pickled_before_it_is_opened() -> None:
     """Spark trap 17: it holds no client, no loop and no connection."""
-    reader = KafkaRanges("a", bootstrap_servers=SERVERS, group="g", sasl_mechanism="PLAIN")
+    reader = KafkaRanges("a", bootstrap_servers=SERVERS, group="g", security_protocol="SSL")
     again = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own bytes
     assert again.group == "g"
     assert again._options == reader._options
@@ -52,6 +53,28 @@ def test_reader_is_pickled_before_it_is_opened() -> None:
 
 def test_secrets_are_in_no_repr() -> None:
     """Spark trap 22: options end up in plans and logs."""
-    options: dict[str, Any] = {"sasl_plain_password": "secret"}
+    options: dict[str, Any] = {
+        "security_protocol": "SASL_SSL",
+        "sasl_plain_username": "me",
+        "sasl_plain_password": "secret",
+    }
     reader = KafkaRanges("a", bootstrap_servers=SERVERS, **options)
     assert "secret" not in repr(reader) + repr(reader._options)
+
+
+@pytest.mark.parametrize(
+    "choice, chosen",
+    [
+        ({"topics": ["a", "b"]}, {"a/0", "a/1"}),
+        ({"partitions": {"a": [1]}}, {"a/1"}),
+        ({"pattern": "a"}, {"a/0", "a/1"}),
+        ({"pattern": "a", "whole_names": False}, {"a/0", "a/1", "ab/0"}),
+    ],
+)
+def test_what_is_no_longer_chosen_can_be_told_from_what_is_gone(
+    choice: dict[str, Any], chosen: set[str]
+) -> None:
+    """By the options alone: a query that leaves a topic out has lost nothing."""
+    reader = KafkaRanges(bootstrap_servers=SERVERS, **choice)
+    partitions = [Partition("a", "0"), Partition("a", "1"), Partition("ab", "0")]
+    assert {str(each) for each in partitions if reader.is_chosen(each)} == chosen

@@ -11,6 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.adapters.kafka import decompression
 from consumer_sdk.adapters.kafka.ranges import batches, vectors
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.range_reads import ArrowColumn, Columns, Header
@@ -185,8 +186,9 @@ def test_time_that_is_missing_in_the_middle_is_none(monkeypatch: pytest.MonkeyPa
 def test_codec_without_its_library_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
     data = batch(same(100), codec=ZSTD)
-    _, decode = vectors.CODECS[ZSTD]
-    monkeypatch.setitem(vectors.CODECS, ZSTD, (lambda: False, decode))
+    codecs = decompression.CODECS
+    without = {**codecs, ZSTD: codecs[ZSTD]._replace(is_there=lambda: False)}
+    monkeypatch.setattr(decompression, "CODECS", without)
     assert not are_vectors(read(data))
 
 

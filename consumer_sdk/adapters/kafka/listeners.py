@@ -1,0 +1,112 @@
+"""What a listener wants, asked when it has closed a connection without a word.
+
+A broker says nothing to a client of another ``security_protocol``: it closes the connection, as one
+does that restarts. So it does to one whose client certificate it misses. Trying again mends only the
+restart.
+"""
+
+from __future__ import annotations
+
+import ssl
+import struct
+from asyncio import IncompleteReadError
+
+from aiokafka.errors import KafkaConnectionError
+
+from consumer_sdk.errors import AdapterError, ConfigurationError
+from consumer_sdk.tls_trouble import TlsOptions, answer_of, tls_trouble, trusting
+
+__all__ = ["look_at_listener"]
+
+PATIENCE = 2.0
+"""Seconds for each question, at most."""
+
+CORRELATION = 0x5D4B
+BODY = struct.pack(">hhihh5s", 17, 1, CORRELATION, -1, 5, b"PLAIN")
+HANDSHAKE = struct.pack(">i", len(BODY)) + BODY
+"""SaslHandshake: the one request that listeners with and without SASL answer, each in its way."""
+
+ANSWER = struct.Struct(">iih")
+ILLEGAL_SASL_STATE = 34
+
+CLOSED = (
+    ConnectionResetError,
+    ConnectionAbortedError,
+    BrokenPipeError,
+    KafkaConnectionError,
+    IncompleteReadError,
+    ssl.SSLError,
+)
+"""What a connection to a listener that speaks something else ends with."""
+
+
+OPTIONS = TlsOptions(
+    trust="load its authority into ssl_context (load_verify_locations; in Spark "
+    "kafka.ssl.truststore.location)",
+    hostname="set check_hostname=False of ssl_context",
+    certificate="load one into ssl_context (load_cert_chain; in Spark kafka.ssl.keystore.location)",
+    on="give security_protocol='SSL'",
+    off="give security_protocol='PLAINTEXT'",
+)
+
+
+async def look_at_listener(
+    error: Exception,
+    host: str,
+    port: int,
+    given: str,
+    *,
+    tls: ssl.SSLContext | None,
+    patience: float,
+) -> AdapterError | ConfigurationError | None:
+    """The error for options that are not what the listener wants; None if it is not that.
+
+    Args:
+        error: what the connection has ended with.
+        given: the client's ``security_protocol``.
+        tls: its TLS.
+        patience: seconds that each answer may take.
+    """
+    if not isinstance(error, CLOSED):
+        return None
+    patience = min(patience, PATIENCE)
+    wrong = await _wrong_protocol(host, port, given, patience)
+    if wrong is not None or not given.endswith("SSL"):
+        return wrong
+    trouble = tls_trouble(error, f"{host}:{port}", OPTIONS)
+    try:
+        if trouble is None:
+            await answer_of(host, port, HANDSHAKE, tls, patience)
+    except (OSError, TimeoutError) as failure:
+        trouble = tls_trouble(failure, f"{host}:{port}", OPTIONS)
+    return None if trouble is None else AdapterError(trouble)
+
+
+async def _wrong_protocol(
+    host: str, port: int, given: str, patience: float
+) -> ConfigurationError | None:
+    for is_tls in (False, True):
+        try:
+            is_sasl = await _asks_for_sasl(host, port, patience, is_tls=is_tls)
+        except (OSError, TimeoutError):
+            continue
+        protocol = f"{'SASL_' if is_sasl else ''}{'SSL' if is_tls else 'PLAINTEXT'}"
+        return None if protocol == given else _refusal(f"{host}:{port}", given, protocol)
+    return None
+
+
+def _refusal(listener: str, given: str, protocol: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"security_protocol={given!r}, but the listener at {listener} speaks {protocol}: give "
+        f"security_protocol={protocol!r}, or the port of another listener"
+    )
+
+
+async def _asks_for_sasl(host: str, port: int, patience: float, *, is_tls: bool) -> bool:
+    answer = await answer_of(host, port, HANDSHAKE, trusting() if is_tls else None, patience)
+    if len(answer) < ANSWER.size:
+        raise ConnectionError("no answer")
+    _size, correlation, code = ANSWER.unpack_from(answer)
+    if correlation != CORRELATION:
+        raise ConnectionError("not an answer of Kafka's")
+    return bool(code != ILLEGAL_SASL_STATE)
