@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases, LeaseSource
 from consumer_sdk.adapters.kinesis.connection import Connection
 from consumer_sdk.adapters.kinesis.grants import Grant
-from consumer_sdk.adapters.kinesis.options import KinesisOptions
+from consumer_sdk.adapters.kinesis.options import KinesisOptions, parse_url, read_streams
 from consumer_sdk.adapters.kinesis.rates import Limits
 from consumer_sdk.adapters.kinesis.requests import address
+from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import Service
-from consumer_sdk.adapters.kinesis.session import Session
-from consumer_sdk.adapters.kinesis.urls import parse_url
-from consumer_sdk.adapters.option_texts import make_options
+from consumer_sdk.adapters.kinesis.session import Place, Session
+from consumer_sdk.adapters.kinesis.sessions import OneQuestion, Sessions
+from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerClosedError,
     PartitionLostError,
     StoreError,
 )
+from consumer_sdk.options import make_options
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -38,11 +42,14 @@ from consumer_sdk.records import (
 from consumer_sdk.records.position_texts import decode_sequence, encode_sequence
 from consumer_sdk.stores import MemoryStore
 
+if TYPE_CHECKING:
+    from consumer_sdk.adapters.kinesis.client import ClientService
+
 __all__ = ["KinesisAdapter"]
 
 
 class KinesisAdapter(Adapter):
-    """Reads a Kinesis stream, in a group or alone.
+    """Reads a Kinesis stream, or several, in a group or alone.
 
     In a group the shards are shared with the other members by leases in the consumer's store, and
     handed over when one comes or goes. A shard that was split or merged is read to its end, and
@@ -54,16 +61,22 @@ class KinesisAdapter(Adapter):
     time of the service's clock.
 
     Args:
-        stream: its name or ARN.
+        stream: its name or ARN; several one by one or in a sequence. Their shards are shared by
+            stream, and each of them has its own leases.
         group: whose checkpoints and leases these are; what the KCL calls the application.
         region_name: of the stream; by default as the AWS tools find it.
         fan_out: the name of an enhanced fan-out consumer, which is registered if it is not there:
             2 MiB/s for each shard that nobody else shares. None: the shards are polled.
         lease_duration: seconds without a sign of life after which others take a member's shards.
         handover_timeout: seconds that a member has to drain a shard that another one waits for.
+        max_shards: how many shards of a stream this member has at most; by default its even share. What is above
+            the limits of all members is read by nobody until another one comes, and is logged.
+        weight: this member gets so many shards for each one of a member of weight 1, for hosts of
+            different size; a whole number.
         discovery_interval: seconds between two looks at the list of shards.
         poll_interval: seconds between two looks at a shard that has had nothing for a while. A
-            shard with records is asked up to five times a second.
+            shard with records is asked up to four times a second at its tip, and five behind it;
+            less while other readers want a part.
         buffer_bytes: records that are read ahead of the consumer, of all shards together; soft by
             one answer (10 MiB at most) for each shard.
         dead_letter_stream: where dead letters go if the consumer is given no other place; it exists.
@@ -79,13 +92,15 @@ class KinesisAdapter(Adapter):
 
     def __init__(
         self,
-        stream: str,
-        *,
+        stream: str | Sequence[str],
+        *more: str,
         group: str | None = None,
         region_name: str | None = None,
         fan_out: str | None = None,
         lease_duration: float = 10.0,
         handover_timeout: float = 30.0,
+        max_shards: int | None = None,
+        weight: int = 1,
         discovery_interval: float = 60.0,
         poll_interval: float = 1.0,
         buffer_bytes: int = 64 << 20,
@@ -93,26 +108,31 @@ class KinesisAdapter(Adapter):
         limits: Limits | None = None,
         **connection: Any,
     ) -> None:
+        regions = read_streams([stream, *more], region_name)
         self._options = KinesisOptions(
-            stream=stream,
+            stream=next(iter(regions)),
             group=group,
             fan_out=fan_out,
             lease_duration=lease_duration,
             handover_timeout=handover_timeout,
+            max_shards=max_shards,
+            weight=weight,
             discovery_interval=discovery_interval,
             poll_interval=poll_interval,
             buffer_bytes=buffer_bytes,
             dead_letter_stream=dead_letter_stream,
-            limits=limits or Limits(),
+            limits=Limits() if limits is None else limits,
             connection=make_options(Connection, {"region_name": region_name, **connection}),
         )
-        region, _ = address(stream)
-        if region not in {None, region_name or region}:
-            raise ConfigurationError(
-                f"region_name={region_name!r}: the stream's ARN names {region}"
+        self._streams = {
+            stream: replace(
+                self._options,
+                stream=stream,
+                connection=replace(self._options.connection, region_name=region),
             )
-        # Dead letters that are named without a region go to the stream's own.
-        self._connection = replace(self._options.connection, region_name=region or region_name)
+            for stream, region in regions.items()
+        }
+        self._check_dead_letters({*regions.values()})
         self.group = group
         self.capabilities = Capabilities(
             commits=False,
@@ -121,70 +141,117 @@ class KinesisAdapter(Adapter):
             lag_unit="milliseconds",
             knows_ends=False,
         )
-        self._service: Service | None = None
-        self._opened: Session | None = None
-        self._identity: str | None = None
+        self._services: list[Service] = []
+        self._opened: Sessions | None = None
+        self._identities: dict[str, str] = {}
         self._is_closed = False
 
     @classmethod
     def from_url(cls, url: str) -> KinesisAdapter:
-        """The adapter for ``kinesis://region/stream?group=g&option=value``.
+        """The adapter for ``kinesis://region/stream[,stream]?group=g&option=value``.
 
         Raises:
             ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
         """
-        stream, options = parse_url(url)
-        return cls(stream, **options)
+        streams, options = parse_url(url)
+        return cls(*streams, **options)
 
-    def _make_service(self) -> Service:
-        """The seam for simulations."""
+    def __repr__(self) -> str:
+        return f"KinesisAdapter({', '.join(map(repr, self._streams))}, group={self.group!r})"
+
+    def _check_dead_letters(self, regions: Collection[str | None]) -> None:
+        """Those that are named without a region go to the streams' own."""
+        name = self._options.dead_letter_stream
+        if name is not None and len(regions) > 1 and address(name)[0] is None:
+            raise ConfigurationError(
+                f"dead_letter_stream={name!r}: the streams are of several regions: give its ARN"
+            )
+
+    def client_service(self) -> ClientService:
+        """Another client of the stream, not open yet: for tools.
+
+        Raises:
+            ConfigurationError: there are several streams.
+        """
+        if len(self._streams) > 1:
+            raise ConfigurationError(f"{', '.join(self._streams)}: give one stream")
+        return self._client_service(next(iter(self._streams.values())))
+
+    @staticmethod
+    def _client_service(options: KinesisOptions) -> ClientService:
         from consumer_sdk.adapters.kinesis.client import ClientService
 
-        return ClientService(self._options.stream, self._connection)
+        return ClientService(options.stream, options.connection)
+
+    def _make_service(self, options: KinesisOptions) -> Service:
+        """The seam for simulations."""
+        return self._client_service(options)
 
     @property
-    def _session(self) -> Session:
+    def _sessions(self) -> Sessions:
         if self._opened is None or self._is_closed:
             state = "closed; make a new one" if self._is_closed else "not open"
             raise ConsumerClosedError(f"the Kinesis adapter is {state}")
         return self._opened
 
     async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
-        if self._service is not None or self._is_closed:
+        if self._services or self._is_closed:
             raise ConsumerClosedError("a Kinesis adapter can be opened once; make a new one")
-        self._service = service = self._make_service()
+        self._services += map(self._make_service, self._streams.values())
         try:
-            facts = await service.open()
-            self._identity = facts.identity
-            name = self._options.fan_out
-            consumer = None if name is None else await service.consumer(name)
-            now = await service.time()
+            places = [
+                await self._find(options, service)
+                for options, service in zip(self._streams.values(), self._services, strict=True)
+            ]
             self._check_not_closed()
-            self._opened = Session(
-                self._options,
-                service,
-                owner,
-                self._join(leases),
-                facts,
-                now=now,
-                consumer=consumer,
-            )
+            joined = [self._join(leases, place.options) for place in places]
+            self._opened = self._begin(OneQuestion(owner), places, joined)
         except BaseException:
             await self.aclose()
             raise
+
+    async def _find(self, options: KinesisOptions, service: Service) -> Place:
+        patience = options.connection.connect_timeout
+        facts = await keep_trying(lambda _: service.open(), patience)
+        self._identities[options.stream_name] = facts.identity
+        name = options.fan_out
+        consumer = None
+        if name is not None:
+            consumer = await keep_trying(lambda _: service.consumer(name), patience)
+        return Place(options, service, facts, consumer, await service.time())
+
+    def _begin(
+        self, owner: AssignmentOwner, places: Sequence[Place], joined: Sequence[Leases]
+    ) -> Sessions:
+        news = asyncio.Event()
+        by_stream: dict[str, Session] = {}
+        room = Room(
+            lambda: [grant for session in by_stream.values() for grant in session.grants],
+            self._options.buffer_bytes,
+        )
+        for place, leases in zip(places, joined, strict=True):
+            by_stream[place.options.stream_name] = Session(place, owner, leases, room, news)
+        return Sessions(by_stream, news)
 
     def _check_not_closed(self) -> None:
         """Meanwhile: nobody would close what is begun after that."""
         if self._is_closed:
             raise ConsumerClosedError("the Kinesis adapter was closed while it was opened")
 
-    def _join(self, source: LeaseSource | None) -> Leases:
+    @staticmethod
+    def _join(source: LeaseSource | None, options: KinesisOptions) -> Leases:
         """Alone, the leases are this process's own."""
-        options = self._options
         group = "" if options.group is None else options.group
         source = MemoryStore().leases if options.group is None else source
-        times = {"duration": options.lease_duration, "handover": options.handover_timeout}
-        leases = None if source is None else source(group, options.stream_name, **times)
+        terms: dict[str, Any] = {
+            "duration": options.lease_duration,
+            "handover": options.handover_timeout,
+        }
+        if options.max_shards is not None:  # a store of somebody's own may not know it
+            terms["most"] = options.max_shards
+        if options.weight != 1:  # likewise
+            terms["weight"] = options.weight
+        leases = None if source is None else source(group, options.stream_name, **terms)
         if leases is None:
             raise ConfigurationError(
                 "kinesis: a group needs a store that keeps leases: give the consumer "
@@ -194,19 +261,22 @@ class KinesisAdapter(Adapter):
 
     async def run(self) -> None:
         if not self._is_closed:
-            await self._session.run()
+            await self._sessions.run()
 
     async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        return await self._session.fetch(max_records, max_bytes, max_wait)
+        return await self._sessions.fetch(max_records, max_bytes, max_wait)
 
     # -- one shard ------------------------------------------------------------------------
+
+    def _session_of(self, assignment: Assignment) -> Session | None:
+        return None if self._opened is None else self._opened.of(assignment.partition.stream)
 
     def _grant(self, assignment: Assignment) -> Grant | None:
         return None if self._opened is None else self._opened.grant_of(assignment)
 
     def pause(self, assignment: Assignment) -> None:
-        if self._opened is not None:
-            self._opened.pause(assignment)
+        if (session := self._session_of(assignment)) is not None:
+            session.pause(assignment)
 
     def resume(self, assignment: Assignment) -> None:
         grant = self._grant(assignment)
@@ -214,27 +284,36 @@ class KinesisAdapter(Adapter):
             grant.resume()
 
     def drop(self, assignment: Assignment) -> None:
-        if self._opened is not None:
-            self._opened.drop(assignment)
+        if (session := self._session_of(assignment)) is not None:
+            session.drop(assignment)
 
-    def identity(self, assignment: Assignment) -> str | None:  # noqa: ARG002 - one stream, one identity
-        return self._identity
+    def held_until(self) -> float:
+        return math.inf if self._opened is None else self._opened.held_until
+
+    def identity(self, assignment: Assignment) -> str | None:
+        return self._identities.get(assignment.partition.stream)
 
     # -- positions ------------------------------------------------------------------------
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """Kinesis keeps no positions; of a shard that has ended the lease is released as such."""
-        return [await self._commit(flush) for flush in flushes]
+        held = {f.assignment: grant for f in flushes if (grant := self._grant(f.assignment))}
+        ends: dict[str, list[Grant]] = {}
+        for flush in flushes:
+            if flush.checkpoint.ended and flush.assignment in held:
+                ends.setdefault(flush.assignment.partition.stream, []).append(
+                    held[flush.assignment]
+                )
+        outcomes = await asyncio.gather(*(self._end(*each) for each in ends.items()))
+        told = dict(zip(ends, outcomes, strict=True))
+        return [_outcome(flush, told, is_held=flush.assignment in held) for flush in flushes]
 
-    async def _commit(self, flush: AckFlush) -> Outcome:
-        session, grant = self._opened, self._grant(flush.assignment)
-        if session is None or grant is None:
-            lost = PartitionLostError(f"{flush.assignment.partition} is not held any more")
-            return Outcome(OutcomeKind.FENCED, error=lost)
-        if not flush.checkpoint.ended:
-            return Outcome(OutcomeKind.SENT)
+    async def _end(self, stream: str, grants: Sequence[Grant]) -> Outcome:
+        """In one step, also while closing: `revoked` flushes a last time."""
+        session = None if self._opened is None else self._opened.of(stream)
         try:
-            await session.end(grant)  # also while closing: `revoked` flushes a last time
+            if session is not None:
+                await session.end(grants)
         except StoreError as error:
             return Outcome.retry(error)
         return Outcome.durable()
@@ -248,21 +327,36 @@ class KinesisAdapter(Adapter):
         self, assignments: Sequence[Assignment], at: Start
     ) -> Mapping[Assignment, Position | None]:
         """The service tells of none; where a shard was found trimmed, of its first."""
-        session, is_known = self._session, at is StartPoint.EARLIEST
-        return {a: session.horizon(a.partition.id) if is_known else None for a in assignments}
+        opened, is_known = self._sessions, at is StartPoint.EARLIEST
+        sessions = {a: opened.of(a.partition.stream) for a in assignments}
+        return {
+            a: session.horizon(a.partition.id) if is_known and session is not None else None
+            for a, session in sessions.items()
+        }
 
     async def time(self) -> float:
-        return self._session.opened_at
+        return self._sessions.opened_at
 
     async def partitions(self, stream: str) -> Sequence[Partition]:
-        if stream != self._options.stream_name:
+        session = self._sessions.of(stream)
+        if session is None:
             return []
-        return [Partition(stream, shard) for shard in await self._session.discovery.shards()]
+        return [Partition(stream, shard) for shard in await session.discovery.shards()]
+
+    async def gone(self, partitions: Sequence[Partition]) -> Sequence[Partition]:
+        by_stream: dict[str, list[str]] = {}
+        for stream, shard in partitions:
+            by_stream.setdefault(stream, []).append(shard)
+        gone: list[Partition] = []
+        for stream, shards in by_stream.items():
+            if (session := self._sessions.of(stream)) is not None:
+                gone += [Partition(stream, shard) for shard in await session.gone(shards)]
+        return gone
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        now = await self._session.now()
+        now, loop_time = await self._sessions.now(), asyncio.get_running_loop().time()
         grants = {a: self._grant(a) for a in assignments}
-        return {a: None if grant is None else grant.lag(now) for a, grant in grants.items()}
+        return {a: None if g is None else g.lag(now, loop_time) for a, g in grants.items()}
 
     def encode_position(self, position: Position) -> str:
         return encode_sequence(position)
@@ -275,7 +369,8 @@ class KinesisAdapter(Adapter):
         from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
 
         stream = self._options.dead_letter_stream
-        return None if stream is None else KinesisDeadLetters(stream, **asdict(self._connection))
+        connection = next(iter(self._streams.values())).connection
+        return None if stream is None else KinesisDeadLetters(stream, **asdict(connection))
 
     # -- the end --------------------------------------------------------------------------
 
@@ -283,5 +378,13 @@ class KinesisAdapter(Adapter):
         self._is_closed = True
         if self._opened is not None:
             await self._opened.aclose()
-        elif self._service is not None:
-            await self._service.aclose()
+        else:
+            await asyncio.gather(*(service.aclose() for service in self._services))
+
+
+def _outcome(flush: AckFlush, told: Mapping[str, Outcome], *, is_held: bool) -> Outcome:
+    partition = flush.assignment.partition
+    if not is_held:
+        lost = PartitionLostError(f"{partition} is not held any more")
+        return Outcome(OutcomeKind.FENCED, error=lost)
+    return told[partition.stream] if flush.checkpoint.ended else Outcome(OutcomeKind.SENT)

@@ -26,15 +26,24 @@ from consumer_sdk.adapters.kinesis.hooks import (
 from consumer_sdk.adapters.kinesis.requests import (
     address,
     faults_of,
+    next_token,
     no_stream,
     place,
+    read_consumer,
     read_facts,
     read_shard,
     required,
     words,
 )
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Service, Shard, StreamFacts
-from consumer_sdk.adapters.kinesis.translation import FOREIGN, Faults, translate
+from consumer_sdk.adapters.kinesis.service import (
+    FanOutConsumer,
+    IteratorStart,
+    Page,
+    Service,
+    Shard,
+    StreamFacts,
+)
+from consumer_sdk.adapters.kinesis.translation import FOREIGN, Faults, readable, translate
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -58,6 +67,12 @@ LISTINGS = 3
 """How often a listing is begun; its token lives for five minutes."""
 
 TOKEN_EXPIRED: Faults = {"ExpiredNextTokenException": IteratorExpiredError}
+
+TOKEN_REFUSED: Faults = {**TOKEN_EXPIRED, "InvalidArgumentException": IteratorExpiredError}
+"""Where a token is all that can be wrong: it came out of an answer, too."""
+
+ITERATOR_REFUSED: Faults = {"InvalidArgumentException": IteratorExpiredError}
+"""Of all that is asked, an iterator alone can be wrong: it came out of an answer, perhaps a bad one."""
 
 
 class ClientService(Service):
@@ -105,7 +120,9 @@ class ClientService(Service):
             raise
 
     async def describe(self) -> StreamFacts:
-        return read_facts(await self._summary())
+        doing, summary = await self._summary()
+        with readable(doing):
+            return read_facts(summary)
 
     async def shards(self) -> Sequence[Shard]:
         for _ in range(LISTINGS):
@@ -128,14 +145,14 @@ class ClientService(Service):
         except ShardGoneError as error:
             await self._blame_position(error, shard, start)
             raise
-        return str(required(answer, "ShardIterator", doing))
+        return required(answer, "ShardIterator", str, doing)
 
     async def records(self, iterator: str, limit: int) -> Page:
         doing = f"reading stream {self.stream!r}"
         # Who gives an ARN may be of another account, and has to say it in each request.
         account = self._address if "StreamARN" in self._address else {}
         asked = {"ShardIterator": iterator, "Limit": limit, **account}
-        answer = await self._link.call("get_records", asked, doing)
+        answer = await self._link.call("get_records", asked, doing, ITERATOR_REFUSED)
         return hooked(answer, PAGE) if self._connection.fast_decode else page_of_parsed(answer)
 
     async def consumer(self, name: str) -> str:
@@ -149,6 +166,30 @@ class ClientService(Service):
             return await self._ready_consumer(name)
 
         return await _until(ready, f"consumer {name!r} of stream {self.stream!r}")
+
+    async def consumers(self) -> Sequence[FanOutConsumer]:
+        """All that are registered for enhanced fan-out, by name."""
+        doing = f"listing the fan-out consumers of stream {self.stream!r}"
+        asked = {"StreamARN": self._arn}
+        rows = await self._rows("list_stream_consumers", "Consumers", asked, doing, again=asked)
+        with readable(doing):
+            return sorted(map(read_consumer, rows), key=lambda consumer: consumer.name)
+
+    async def deregister(self, name: str) -> None:
+        """Removes a fan-out consumer; whoever reads by it can no longer.
+
+        Raises:
+            ConfigurationError: there is none of that name.
+        """
+        doing = f"removing the fan-out consumer {name!r} of stream {self.stream!r}"
+        which = {"StreamARN": self._arn, "ConsumerName": name}
+        try:
+            await self._link.call("deregister_stream_consumer", which, doing)
+        except ShardGoneError as error:
+            names = [consumer.name for consumer in await self.consumers()]
+            raise ConfigurationError(
+                f"stream {self.stream!r} has no fan-out consumer {name!r}, only {names}"
+            ) from error
 
     async def subscribe(
         self, consumer: str, shard: str, start: IteratorStart
@@ -178,7 +219,7 @@ class ClientService(Service):
             await self.describe()
         now = self._link.time()
         if now is None:
-            raise AdapterError(f"{self._place()} sends answers without a Date header")
+            raise TransientAdapterError(f"{self._place()} sends answers without a Date that is one")
         return now
 
     async def aclose(self) -> None:
@@ -195,31 +236,57 @@ class ClientService(Service):
         self._arn = facts.arn
         return facts
 
-    async def _summary(self) -> Mapping[str, Any]:
+    async def _summary(self) -> tuple[str, Mapping[str, Any]]:
+        """What was asked for, for messages, and what the answer says of the stream."""
         doing = f"looking at stream {self.stream!r} at {self._place()}"
         answer = await self._link.call("describe_stream_summary", self._address, doing)
-        found: Mapping[str, Any] = required(answer, "StreamDescriptionSummary", doing)
-        return found
+        return doing, required(answer, "StreamDescriptionSummary", dict, doing)
 
     async def _ready_stream(self) -> StreamFacts | None:
         try:
-            summary = await self._summary()
+            doing, summary = await self._summary()
         except ShardGoneError as error:
             raise no_stream(self.stream, self._place()) from error
-        if summary["StreamStatus"] == "DELETING":
+        status = required(summary, "StreamStatus", str, doing)
+        if status == "DELETING":
             raise ConfigurationError(f"stream {self.stream!r} at {self._place()} is being deleted")
-        return None if summary["StreamStatus"] == "CREATING" else read_facts(summary)
+        with readable(doing):
+            return None if status == "CREATING" else read_facts(summary)
 
     async def _list(self) -> list[Shard]:
         doing = f"listing the shards of stream {self.stream!r}"
-        asked: dict[str, Any] = {**self._address, "MaxResults": SHARDS_PER_PAGE}
-        shards: list[Shard] = []
+        again = {"MaxResults": SHARDS_PER_PAGE}
+        asked, faults = {**self._address, **again}, (TOKEN_EXPIRED, TOKEN_REFUSED)
+        rows = await self._rows("list_shards", "Shards", asked, doing, again=again, faults=faults)
+        with readable(doing):
+            return list(map(read_shard, rows))
+
+    async def _rows(
+        self,
+        operation: str,
+        field: str,
+        asked: Mapping[str, Any],
+        doing: str,
+        *,
+        again: Mapping[str, Any],
+        faults: tuple[Faults, Faults] = ({}, {}),
+    ) -> list[Any]:
+        """All pages of a list.
+
+        Args:
+            field: of an answer, that has the rows.
+            asked: for the first page.
+            again: for the others, beside the token.
+            faults: of the first page, and of the others.
+        """
+        rows: list[Any] = []
         for _ in range(MOST_PAGES):
-            answer = await self._link.call("list_shards", asked, doing, TOKEN_EXPIRED)
-            shards += map(read_shard, required(answer, "Shards", doing))
-            if not answer.get("NextToken"):
-                return shards
-            asked = {"NextToken": answer["NextToken"], "MaxResults": SHARDS_PER_PAGE}
+            answer = await self._link.call(operation, asked, doing, faults[0])
+            rows += required(answer, field, list, doing)
+            token = next_token(answer, doing)
+            if token is None:
+                return rows
+            asked, faults = {**again, "NextToken": token}, (faults[1], faults[1])
         raise AdapterError(f"{doing}: the list has not ended after {MOST_PAGES} pages")
 
     async def _blame_position(
@@ -241,8 +308,9 @@ class ClientService(Service):
         except ShardGoneError:  # the consumer: of a stream that is gone the next call tells
             await self._register(doing, which)
             return None
-        found = required(answer, "ConsumerDescription", doing)
-        return str(found["ConsumerARN"]) if found["ConsumerStatus"] == "ACTIVE" else None
+        found = required(answer, "ConsumerDescription", dict, doing)
+        is_active = required(found, "ConsumerStatus", str, doing) == "ACTIVE"
+        return required(found, "ConsumerARN", str, doing) if is_active else None
 
     async def _register(self, doing: str, which: Mapping[str, str]) -> None:
         with suppress(SubscriptionBusyError):  # another process registers it at the same time
@@ -256,12 +324,16 @@ class ClientService(Service):
 
 
 async def _until(ready: Callable[[], Awaitable[T | None]], what: str) -> T:
-    """Looks again and again until there is something."""
+    """Looks again and again until there is something; once it is coming, a look may fail."""
     try:
         async with asyncio.timeout(READY_WAIT):
-            while (found := await ready()) is None:  # noqa: ASYNC110 - Kinesis can only be asked
+            if (found := await ready()) is not None:
+                return found
+            while True:
                 await asyncio.sleep(READY_POLL)
-            return found
+                with suppress(TransientAdapterError):
+                    if (found := await ready()) is not None:
+                        return found
     except TimeoutError as error:
         raise TransientAdapterError(
             f"{what} is not active after {READY_WAIT:.0f} s: look at its status"

@@ -21,6 +21,9 @@ from consumer_sdk.records import Start
 
 __all__ = ["FanOut"]
 
+INTERVAL = 5.0
+"""Seconds between two events of an idle shard."""
+
 SILENCE = 30.0
 """Seconds without an event, which comes every five, after which a subscription is taken for dead."""
 
@@ -43,6 +46,10 @@ class FanOut(Source):
         self._consumer = consumer
         self._pages: AsyncGenerator[Page, None] | None = None
         self._continuation: str | None = None
+
+    @property
+    def interval(self) -> float:
+        return INTERVAL
 
     async def read(self, cursor: Start) -> Page:
         page = None if self._pages is None else await self._next(self._pages)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.kinesis.grants import Grant, GrantState
 from consumer_sdk.errors import TransientAdapterError, TransientStoreError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Assignment, Start
 
 __all__ = ["Granting"]
@@ -86,7 +87,7 @@ class Granting:
 
     def _complain(self, error: BaseException) -> None:
         if isinstance(error, TransientAdapterError | TransientStoreError):
-            log.warning("the start of shards could not be decided yet: %s", error)
+            log.warning("the start of shards could not be decided yet: %s", error, extra=REPEATS)
         elif isinstance(error, Exception):
             self._failed(error)
         else:

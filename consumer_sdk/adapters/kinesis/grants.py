@@ -6,6 +6,7 @@ import asyncio
 import enum
 import itertools
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -74,6 +75,8 @@ class Grant:
         self.on_size: Callable[[int], None] = lambda _: None
         self._on_news = on_news
         self._unread: deque[Unread] = deque()
+        self._forgotten: int | None = None
+        self._heard = self._overdue = math.inf
         self._fault: Exception | None = None
         self._has_fault = False
         self._end_is_told = False
@@ -131,6 +134,7 @@ class Grant:
             PositionOutOfRangeError: the record at the cursor is no longer stored.
         """
         self._check_place(page)
+        self._forgotten = None
         if page.sequences and self._is_read(page.sequences[0]):
             page = page.without_first()
         if page.sequences:
@@ -221,6 +225,7 @@ class Grant:
     def forget_unread(self) -> None:
         """Gives the memory back; what is still wanted is read again."""
         if self._unread:
+            self._forgotten = self._unread[0].time
             self.cursor = AtPosition(self._unread[0].position)
             self.is_refused = False
             self._unread.clear()
@@ -245,7 +250,7 @@ class Grant:
 
     def take(self, max_records: int, max_bytes: int) -> Run:
         """The next run; None of the end is told before all records were."""
-        run = Run(self.assignment)
+        run = Run(self.assignment, ascends=True)
         if self._unread:
             self._take_messages(run, max_records, max_bytes)
         elif self._fault is not None:
@@ -257,7 +262,9 @@ class Grant:
 
     def _take_messages(self, run: Run, max_records: int, max_bytes: int) -> None:
         unread = self._unread[0]
+        before = unread.size
         run.messages, run.size = unread.take(self.assignment, max_records, max_bytes)
+        self._resize(unread.size - before)  # an aggregate may be much larger than its bytes
         run.next_position = unread.position
         if unread.is_empty:
             self._unread.popleft()
@@ -274,11 +281,34 @@ class Grant:
         self.changed.set()
         self._on_news()
 
-    def lag(self, now: float) -> int | None:
-        """Milliseconds behind the tip: of the next unread record, else what the last page said."""
-        if self._unread:
-            return max(round(now * 1000) - self._unread[0].time, 0)
-        return self.behind
+    def heard(self, now: float, *, until: float) -> None:
+        """A page came; by ``until`` another one should, or the last one's word is out of date.
+
+        Args:
+            now, until: loop time.
+        """
+        self._heard, self._overdue = now, until
+
+    def doubt(self) -> None:
+        """The last page's word is out of date: since then a read has failed."""
+        self._overdue = self._heard
+
+    def lag(self, now: float, loop_time: float = 0.0) -> int | None:
+        """Milliseconds behind the tip: of the next unread record, else what the last page said.
+
+        What came after that page is not known: while the next one is overdue, all the time since
+        then may be behind too.
+
+        Args:
+            now: the service's clock.
+            loop_time: that of `heard`.
+        """
+        next_time = self._unread[0].time if self._unread else self._forgotten
+        if next_time is not None:
+            return max(round(now * 1000) - next_time, 0)
+        if self.behind is None or self.is_ended or loop_time <= self._overdue:
+            return self.behind
+        return self.behind + round((loop_time - self._heard) * 1000)
 
     def close(self) -> None:
         """It is over: holds no memory."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from consumer_sdk.adapters.kinesis.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.events import encode_event
-from consumer_sdk.errors import AdapterError
+from consumer_sdk.errors import AdapterError, TransientAdapterError
 
 __all__ = ["PAGE", "STREAM", "hand_over_stream", "hooked", "read_records", "stream_large_body"]
 
@@ -62,8 +62,13 @@ def hooked(answer: Mapping[str, Any], name: str) -> Any:
     """What a hook has put into an answer.
 
     Raises:
+        TransientAdapterError: the answer has another status than the service gives; some proxy may
+            have answered.
         AdapterError: the hook was not called.
     """
+    status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode", HTTPStatus.OK)
+    if status != HTTPStatus.OK:
+        raise TransientAdapterError(f"Kinesis sent an answer that cannot be read: status {status}")
     try:
         return answer[name]
     except KeyError as error:

@@ -9,7 +9,9 @@ alone: a child shard is taken by nobody before all of its parents have ended the
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -17,7 +19,9 @@ from typing import Any
 from consumer_sdk.abc import AssignmentOwner, Leases
 from consumer_sdk.adapters.kinesis.bench import Bench
 from consumer_sdk.adapters.kinesis.grants import Grant, GrantState
+from consumer_sdk.adapters.kinesis.lease_log import log_moves
 from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Assignment, Moves
 from consumer_sdk.records.balance import moves
 
@@ -25,17 +29,27 @@ __all__ = ["Membership"]
 
 log = logging.getLogger(__name__)
 
+APART = 0.25
+"""Seconds between two turns: with many shards each of them takes a while, and one end follows another."""
+
 RETRY = 0.2
 """Seconds until a store that did not answer is asked again."""
 
-DRAIN_SHARE = 0.8
-"""How much of the time for a handover a drain may take; the rest is for the release."""
+MOMENT = 0.5
+"""Seconds, or a twentieth of the leases' duration if that is less, that a member of a group looks who else
+is there before it takes anything: those who start together share at once, instead of taking all from each other."""
+
+FLUSH_TOO = 1.25
+"""The owner drains for four fifths of what it is given, and flushes in the rest; so a handler has all
+of the time for a handover where that is three times the leases' duration at most; of a longer one
+a little less, since flush and release have to end before the shard is taken."""
 
 
 class Membership:
     """What this member holds.
 
     Args:
+        is_alone: there is no group, and nobody to share with.
         make_grant: for a shard that was taken, with its fence.
         stopped: called with a grant of which nothing is to be read any more.
         withdraw: ends the question to the owner about a grant.
@@ -43,6 +57,7 @@ class Membership:
 
     Attributes:
         grants: by shard.
+        held_until: see `consumer_sdk.abc.Adapter.held_until`.
     """
 
     def __init__(
@@ -50,12 +65,14 @@ class Membership:
         leases: Leases,
         owner: AssignmentOwner,
         *,
+        is_alone: bool,
         make_grant: Callable[[str, int], Grant],
         stopped: Callable[[Grant], None],
         withdraw: Callable[[Grant], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._leases = leases
+        self._moment = 0.0 if is_alone else min(MOMENT, leases.duration / 20)
         self._owner = owner
         self._make_grant = make_grant
         self._stopped = stopped
@@ -63,11 +80,14 @@ class Membership:
         self._spawn = spawn
         self._bench = Bench()
         self._to_release: dict[str, int] = {}
+        # By the lease they are still ours: not to be taken before their end is told.
+        self._ending: dict[str, int] = {}
         self._joined = asyncio.Event()
         self._nudge = asyncio.Event()
         self._handovers: dict[Grant, asyncio.Task[None]] = {}
         self._is_leaving = False
         self.grants: dict[str, Grant] = {}
+        self.held_until = math.inf
 
     def nudge(self) -> None:
         """Look at the leases now."""
@@ -86,15 +106,19 @@ class Membership:
         Raises:
             StoreError: what is stored as leases cannot be used.
         """
-        pause = self._leases.duration / 3
+        # Once more within the moment of others who have just come: they are to see that this one lives.
+        pauses = itertools.chain([self._moment / 2], itertools.repeat(self._leases.duration / 3))
+        time = asyncio.get_running_loop().time
         while True:
+            began = time()
             try:
                 self._lose(await self._leases.renew())
+                self.held_until = began + self._leases.duration
                 self._joined.set()
-                await asyncio.sleep(pause)
+                await asyncio.sleep(next(pauses))
             except TransientStoreError as error:
-                log.warning("leases could not be renewed: %s", error)
-                await asyncio.sleep(min(RETRY, pause))
+                log.warning("leases could not be renewed: %s", error, extra=REPEATS)
+                await asyncio.sleep(min(RETRY, self._leases.duration / 3))
 
     async def run(self) -> None:
         """Takes and hands over, for ever.
@@ -103,20 +127,32 @@ class Membership:
             StoreError: what is stored as leases cannot be used.
         """
         await self._joined.wait()
+        await self._look_around()
         while not self._is_leaving:
             self._nudge.clear()
             try:
                 await self._turn()
+                await asyncio.sleep(APART)
                 await self._rest()
             except TransientStoreError as error:
-                log.warning("leases could not be looked at: %s", error)
+                log.warning("leases could not be looked at: %s", error, extra=REPEATS)
                 await asyncio.sleep(RETRY)
+
+    async def _look_around(self) -> None:
+        """Those who come within the moment are known to live; see `Liveness`."""
+        if self._moment:
+            with suppress(TransientStoreError):
+                await self._leases.view()
+            await asyncio.sleep(self._moment)
 
     async def _turn(self) -> None:
         await self._release_dropped()
         view = await self._leases.view()
         todo = moves(view)
+        begun = [s for s in todo.hand_over if s in self.grants and self.grants[s].is_held]
+        log_moves(view, todo, begun)
         await self._take(todo)
+        await self._leases.unwant(todo.unwant)
         await self._leases.want(todo.want)
         unknown = {s: view.leases[s].fence for s in todo.hand_over if s not in self.grants}
         if unknown:  # a take or a release whose reply was lost
@@ -142,7 +178,11 @@ class Membership:
     # -- taking -------------------------------------------------------------------------
 
     async def _take(self, todo: Moves) -> None:
-        wanted = {s: fence for s, fence in todo.take.items() if not self._bench.has(s)}
+        wanted = {
+            s: fence
+            for s, fence in todo.take.items()
+            if not (self._bench.has(s) or fence == self._ending.get(s))
+        }
         for shard, fence in (await self._leases.take(wanted)).items():
             self._lose([shard])  # under an older fence, whose loss was not told yet
             if self._is_leaving:
@@ -180,21 +220,28 @@ class Membership:
             dropped, self._to_release = self._to_release, {}
             await self._leases.release(dropped)
 
-    async def end(self, grant: Grant) -> None:
-        """All of its records are settled, and the store knows: its children may be read.
+    async def end(self, grants: Sequence[Grant]) -> None:
+        """All of their records are settled, and the store knows: their children may be read.
 
         Raises:
-            StoreError: the lease could not be released; the shard will be taken again.
+            StoreError: the leases could not be released; the shards will be taken again.
         """
-        self._end(grant)
+        fences = {grant.shard: grant.fence for grant in grants}
+        self._ending |= fences
+        for grant in grants:
+            self._end(grant)
         try:
             async with asyncio.timeout(self._leases.duration):
-                await self._leases.release({grant.shard: grant.fence}, ended=True)
+                await self._leases.release(fences, ended=True)
         except (StoreError, TimeoutError) as error:
-            self._bench.put(grant.shard)  # it is taken again, and perhaps again
+            for shard in fences:
+                self._bench.put(shard)  # it is taken again, and perhaps again
             if isinstance(error, StoreError):
                 raise
-            raise TransientStoreError(f"no answer to the end of {grant.shard}") from error
+            raise TransientStoreError(f"no answer to the ends of {len(fences)} shards") from error
+        finally:
+            for shard in fences:
+                self._ending.pop(shard, None)
 
     def _hand_over_soon(self, grant: Grant) -> None:
         if grant.is_held:
@@ -214,7 +261,9 @@ class Membership:
 
     async def _revoke(self, grants: Sequence[Grant]) -> None:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + DRAIN_SHARE * self._leases.handover
+        leases = self._leases  # what is not released after handover + duration is taken
+        budget = min(FLUSH_TOO * leases.handover, leases.handover + leases.duration * 3 / 4)
+        deadline = loop.time() + budget
         for grant in grants:
             grant.state = GrantState.DRAINING
             self._stopped(grant)

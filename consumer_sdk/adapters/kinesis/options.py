@@ -2,17 +2,65 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import SplitResult, unquote
 
-from consumer_sdk.adapters.kinesis.connection import Connection
+from consumer_sdk.adapters.kinesis.connection import CONNECTION, Connection
 from consumer_sdk.adapters.kinesis.rates import Limits
+from consumer_sdk.adapters.kinesis.requests import address
+from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    NAME,
+    SECONDS,
+    OptionType,
+    check_options,
+    names_of,
+    optional,
+    read_texts,
+)
 
-__all__ = ["KinesisOptions"]
+__all__ = ["KinesisOptions", "parse_url", "read_streams", "read_url"]
 
-SECONDS = ("lease_duration", "handover_timeout", "discovery_interval", "poll_interval")
+FORM = "write kinesis://region/stream[,stream]?group=name&option=value"
+
+
+def _limits(text: str) -> Limits:
+    """``calls:2,bytes:1048576``, or one of them.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    kinds = {"calls": int, "bytes": float}
+    parts = [part.partition(":") for part in text.split(",")]
+    return Limits(**{name: kinds.get(name, _unknown)(value) for name, _, value in parts})
+
+
+def _unknown(value: str) -> int:
+    raise ValueError(value)
+
+
+OWN: Mapping[str, OptionType] = {
+    "group": optional(NAME),
+    "fan_out": optional(NAME),
+    "lease_duration": SECONDS,
+    "handover_timeout": SECONDS,
+    "max_shards": optional(COUNT),
+    "weight": COUNT,
+    "discovery_interval": SECONDS,
+    "poll_interval": SECONDS,
+    "buffer_bytes": COUNT,
+    "dead_letter_stream": optional(NAME),
+    "limits": OptionType(
+        "Limits(calls=…, bytes=…), in a URL calls:2,bytes:1048576",
+        lambda value: isinstance(value, Limits),
+        _limits,
+    ),
+}
+"""`KinesisAdapter`'s own options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +72,8 @@ class KinesisOptions:
     fan_out: str | None
     lease_duration: float
     handover_timeout: float
+    max_shards: int | None
+    weight: int
     discovery_interval: float
     poll_interval: float
     buffer_bytes: int
@@ -32,23 +82,79 @@ class KinesisOptions:
     connection: Connection
 
     def __post_init__(self) -> None:
-        stream: Any = self.stream  # whatever was given
-        if not (isinstance(stream, str) and self.stream_name):
-            raise ConfigurationError(f"stream={stream!r}: give the name or the ARN of a stream")
-        for name in ("group", "fan_out", "dead_letter_stream"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, str) and value.strip()):
-                raise ConfigurationError(f"{name}={value!r}: give a name, or leave it out")
-        for name in SECONDS:
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (is_number and 0 < value < math.inf):
-                raise ConfigurationError(f"{name}={value!r}: give seconds, above 0")
-        size: Any = self.buffer_bytes
-        if not (isinstance(size, int) and size > 0):
-            raise ConfigurationError(f"buffer_bytes={size!r}: give bytes, above 0")
+        check_options(self, OWN)
+        if self.max_shards is not None and self.group is None:
+            raise ConfigurationError(
+                f"max_shards={self.max_shards} without a group: nobody would read the others; give "
+                f"group=, or leave it out"
+            )
+        if self.weight != 1 and self.group is None:
+            raise ConfigurationError(
+                f"weight={self.weight} without a group: there are no members to share with; give "
+                f"group=, or leave it out"
+            )
 
     @property
     def stream_name(self) -> str:
         """What checkpoints and leases call the stream; the last part of an ARN."""
-        return self.stream.rpartition("/")[2]
+        return _name_of(self.stream)
+
+
+def read_streams(given: Sequence[str | Sequence[str]], region: str | None) -> dict[str, str | None]:
+    """Streams that were given one by one, or in one sequence, with the region of each.
+
+    Raises:
+        ConfigurationError: one is neither a name nor an ARN, is of another region than the one that
+            was given, or has the name of another one.
+    """
+    streams = names_of(tuple(given))
+    if not streams:
+        raise ConfigurationError("stream=(): give the name or the ARN of a stream, or several")
+    regions = {stream: address(stream)[0] for stream in streams}
+    for stream, named in regions.items():
+        if region is not None and named not in {None, region}:
+            raise ConfigurationError(
+                f"region_name={region!r}: the stream's ARN names {named}: {stream}"
+            )
+    names = list(map(_name_of, streams))
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigurationError(
+            f"{', '.join(twice)}: two streams of one name, whose checkpoints could not be told apart: "
+            f"use a consumer and a group for each"
+        )
+    return {stream: named or region for stream, named in regions.items()}
+
+
+def _name_of(stream: str) -> str:
+    return stream.rpartition("/")[2]
+
+
+def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
+    """The streams, and the keyword arguments of `KinesisAdapter`.
+
+    Raises:
+        ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
+    """
+    parts, texts = split_url(url, {"kinesis"}, FORM)
+    streams, options = read_url(parts, texts, {**CONNECTION, **OWN}, FORM)
+    return streams.split(","), options
+
+
+def read_url(
+    parts: SplitResult, texts: Mapping[str, str], types: Mapping[str, OptionType], form: str
+) -> tuple[str, dict[str, Any]]:
+    """The stream, and options with the region.
+
+    Raises:
+        ConfigurationError: the stream is missing, or an option is unknown or of another kind.
+    """
+    stream, region = unquote(parts.path.strip("/")), unquote(parts.netloc)
+    if not stream:
+        raise ConfigurationError(
+            f"'{parts.scheme}://{parts.netloc}{parts.path}': the stream is missing in the URL: {form}"
+        )
+    if "region_name" in texts:
+        raise ConfigurationError(
+            f"region_name= in the URL: the region stands before the stream: {form}"
+        )
+    return stream, read_texts(texts, types) | {"region_name": region or None}

@@ -4,17 +4,26 @@ A shard answers five calls a second and gives 2 MiB a second, to all of its read
 an answer of 10 MiB it refuses for five seconds, which is the same rate
 (https://docs.aws.amazon.com/kinesis/latest/APIReference/API_GetRecords.html). So each byte read is
 owed as time, and a call waits until nothing is owed.
+
+Readers of other groups do not know of each other. What they share they find out as TCP does: who is
+refused takes less, who is not takes a little more with time (additive increase, multiplicative
+decrease; Chiu and Jain, 1989). That is fair only if refusals hit whoever takes much. A reader that
+took all the time exactly what there is would never be refused, and the others always: therefore
+everybody leaves a gap, in which another one's call is answered and the next one of its own is not.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import COUNT, SECONDS, check_options, endless
 
 __all__ = ["NO_LIMITS", "Limits", "ShardRates"]
+
+
+BYTES_A_SECOND = replace(endless(SECONDS), wanted="bytes, above 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +42,7 @@ class Limits:
     bytes: float = 2 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        if self.calls < 1 or not self.bytes > 0:
-            raise ConfigurationError(f"{self}: give at least one call, and bytes above 0")
+        check_options(self, {"calls": COUNT, "bytes": BYTES_A_SECOND}, "Limits")
 
 
 NO_LIMITS = Limits(calls=1_000, bytes=float("inf"))
@@ -46,25 +54,88 @@ SECOND = 1.02
 FIRST_BACKOFF = 0.5
 LONGEST_BACKOFF = 10.0
 
+# What follows was tuned with `benchmarks.kinesis.sharing`: 1 to 8 groups, whether or not refused
+# calls count against the limits, which AWS does not document.
+
+AT_TIP = 0.8
+"""How much of the calls a shard at its tip is asked for, evenly."""
+
+OF_BYTES = 0.95
+"""How much of the bytes is read, by one that drains."""
+
+LESS = 0.8
+"""What a refusal leaves of a reader's share."""
+
+MORE = 0.003
+"""What each second without one adds to it."""
+
+SOON = 10.0
+"""Seconds after which that has doubled: the other readers may have gone."""
+
+LEAST = 0.1
+"""The smallest share, that of ten readers."""
+
+FIRST_AGAIN = 0.3
+LONGEST_AGAIN = 1.0
+"""Seconds to wait after refusals, if the pace is not quicker: who is refused asks more often."""
+
+
+class Share:
+    """The part of a shard's limits that one reader takes."""
+
+    __slots__ = ("_at", "_refused_at", "value")
+
+    def __init__(self) -> None:
+        self.value = 1.0
+        self._at = 0.0
+        self._refused_at = -SECOND
+
+    def answered(self, now: float) -> None:
+        """It grows with the time, and with the time since a refusal."""
+        before, after = self._at - self._refused_at, now - self._refused_at
+        growth = MORE * (after - before + (after**2 - before**2) / (2 * SOON))
+        self.value = min(self.value + growth, 1.0)
+        self._at = now
+
+    def refused(self, now: float) -> None:
+        """Refusals of one second are one."""
+        self._at = now
+        if now - self._refused_at >= SECOND:
+            self._refused_at = now
+            self.value = max(self.value * LESS, LEAST)
+
 
 class ShardRates:
     """The calls to one shard; survives a change of its grant.
 
     Args:
-        longest_poll: seconds between two looks at a shard that has had nothing for a while.
+        longest_poll: seconds between two looks at a shard that has had nothing for a while; an
+            attribute too.
         random: numbers in [0, 1): consumers that were throttled together come back apart.
     """
 
-    __slots__ = ("_backoff", "_calls", "_limits", "_longest_poll", "_poll", "_random", "_ready")
+    __slots__ = (
+        "_backoff",
+        "_calls",
+        "_limits",
+        "_poll",
+        "_random",
+        "_ready",
+        "_refusals",
+        "_share",
+        "longest_poll",
+    )
 
     def __init__(self, limits: Limits, longest_poll: float, random: Callable[[], float]) -> None:
         self._limits = limits
-        self._longest_poll = longest_poll
+        self.longest_poll = longest_poll
         self._random = random
         self._calls: deque[float] = deque(maxlen=limits.calls)
         self._ready = 0.0
         self._poll = 0.0
         self._backoff = 0.0
+        self._refusals = 0
+        self._share = Share()
 
     def next_call(self) -> float:
         """The earliest moment for another call."""
@@ -78,26 +149,49 @@ class ShardRates:
     def answered(self, now: float, size: int, *, is_at_tip: bool) -> None:
         """It has brought ``size`` bytes; at the tip there was nothing more to read then."""
         self._has_arrived(now)
-        self._backoff = 0.0
-        self._ready = max(self._ready, now) + size / self._limits.bytes
+        self.recovered()
+        self._share.answered(now)
+        self._ready = max(self._ready, now) + size / self._bytes()
         if size or not is_at_tip:
             self._poll = 0.0
         if is_at_tip:
-            even = SECOND / self._limits.calls
-            self._poll = min(max(self._poll * 2, even), self._longest_poll)
-            self._ready = max(self._ready, now + self._poll)
+            even = SECOND / (self._limits.calls * AT_TIP)
+            self._poll = min(max(self._poll * 2, even), self.longest_poll)
+        self._ready = max(self._ready, now + max(self._poll, self._pace()))
+
+    def refused(self, now: float) -> None:
+        """The shard's limits were used up, by others too; `failed` is to be called next."""
+        self._share.refused(now)
+        self._refusals += 1
 
     def failed(self, now: float) -> float:
         """It was refused, or lost; returns the seconds to wait."""
         self._has_arrived(now)
-        self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
-        wait = self._backoff * (0.5 + self._random())
+        if self._refusals:
+            again = min(FIRST_AGAIN * self._refusals, LONGEST_AGAIN) * self._jitter()
+            wait = min(again, self._pace())
+        else:
+            self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
+            wait = self._backoff * self._jitter()
         self._ready = max(self._ready, now + wait)
         return wait
 
     def recovered(self) -> None:
         """The shard was read: the next failure is not one more in a row."""
         self._backoff = 0.0
+        self._refusals = 0
+
+    def _bytes(self) -> float:
+        return self._limits.bytes * min(self._share.value, OF_BYTES)
+
+    def _pace(self) -> float:
+        """Seconds between two calls of one that shares; whoever is alone may ask at once."""
+        if self._share.value == 1.0:
+            return 0.0
+        return SECOND / (self._limits.calls * self._share.value) * self._jitter()
+
+    def _jitter(self) -> float:
+        return 0.5 + self._random()
 
     def _has_arrived(self, now: float) -> None:
         """The server counts arrivals: the last call's was not later than its end.

@@ -18,6 +18,7 @@ from consumer_sdk.errors import (
     PositionOutOfRangeError,
     TransientAdapterError,
 )
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import AtTime, Start, StartPoint
 
 __all__ = ["Reader"]
@@ -31,7 +32,17 @@ LOOK = 60.0
 """Seconds between two looks at the service's clock, by a shard whose start is yet to come."""
 
 ENDS = 3
-"""Answers at one cursor that end a closed shard, of a server that says it lies behind the tip."""
+"""Answers at one place that end a closed shard, of a server that says it lies behind the tip."""
+
+GONE = 10.0
+"""Seconds between the first look that did not find a shard listed, or the first answer without
+records that ended it, and the one that is believed."""
+
+REFUSALS = 3
+"""Times in a row that a place which should be stored is refused before that is believed."""
+
+LATE = 2.0
+"""Seconds that a page may take beyond its interval before the word of the last one is out of date."""
 
 SHORTEST_RETENTION = 86_400.0
 """Seconds for which every stream keeps its records."""
@@ -73,7 +84,11 @@ class Reader:
         self._lookup = lookup
         self._on_children = on_children
         self._failures = 0
+        self._refusals = 0
         self._ends = 0
+        self._ends_at: Start | None = None
+        self._ends_since = 0.0
+        self._missing_since: float | None = None
         self._expected = source.first_size
         self._reserved = 0
         grant.on_size = room.count
@@ -132,13 +147,13 @@ class Reader:
             cursor = grant.cursor
             await self._source.reset()
             await self._until_past(cursor)
-            self._cursor = cursor
+            self._cursor, self._ends_at = cursor, None
 
     async def _read(self) -> None:
-        grant = self._grant
-        page = await self._source.read(grant.place)
+        grant, place = self._grant, self._grant.place
+        page = await self._source.read(place)
         self._expected = page.size
-        await self._check_end(page)
+        await self._check_end(page, place)
         if self._cursor is grant.cursor:
             self._take_in(page)
         if grant.is_paused:
@@ -150,15 +165,14 @@ class Reader:
             return
         if (early := start.time - await self._now()) > FAR:
             log.warning(
-                "%s: it begins at %s, which is to come: nothing is read for %.0f s. Times are in "
-                "seconds since the epoch, not in milliseconds",
+                "%s: it begins at %s, which is to come: nothing is read for %.0f s",
                 *(self._grant.assignment.partition, _date(start.time), early),
             )
         while early > 0:
             await asyncio.sleep(min(early, LOOK))
             early = start.time - await self._now()
 
-    async def _check_end(self, page: Page) -> None:
+    async def _check_end(self, page: Page, place: Start) -> None:
         """An end is for ever: one answer that lacks the way on, as of a broken proxy, is none.
 
         Raises:
@@ -166,12 +180,12 @@ class Reader:
         """
         if page.next is not None or page.has_children:
             return
-        shard = await self._lookup(self._grant.shard)
+        shard = await self._find()
         if shard is None:
+            log.warning("%s: it is listed no more; it ends here", self._grant.assignment.partition)
             return
-        self._ends += shard.is_closed
         # An answer of before it was closed tells nothing: records may have come after it.
-        if self._ends >= (2 if page.behind == 0 else ENDS):
+        if shard.is_closed and self._is_end(page, place):
             return
         await self._source.reset()
         state = "closed, perhaps with more to read" if shard.is_closed else "open"
@@ -179,23 +193,61 @@ class Reader:
             f"the answer does not say how to read on, but the shard is listed as {state}"
         )
 
+    def _is_end(self, page: Page, place: Start) -> bool:
+        """Whether as many answers at this place have ended the closed shard as are believed.
+
+        The place is asked for anew each time, and the service begins with the record there: an
+        answer without records is odd, unless it is the same for as long as `GONE`.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._ends_at != place:
+            self._ends, self._ends_at, self._ends_since = 0, place, now
+        self._ends += 1
+        is_told = bool(page.sequences) or now - self._ends_since >= GONE
+        return is_told and self._ends >= (2 if page.behind == 0 else ENDS)
+
+    async def _find(self) -> Shard | None:
+        """What is listed of the shard; None: it was missing each time, for as long as `GONE`.
+
+        Raises:
+            TransientAdapterError: it is missing, and has to be looked for again.
+        """
+        shard = await self._lookup(self._grant.shard)
+        now = asyncio.get_running_loop().time()
+        if shard is not None:
+            self._missing_since = None
+            return shard
+        if self._missing_since is None:
+            self._missing_since = now
+        if now - self._missing_since < GONE:
+            await self._source.reset()
+            raise TransientAdapterError(
+                f"the shard is not listed, which ends it for ever: that is believed when it is "
+                f"still so after {GONE:.0f} s"
+            )
+        return None
+
     def _take_in(self, page: Page) -> None:
         self._grant.take_in(page)
-        if self._grant.cursor is not self._cursor:
-            self._cursor, self._ends = self._grant.cursor, 0
-        self._failures = 0
+        self._missing_since = None
+        self._cursor = self._grant.cursor
+        self._failures = self._refusals = 0
         self._rates.recovered()
+        now = asyncio.get_running_loop().time()
+        self._grant.heard(now, until=now + self._source.interval + LATE)
         if page.has_children or page.next is None:
             self._on_children(self._grant.shard)
 
     async def _try_later(self, error: TransientAdapterError) -> None:
         """What the source holds stays: an iterator is as good as before."""
         self._failures += 1
+        self._grant.doubt()
         wait = self._rates.failed(asyncio.get_running_loop().time())
         if self._failures % MANY == 0:
             log.warning(
                 "%s: %d reads in a row have failed, the next one in %.1f s: %s",
                 *(self._grant.assignment.partition, self._failures, wait, error),
+                extra=REPEATS,
             )
         await asyncio.sleep(wait)
 
@@ -209,11 +261,13 @@ class Reader:
 
     async def _judge(self, error: AdapterError) -> None:
         is_of_place = isinstance(error, PositionOutOfRangeError)
-        shard = await self._lookup(self._grant.shard)
+        shard = await self._find()
         if shard is None and (is_of_place or isinstance(error, ShardGoneError)):
             await self._expire()
         elif is_of_place and self._grant.horizon is None and not self._grant.is_refused:
             await self._find_place(error)
+        elif isinstance(error, ShardGoneError):
+            raise TransientAdapterError(f"it is listed all the same: {error}") from error
         else:
             self._grant.fail(error)
 
@@ -248,20 +302,32 @@ class Reader:
         page = Page(next="", behind=1)
         while page.next is not None and page.behind and not page.sequences:
             page = await self._source.read(StartPoint.EARLIEST)
-            await self._check_end(page)
+            await self._check_end(page, StartPoint.EARLIEST)
         await self._source.reset()
         return page
 
     def _go_on(self, left: Page, error: AdapterError) -> None:
+        """Decides by the first page that is left.
+
+        Raises:
+            TransientAdapterError: the place should be stored, and may be taken the next time.
+        """
         grant = self._grant
         if left.next is None and not left.sequences:
             self._end(left)
         elif not grant.is_trimmed(left):
-            grant.fail(_caused(grant.refused(error), error))
+            self._refuse(error)
         elif grant.is_at_settled:
             grant.is_refused = True
         else:
             grant.fail(_caused(grant.lost(left), error))
+
+    def _refuse(self, error: AdapterError) -> None:
+        self._refusals += 1
+        if self._refusals < REFUSALS:
+            raise TransientAdapterError(f"older records are still stored: {error}") from error
+        self._refusals = 0
+        self._grant.fail(_caused(self._grant.refused(error), error))
 
     def _end(self, page: Page) -> None:
         log.warning(
@@ -276,10 +342,7 @@ class Reader:
 
 
 def _date(time: float) -> str:
-    try:
-        return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):
-        return f"{time:.0f} s"
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _caused(fault: AdapterError, cause: AdapterError) -> AdapterError:

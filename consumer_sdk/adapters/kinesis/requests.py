@@ -5,29 +5,45 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Shard, StreamFacts
+from consumer_sdk.adapters.kinesis.service import (
+    FanOutConsumer,
+    IteratorStart,
+    Shard,
+    StreamFacts,
+)
 from consumer_sdk.adapters.kinesis.translation import Faults
 from consumer_sdk.errors import (
     ConfigurationError,
     PositionOutOfRangeError,
     TransientAdapterError,
 )
+from consumer_sdk.options import OptionType
 
 __all__ = [
     "address",
     "faults_of",
+    "next_token",
     "no_stream",
     "place",
+    "read_consumer",
     "read_facts",
     "read_shard",
     "required",
     "words",
 ]
 
+T = TypeVar("T")
+
 ARN = re.compile(r"arn:aws[\w-]*:kinesis:([\w-]+):\d*:stream/[\w.-]{1,128}", re.ASCII)
 NAME = re.compile(r"[\w.-]{1,128}", re.ASCII)
+
+STREAM = OptionType(
+    "the name or the ARN of a stream: 1 to 128 letters, digits, '.', '_', '-', or "
+    "arn:aws:kinesis:<region>:<account>:stream/<name>",
+    lambda value: isinstance(value, str) and bool(ARN.fullmatch(value) or NAME.fullmatch(value)),
+)
 
 
 def address(stream: str) -> tuple[str | None, dict[str, str]]:
@@ -36,14 +52,9 @@ def address(stream: str) -> tuple[str | None, dict[str, str]]:
     Raises:
         ConfigurationError: this is neither a name nor an ARN.
     """
-    if found := ARN.fullmatch(stream):
-        return found[1], {"StreamARN": stream}
-    if NAME.fullmatch(stream):
-        return None, {"StreamName": stream}
-    raise ConfigurationError(
-        f"stream={stream!r}: give a name of 1 to 128 letters, digits, '.', '_', '-', "
-        f"or arn:aws:kinesis:<region>:<account>:stream/<name>"
-    )
+    STREAM.check("stream", stream)
+    found = ARN.fullmatch(stream)
+    return (found[1], {"StreamARN": stream}) if found else (None, {"StreamName": stream})
 
 
 def no_stream(stream: str, where: str) -> ConfigurationError:
@@ -81,24 +92,52 @@ def faults_of(start: IteratorStart) -> Faults:
 
 
 def read_facts(summary: Mapping[str, Any]) -> StreamFacts:
-    """What DescribeStreamSummary tells."""
-    return StreamFacts(summary["StreamARN"], summary["StreamCreationTimestamp"].timestamp())
+    """What DescribeStreamSummary tells; to be called where the answer is `readable`."""
+    return StreamFacts(_text(summary["StreamARN"]), summary["StreamCreationTimestamp"].timestamp())
 
 
 def read_shard(shard: Mapping[str, Any]) -> Shard:
-    """What ListShards tells of one shard."""
+    """What ListShards tells of one shard; to be called where the answer is `readable`."""
     parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
     is_closed = bool((shard.get("SequenceNumberRange") or {}).get("EndingSequenceNumber"))
-    return Shard(shard["ShardId"], tuple(parent for parent in parents if parent), is_closed)
+    return Shard(
+        _text(shard["ShardId"]), tuple(_text(parent) for parent in parents if parent), is_closed
+    )
 
 
-def required(answer: Mapping[str, Any], name: str, doing: str) -> Any:
+def read_consumer(consumer: Mapping[str, Any]) -> FanOutConsumer:
+    """What ListStreamConsumers tells of one; to be called where the answer is `readable`."""
+    created = consumer["ConsumerCreationTimestamp"]
+    return FanOutConsumer(
+        _text(consumer["ConsumerName"]),
+        _text(consumer["ConsumerStatus"]),
+        f"registered {created:%Y-%m-%d %H:%M:%S %Z}".strip(),
+    )
+
+
+def required(answer: Mapping[str, Any], name: str, kind: type[T], doing: str) -> T:
     """A field of an answer.
 
     Raises:
-        TransientAdapterError: it is not there; some proxy may have answered.
+        TransientAdapterError: it is not there, is empty text, or is of another kind; some proxy
+            may have answered.
     """
-    try:
-        return answer[name]
-    except KeyError as error:
-        raise TransientAdapterError(f"{doing}: the answer has no {name}") from error
+    found = answer.get(name)
+    if isinstance(found, kind) and found != "":
+        return found
+    raise TransientAdapterError(f"{doing}: the answer has {found!r:.50} for {name}")
+
+
+def next_token(answer: Mapping[str, Any], doing: str) -> str | None:
+    """How to ask for the next page of a list; None: this was the last one.
+
+    Raises:
+        TransientAdapterError: it is no text; some proxy may have answered.
+    """
+    return required(answer, "NextToken", str, doing) if answer.get("NextToken") else None
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise ValueError(f"{value!r:.50} where a name should be")

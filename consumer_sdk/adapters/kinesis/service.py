@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
-__all__ = ["IteratorStart", "Page", "Service", "Shard", "StreamFacts"]
+__all__ = ["FanOutConsumer", "IteratorStart", "Page", "Service", "Shard", "StreamFacts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,20 @@ class StreamFacts:
     def identity(self) -> str:
         """Differs between streams of one name, made one after another."""
         return f"{self.arn}@{self.created:.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class FanOutConsumer:
+    """A registered consumer of enhanced fan-out, for which AWS charges by the hour and shard.
+
+    Attributes:
+        status: CREATING, ACTIVE or DELETING.
+        created: when it was registered, as text.
+    """
+
+    name: str
+    status: str
+    created: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from consumer_sdk.abc import AssignmentOwner, Leases
 from consumer_sdk.adapters.kinesis.discovery import Discovery
@@ -16,7 +16,7 @@ from consumer_sdk.adapters.kinesis.grants import Grant, GrantState
 from consumer_sdk.adapters.kinesis.membership import Membership
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.rates import ShardRates
-from consumer_sdk.adapters.kinesis.reading import Reader
+from consumer_sdk.adapters.kinesis.reading import GONE, Reader
 from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import Service, StreamFacts
 from consumer_sdk.adapters.kinesis.sources import Polling, Source
@@ -24,36 +24,46 @@ from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
 from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.records.position_texts import BEGINNING
 
-__all__ = ["Session"]
+__all__ = ["Place", "Session"]
+
+
+class Place(NamedTuple):
+    """A stream that was found.
+
+    Attributes:
+        facts: of the stream.
+        consumer: the ARN of the fan-out consumer, or None to poll.
+        now: the service's clock when the consumer was opened: what "latest" stands for without a
+            group, for shards that come later too.
+    """
+
+    options: KinesisOptions
+    service: Service
+    facts: StreamFacts
+    consumer: str | None
+    now: float
 
 
 class Session(ReadAheadSession):
-    """From open to close.
+    """One stream, from open to close.
 
     Args:
-        facts: of the stream.
-        now: the service's clock when the consumer was opened: what "latest" stands for without a
-            group, for shards that come later too.
-        consumer: the ARN of the fan-out consumer, or None to poll.
+        room: what all streams together may read ahead.
+        news: set when there may be something to fetch; of all streams.
     """
 
     def __init__(
         self,
-        options: KinesisOptions,
-        service: Service,
+        place: Place,
         owner: AssignmentOwner,
         leases: Leases,
-        facts: StreamFacts,
-        *,
-        now: float,
-        consumer: str | None,
+        room: Room,
+        news: asyncio.Event,
     ) -> None:
-        super().__init__(f"kinesis {options.stream}", lambda: self.grants)
-        self._options = options
-        self._service = service
-        self._consumer = consumer
-        self.opened_at = now
+        self._options, self._service, facts, self._consumer, self.opened_at = place
+        super().__init__(f"kinesis {self._options.stream}", lambda: self.grants, news)
         self._rates: dict[str, ShardRates] = {}
         self._readers: dict[Grant, asyncio.Task[None]] = {}
         self._horizons: dict[str, tuple[int, int]] = {}
@@ -67,20 +77,22 @@ class Session(ReadAheadSession):
         self.membership = Membership(
             leases,
             owner,
+            is_alone=self._options.group is None,
             make_grant=self._make_grant,
             stopped=self._stopped,
             withdraw=self.granting.withdraw,
             spawn=self._spawn,
         )
         self.discovery = Discovery(
-            service,
+            self._service,
             leases,
-            options.stream_name,
+            self._options.stream_name,
             facts,
-            interval=options.discovery_interval,
+            interval=self._options.discovery_interval,
             synced=self.membership.nudge,
         )
-        self._room = Room(lambda: self.grants, options.buffer_bytes)
+        self._room = room
+        self._leases = leases
         self._begin()
 
     @property
@@ -108,6 +120,8 @@ class Session(ReadAheadSession):
             _ = self._spawn(self._end(grant))
             return
         is_alone = self._options.group is None
+        if isinstance(start, AtPosition) and start.position == BEGINNING:
+            start = StartPoint.EARLIEST
         if self.horizon(grant.shard) == NOTHING_LEFT:
             start = AtPosition(NOTHING_LEFT)  # that was told; any other start would tell it again
         grant.begin(AtTime(self.opened_at) if start is StartPoint.LATEST and is_alone else start)
@@ -134,16 +148,17 @@ class Session(ReadAheadSession):
     async def _end(self, grant: Grant) -> None:
         """It was over when it was taken: only its lease did not say so."""
         with suppress(StoreError):  # it is taken again
-            await self.end(grant)
+            await self.end([grant])
 
-    async def end(self, grant: Grant) -> None:
-        """All of its records are settled, and the store knows.
+    async def end(self, grants: Sequence[Grant]) -> None:
+        """All of their records are settled, and the store knows.
 
         Raises:
-            StoreError: its lease could not be released.
+            StoreError: their leases could not be released.
         """
-        self.discovery.look(grant.shard)
-        await self.membership.end(grant)
+        for grant in grants:
+            self.discovery.look(grant.shard)
+        await self.membership.end(grants)
 
     def pause(self, assignment: Assignment) -> None:
         """Nothing of it is read or fetched."""
@@ -171,6 +186,24 @@ class Session(ReadAheadSession):
         grant = self.membership.grants.get(shard)
         known = self._horizons.get(shard)
         return known if grant is None or grant.horizon is None else grant.horizon
+
+    async def gone(self, shards: Collection[str]) -> Sequence[str]:
+        """Those that two looks some seconds apart did not find listed, and that have no lease.
+
+        Whoever is listed may have records. A lease stays until its shard has ended and its children were
+        taken, or else until a reader has found out that it is listed no more.
+
+        Raises:
+            AdapterError: the service does not answer.
+            StoreError: the store does not.
+        """
+        missing = {*shards}.difference(await self.discovery.shards())
+        if missing:
+            await asyncio.sleep(GONE)
+            missing.difference_update(await self.discovery.shards())
+            missing.difference_update((await self._leases.view()).leases)
+            self.membership.nudge()  # what this view has shown is no news to it any more
+        return sorted(missing)
 
     # -- the end ------------------------------------------------------------------------
 

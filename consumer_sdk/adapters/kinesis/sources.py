@@ -6,7 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from consumer_sdk.adapters.kinesis.faults import IteratorExpiredError
+from consumer_sdk.adapters.kinesis.faults import IteratorExpiredError, ThrottledError
 from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service import Page, Service
 from consumer_sdk.adapters.kinesis.starts import iterator_start
@@ -31,6 +31,11 @@ class Source(ABC):
 
     def __init__(self) -> None:
         self._is_placed = False
+
+    @property
+    @abstractmethod
+    def interval(self) -> float:
+        """Seconds between two pages of a shard that has nothing."""
 
     def _marked(self, page: Page) -> Page:
         """Notes whether it has the first records since the shard was asked for by a cursor."""
@@ -80,6 +85,10 @@ class Polling(Source):
         self._iterator: str | None = None
         self._expired = 0
 
+    @property
+    def interval(self) -> float:
+        return self._rates.longest_poll
+
     async def read(self, cursor: Start) -> Page:
         while True:
             try:
@@ -98,7 +107,11 @@ class Polling(Source):
             self._is_placed = True
         loop = asyncio.get_running_loop()
         self._rates.called(loop.time())
-        page = await self._service.records(self._iterator, MOST)
+        try:
+            page = await self._service.records(self._iterator, MOST)
+        except ThrottledError:
+            self._rates.refused(loop.time())
+            raise
         is_at_tip = page.behind == 0 or (page.behind is None and not page.sequences)
         self._rates.answered(loop.time(), page.size, is_at_tip=is_at_tip)
         self._iterator = page.next

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -24,7 +25,7 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["Faults", "refusal", "translate"]
+__all__ = ["Faults", "readable", "refusal", "translate"]
 
 Faults = Mapping[str, type[ConsumerSdkError]]
 """What a code of the service means in one operation, where that is not what it means elsewhere."""
@@ -38,15 +39,30 @@ CODES: Mapping[str, tuple[type[ConsumerSdkError], str]] = {
     "LimitExceededException": (ThrottledError, ""),
     "KMSThrottlingException": (ThrottledError, ""),
     "ThrottlingException": (ThrottledError, ""),
-    "Throttling": (ThrottledError, ""),
-    "RequestLimitExceeded": (ThrottledError, ""),
+    **dict.fromkeys(
+        (
+            "BandwidthLimitExceeded",
+            "EC2ThrottledException",
+            "RequestLimitExceeded",
+            "RequestThrottled",
+            "RequestThrottledException",
+            "SlowDown",
+            "ThrottledException",
+            "Throttling",
+            "TooManyRequestsException",
+        ),
+        (ThrottledError, ""),
+    ),
     "ExpiredIteratorException": (IteratorExpiredError, ""),
     "ResourceNotFoundException": (ShardGoneError, "the stream, or the shard, does not exist"),
     "ResourceInUseException": (SubscriptionBusyError, ""),
     "InternalFailureException": (TransientAdapterError, ""),
     "InternalFailure": (TransientAdapterError, ""),
     "ServiceUnavailable": (TransientAdapterError, ""),
+    "PriorRequestNotComplete": (TransientAdapterError, ""),
     "RequestTimeout": (TransientAdapterError, ""),
+    "RequestTimeoutException": (TransientAdapterError, ""),
+    "TransactionInProgressException": (TransientAdapterError, ""),
     "AccessDeniedException": (AdapterError, PERMISSIONS),
     "AccessDenied": (AdapterError, PERMISSIONS),
     "UnrecognizedClientException": (AdapterError, CREDENTIALS),
@@ -63,7 +79,18 @@ CODES: Mapping[str, tuple[type[ConsumerSdkError], str]] = {
     "KMSNotFoundException": (AdapterError, ENCRYPTION),
     "KMSOptInRequired": (AdapterError, ENCRYPTION),
 }
-"""What the service's codes mean, and what to do where trying again does not help."""
+"""What the service's codes mean, and what to do where trying again does not help.
+
+All that botocore's own retries would try again (`botocore.retries.standard`) may pass.
+"""
+
+PASSING = {
+    HTTPStatus.REQUEST_TIMEOUT,
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    HTTPStatus.TOO_EARLY,
+    HTTPStatus.TOO_MANY_REQUESTS,
+}
+"""Beside those of 500 and above."""
 
 Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
 
@@ -101,7 +128,7 @@ KINDS: tuple[Advice, ...] = (
     (
         (client.SSLError,),
         AdapterError,
-        "give verify= the file of the authority's certificates",
+        "give verify= the file of the authority's certificates, or endpoint_url=http://… if the server has no TLS",
     ),
     (
         (
@@ -121,6 +148,9 @@ KINDS: tuple[Advice, ...] = (
     ),
 )
 """What the client's own errors mean, and what to do; the first that fits."""
+
+UNREADABLE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What the client's parser, and ours, raise where an answer is not of the form that it should have."""
 
 FOREIGN = (client.BotoCoreError, client.ClientError, *KINDS[-1][0])
 """All that the client raises on purpose; anything else flies unchanged."""
@@ -148,13 +178,34 @@ def refusal(
 
     Args:
         status: of the HTTP answer; where the code is not known, a failure of the server may pass.
+            So may an answer without a code, which the client gives its status for one: the service
+            itself always has a code, so that this came from a proxy.
     """
-    may_pass = status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.TOO_MANY_REQUESTS
+    may_pass = (
+        status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in PASSING or code == str(status)
+    )
     unknown = TransientAdapterError if may_pass else AdapterError
     kind, advice = CODES.get(code, (unknown, ""))
     if faults and code in faults:
         kind, advice = faults[code], ""
     return kind(_sentence(f"{doing}: {code}: {message}", advice))
+
+
+@contextmanager
+def readable(doing: str) -> Iterator[None]:
+    """For whatever reads an answer.
+
+    Raises:
+        TransientAdapterError: it is not of the form that it should have; some proxy may have
+            answered.
+    """
+    try:
+        yield
+    except (ConsumerSdkError, *FOREIGN):  # some are value errors too
+        raise
+    except UNREADABLE as error:
+        what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        raise TransientAdapterError(f"{doing}: the answer cannot be read: {what}") from error
 
 
 def _answered(response: Mapping[str, Any], doing: str, faults: Faults) -> ConsumerSdkError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from operator import methodcaller
 
 from consumer_sdk.adapters.kinesis.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service import Page
@@ -10,6 +11,13 @@ from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.records import Assignment, Message
 
 __all__ = ["Unread"]
+
+
+USER_BYTES = 120
+"""What a user record takes in memory beside its bytes: its tuple, its data's object, its place."""
+
+
+IS_AGGREGATE = methodcaller("startswith", MAGIC)
 
 
 class Unread:
@@ -20,15 +28,16 @@ class Unread:
         since: user records below this position are left out; None for none.
     """
 
-    __slots__ = ("_at", "_expanded", "_has_aggregates", "_page", "_since")
+    __slots__ = ("_at", "_has_aggregates", "_page", "_since", "_sub", "_users")
 
     def __init__(self, page: Page, since: tuple[int, int] | None = None) -> None:
         self._page = page
         self._since = since
         self._at = 0
-        self._has_aggregates = any(data.startswith(MAGIC) for data in page.data)
-        # User records of an aggregate that did not fit into the last run, last one first.
-        self._expanded: list[tuple[tuple[int, int], bytes, bytes, int]] = []
+        self._has_aggregates = any(map(IS_AGGREGATE, page.data))
+        # The user records of the last record that was begun, and the next one of them.
+        self._users: list[tuple[bytes, bytes]] = []
+        self._sub = 0
 
     @property
     def count(self) -> int:
@@ -37,19 +46,19 @@ class Unread:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole page."""
-        return self._page.size
+        """Bytes of the whole page, and of the user records that were made of it and not taken."""
+        return self._page.size + USER_BYTES * len(self._users)
 
     @property
     def is_empty(self) -> bool:
         """Nothing is left."""
-        return self._at == len(self._page.sequences) and not self._expanded
+        return self._at == len(self._page.sequences) and not self._users
 
     @property
     def position(self) -> tuple[int, int]:
         """Where the next run begins; behind the last record when nothing is left."""
-        if self._expanded:
-            return self._expanded[-1][0]
+        if self._users:
+            return self._page.sequences[self._at - 1], self._sub
         if self._at < len(self._page.sequences):
             first = self._page.sequences[self._at], 0
             return first if self._since is None else max(first, self._since)
@@ -58,7 +67,7 @@ class Unread:
     @property
     def time(self) -> int:
         """When the next record arrived, in milliseconds since the epoch."""
-        return self._expanded[-1][3] if self._expanded else self._page.times[self._at]
+        return self._page.times[self._at - bool(self._users)]
 
     def take(
         self, assignment: Assignment, max_records: int, max_bytes: int
@@ -106,23 +115,40 @@ class Unread:
         messages: list[Message] = []
         size = 0
         while len(messages) < max_records and size < max_bytes and self._has_next():
-            position, key, value, time = self._expanded.pop()
-            messages.append(Message.make(assignment, position, value, key=key, timestamp=time))
-            size += len(key) + len(value)
+            size += self._take_users(
+                messages, assignment, max_records - len(messages), max_bytes - size
+            )
         return messages, size
+
+    def _take_users(
+        self, messages: list[Message], assignment: Assignment, max_records: int, max_bytes: int
+    ) -> int:
+        """Adds user records of the record that was begun; returns their bytes."""
+        sequence, time, size = self._page.sequences[self._at - 1], self.time, 0
+        make, append = Message.make, messages.append
+        for key, value in self._users[self._sub : self._sub + max_records]:
+            append(make(assignment, (sequence, self._sub), value, key=key, timestamp=time))
+            self._sub += 1
+            size += len(key) + len(value)
+            if size >= max_bytes:
+                break
+        if self._sub == len(self._users):
+            self._users = []
+        return size
 
     def _has_next(self) -> bool:
         """Opens the next record when the last one is used up; an aggregate may be empty."""
-        while not self._expanded and self._at < len(self._page.sequences):
+        while not self._users and self._at < len(self._page.sequences):
             self._expand(self._at)
             self._at += 1
-        return bool(self._expanded)
+        return bool(self._users)
 
     def _expand(self, at: int) -> None:
         page, since = self._page, self._since
-        sequence, time = page.sequences[at], page.times[at]
         users = user_records(page.data[at])
         if users is None:
             users = [(page.keys[at], page.data[at])]
-        rows = [((sequence, sub), key, data, time) for sub, (key, data) in enumerate(users)]
-        self._expanded = [row for row in rows if since is None or row[0] >= since][::-1]
+        sequence, self._sub = page.sequences[at], 0
+        if since is not None and since >= (sequence, 0):
+            self._sub = since[1] if since[0] == sequence else len(users)
+        self._users = users if self._sub < len(users) else []

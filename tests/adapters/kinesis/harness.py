@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service import Service
+from consumer_sdk.adapters.kinesis.session import Session
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.conformance.adapter_harness import Ability
@@ -46,8 +48,13 @@ class FakeAdapter(KinesisAdapter):
         super().__init__(stream, **options)
         self._make = make_service
 
-    def _make_service(self) -> Service:
+    def _make_service(self, options: KinesisOptions) -> Service:
         return self._make()
+
+    @property
+    def _session(self) -> Session:
+        (session,) = self._sessions.all
+        return session
 
 
 class FakeHarness(AdapterHarness):
@@ -116,7 +123,7 @@ class FakeHarness(AdapterHarness):
     async def crash(self, adapter: Adapter) -> None:
         assert isinstance(adapter, KinesisAdapter)
         self._faults[adapter].die()
-        adapter._session.abort()
+        adapter._sessions.abort()
 
     async def truncate(self, stream: str, before: Position, partition: int = 0) -> None:
         stored = self.kinesis.stream(stream).shard(shard_id(partition)).stored()

@@ -66,7 +66,7 @@ class ServerHarness(AdapterHarness):
     """
 
     abilities: ClassVar[frozenset[Ability]] = frozenset({"recreate", "split"})
-    patience = 20.0
+    patience = 300.0
     quiet = 0.2
     faithful = FAITHFUL
 

@@ -120,6 +120,19 @@ def test_adapter_is_opened_once() -> None:
     play(test)
 
 
+@pytest.mark.parametrize("seam", ["describe", "consumer"])
+def test_open_is_tried_again_for_a_while(seam: str) -> None:
+    """One throttle is not its end."""
+
+    async def test(stage: Stage) -> None:
+        actor = stage.actor(fan_out="c")
+        actor.faults.fail_next(seam, times=2)
+        await actor.open()
+        await actor.holding(SHARD)
+
+    play(test)
+
+
 @pytest.mark.parametrize("seam", ["describe", "consumer", "time"])
 def test_open_that_fails_half_way_closes_the_client(seam: str) -> None:
     """Whatever was reached by then."""
@@ -127,7 +140,7 @@ def test_open_that_fails_half_way_closes_the_client(seam: str) -> None:
     async def test(stage: Stage) -> None:
         actor = stage.actor(fan_out="c")
         service = closing(stage, actor)
-        actor.faults.fail_next(seam)
+        actor.faults.fail_next(seam, times=1000)  # an opening is tried for a while
         with pytest.raises(TransientAdapterError):
             await actor.open()
         assert service.closed == 1
@@ -343,8 +356,49 @@ def test_lag_is_told_in_milliseconds_and_unknown_of_what_is_not_held() -> None:
         assert 18_000 <= ((await member.adapter.lag([held]))[held] or 0) <= 20_000
         await member.read(5)
         assert (await member.adapter.lag([held]))[held] == 0
+        await asyncio.sleep(100)  # a quiet shard is asked, and has nothing
+        assert (await member.adapter.lag([held]))[held] == 0
         member.adapter.drop(held)
         assert (await member.adapter.lag([held]))[held] is None
+
+    play(test)
+
+
+@pytest.mark.parametrize("fan_out", [None, "c"])
+def test_lag_grows_while_nothing_can_be_read(fan_out: str | None) -> None:
+    """What came since the last answer is not known, and that is not nothing."""
+
+    async def test(stage: Stage) -> None:
+        member = await stage.member(fan_out=fan_out)
+        await member.holding(SHARD)
+        held = member.assignment()
+        await member.read(10)
+        assert (await member.adapter.lag([held]))[held] == 0
+        seams = ("records", "iterator") if fan_out is None else ("event", "subscribe")
+        for seam in seams:
+            member.faults.fail_next(seam, times=1000)
+        stage.put("a")
+        await asyncio.sleep(12)
+        assert 5_000 <= ((await member.adapter.lag([held]))[held] or 0) <= 18_000
+
+    play(test)
+
+
+def test_lag_of_a_paused_shard_counts_what_was_given_back() -> None:
+    """Its unread records were forgotten for others, and wait all the same."""
+
+    async def test(stage: Stage) -> None:
+        member = await stage.member(buffer_bytes=3 * len(BIG) // 2)
+        await member.holding(SHARD)
+        held = member.assignment()
+        stage.put("a")
+        await asyncio.sleep(3)
+        grant = member.adapter._grant(held)
+        assert grant is not None
+        member.adapter.pause(held)
+        grant.forget_unread()
+        await asyncio.sleep(60)
+        assert 60_000 <= ((await member.adapter.lag([held]))[held] or 0) <= 63_000
 
     play(test)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +30,6 @@ from tests.adapters.kinesis.answering import (
     ARN,
     SUMMARY,
     Answering,
-    answering,
     connection_to,
     error,
     gone,
@@ -42,20 +40,6 @@ NOT_FOUND = error("ResourceNotFoundException")
 INVALID = error("InvalidArgumentException")
 AFTER = IteratorStart("AFTER_SEQUENCE_NUMBER", 17)
 CONSUMER = f"{ARN}/consumer/me:1"
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Answering]:
-    """A server that knows the stream ``orders``."""
-    async with answering() as server:
-        yield server
-
-
-@pytest.fixture
-async def service(server: Answering) -> AsyncIterator[ClientService]:
-    """A service that is open on it."""
-    async with opened(server.url) as service:
-        yield service
 
 
 @pytest.fixture(autouse=True)
@@ -130,8 +114,8 @@ async def test_a_server_that_is_not_there_is_an_adapter_error() -> None:
     """Within the time for connecting; nothing listens on port 1."""
     began = time.monotonic()
     with pytest.raises(TransientAdapterError, match=r"127\.0\.0\.1:1"):
-        await opened("http://127.0.0.1:1", connect_timeout=5.0).__aenter__()
-    assert time.monotonic() - began < 5
+        await opened("http://127.0.0.1:1", connect_timeout=60.0).__aenter__()
+    assert time.monotonic() - began < 50
 
 
 async def test_a_silent_server_is_given_up_after_the_time_for_an_answer(
@@ -495,6 +479,16 @@ async def test_a_consumer_that_cannot_be_registered_is_an_error(
     assert type(caught.value) is kind
 
 
+async def test_a_consumer_that_is_coming_is_waited_for_over_throttles(
+    server: Answering, service: ClientService
+) -> None:
+    """Twenty looks a second are allowed, to all of the account."""
+    throttled = error("LimitExceededException")
+    creating, active = described("CREATING"), described("ACTIVE")
+    server.on("DescribeStreamConsumer", creating, throttled, creating, throttled, active)
+    assert await service.consumer("me") == CONSUMER
+
+
 async def test_a_consumer_that_never_gets_active_is_given_up(
     server: Answering, service: ClientService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,11 +524,11 @@ async def test_the_time_is_that_of_the_latest_answer(server: Answering) -> None:
         assert 0 <= await service.time() - 1_700_000_000 < 60
 
 
-async def test_a_date_that_is_none_is_an_error(server: Answering) -> None:
+async def test_a_date_that_is_none_may_pass(server: Answering) -> None:
     """Rather than a time that nobody told."""
     server.headers["Date"] = "yesterday"
     async with opened(server.url) as service:
-        with pytest.raises(AdapterError, match="yesterday"):
+        with pytest.raises(TransientAdapterError, match="without a Date that is one"):
             await service.time()
 
 

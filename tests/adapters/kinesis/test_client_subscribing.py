@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
@@ -14,7 +13,7 @@ from consumer_sdk.adapters.kinesis.events import encode_event
 from consumer_sdk.adapters.kinesis.faults import SubscriptionBusyError
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
 from consumer_sdk.errors import TransientAdapterError
-from tests.adapters.kinesis.answering import ARN, Answering, answering, gone, opened
+from tests.adapters.kinesis.answering import ARN, Answering, gone, opened
 
 CONSUMER = f"{ARN}/consumer/me:1"
 HORIZON = IteratorStart("TRIM_HORIZON")
@@ -56,20 +55,6 @@ class Subscriptions:
         if self._breaks and request.transport is not None:
             request.transport.abort()
         return response
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Answering]:
-    """A server that knows the stream ``orders``."""
-    async with answering() as server:
-        yield server
-
-
-@pytest.fixture
-async def service(server: Answering) -> AsyncIterator[ClientService]:
-    """A service that is open on it."""
-    async with opened(server.url) as service:
-        yield service
 
 
 async def test_a_subscription_gives_a_page_for_each_event_until_it_ends(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from consumer_sdk import Message
-from consumer_sdk.errors import AdapterError
-from consumer_sdk.testing.kinesis import Quirks
+from consumer_sdk.adapters.kinesis.discovery import FRESH
+from consumer_sdk.adapters.kinesis.service import Page, Shard
+from consumer_sdk.errors import AdapterError, TransientAdapterError
+from consumer_sdk.testing.kinesis import FakeService, Quirks
 from tests.adapters.kinesis.harness import shard_id
 from tests.adapters.kinesis.stage import SHARD, Stage, play, text_of
 
@@ -139,18 +141,62 @@ def test_children_that_never_come_are_not_looked_for_for_ever() -> None:
     async def test(stage: Stage) -> None:
         member = await stage.member(discovery_interval=3600.0)
         await member.holding(SHARD)
-        looks = 0
-        listed = stage.kinesis.shards
-
-        def count(stream: str) -> Any:
-            nonlocal looks
-            looks += 1
-            return listed(stream)
-
-        stage.kinesis.shards = count  # type: ignore[method-assign]  # counted
+        looks = count_looks(stage)
         member.adapter._session.discovery.look("shardId-gone")
         await asyncio.sleep(3000)
-        assert looks == 60
+        assert len(looks) == 60
+
+    play(test)
+
+
+def count_looks(stage: Stage) -> list[float]:
+    """The times at which the list of shards is asked for from now on."""
+    listed, looks = stage.kinesis.shards, list[float]()
+
+    def count(stream: str) -> Any:
+        looks.append(asyncio.get_running_loop().time())
+        return listed(stream)
+
+    stage.kinesis.shards = count  # type: ignore[method-assign]  # counted
+    return looks
+
+
+def test_readers_that_ask_at_the_same_moment_share_one_look() -> None:
+    """A stream that is resharded, or an endpoint that fails, would see one of each shard."""
+
+    async def test(stage: Stage) -> None:
+        member = await stage.member(discovery_interval=3600.0)
+        await member.holding(SHARD)
+        await asyncio.sleep(10)
+        find, looks = member.adapter._session.discovery.find, count_looks(stage)
+        first, *others = (asyncio.ensure_future(find(SHARD)) for _ in range(50))
+        await asyncio.sleep(0)
+        first.cancel()  # it was looking
+        found = await asyncio.gather(*others)
+        assert {each.id for each in found if each is not None} == {SHARD}
+        await asyncio.sleep(FRESH / 2)
+        await find(SHARD)
+        assert len(looks) == 1
+        await asyncio.sleep(FRESH)
+        assert await find("shardId-gone") is None
+        assert len(looks) == 2
+
+    play(test)
+
+
+def test_readers_that_ask_at_the_same_moment_share_an_error() -> None:
+    """And ask again when they are due, all together."""
+
+    async def test(stage: Stage) -> None:
+        member = await stage.member(discovery_interval=3600.0)
+        await member.holding(SHARD)
+        await asyncio.sleep(10)
+        find = member.adapter._session.discovery.find
+        member.faults.fail_next("shards")
+        results = await asyncio.gather(*(find(SHARD) for _ in range(9)), return_exceptions=True)
+        assert {type(each) for each in results} == {TransientAdapterError}
+        await asyncio.sleep(2 * FRESH)
+        assert await find(SHARD) is not None
 
     play(test)
 
@@ -202,5 +248,27 @@ def test_stream_made_again_while_nobody_looked_is_read_from_its_own_beginning() 
         await again.holding(shard_id(0), shard_id(1))
         (shard, _) = (again.assignment(shard_id(each)) for each in range(2))
         assert again.adapter.identity(shard) != member.adapter.identity(shard)
+
+    play(test)
+
+
+def test_list_without_any_shard_is_no_list() -> None:
+    """Kinesis trap 20: with an odd answer at the same time it would end a shard that is open."""
+
+    class Odd(FakeService):
+        odd = 0
+
+        async def shards(self) -> Sequence[Shard]:
+            return [] if self.odd % 2 else await super().shards()
+
+        async def records(self, iterator: str, limit: int) -> Page:
+            page = await super().records(iterator, limit)
+            type(self).odd += 1
+            return Page() if self.odd % 2 else page
+
+    async def test(stage: Stage) -> None:
+        puts = {float(time): lambda time=time: stage.put(f"{time}") for time in range(40)}
+        seen = await run(stage, 300, ends=puts, service=Odd)
+        assert seen == [f"{time}" for time in range(40)]
 
     play(test)

@@ -234,6 +234,17 @@ def test_lag_is_that_of_the_next_unread_record_else_what_the_service_says() -> N
     assert made.lag(10.0) == 7
 
 
+def test_lag_since_an_answer_that_is_overdue_may_be_all_that_time() -> None:
+    """Of a shard that has ended it is what it was."""
+    made = grant()
+    made.take_in(page(behind=7))
+    made.heard(100.0, until=103.0)
+    assert [made.lag(0.0, at) for at in (100.0, 103.0, 104.0)] == [7, 7, 4_007]
+    made.heard(100.0, until=100.0)
+    made.take_in(page(behind=7, after=None))
+    assert made.lag(0.0, 200.0) == 7
+
+
 def test_closed_grant_has_nothing_and_wants_nothing() -> None:
     """Kinesis trap 5: whatever is called after its end."""
     made = grant()

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk import Message
 from consumer_sdk.abc import Leases, LeaseSource
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, OutcomeKind, StartPoint
 from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing.conformance.adapter_harness import RecordingOwner
 from tests.adapters.kinesis.harness import shard_id
-from tests.adapters.kinesis.stage import SHARD, Actor, Stage, play
+from tests.adapters.kinesis.stage import SHARD, Actor, Stage, play, text_of
 from tests.testing.kinesis.clock import HandClock
 
 
@@ -60,6 +62,80 @@ def test_members_share_the_shards_evenly(count: int) -> None:
         assert all_held(*members) == shards(4)
 
     play(test, shards=4)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.05])
+def test_members_that_start_together_share_at_once(gap: float) -> None:
+    """The first one does not take all, to hand it over; alone it waits for half a second."""
+
+    async def test(stage: Stage) -> None:
+        members = [stage.actor() for _ in range(4)]
+        opening = []
+        for member in members:
+            opening.append(asyncio.ensure_future(member.open()))
+            await asyncio.sleep(gap)
+        await asyncio.gather(*opening)
+        await balanced(stage, *members)
+        assert asyncio.get_running_loop().time() < 1.0
+        await asyncio.sleep(60)
+        assert stage.journal.of("revoked") == []
+
+    play(test, shards=12)
+
+
+def test_member_takes_no_more_than_its_maximum(caplog: pytest.LogCaptureFixture) -> None:
+    """What is above it is told, and read by the next one that comes."""
+
+    async def test(stage: Stage) -> None:
+        small = await stage.member(max_shards=1)
+        await small.holding(shard_id(0))
+        await asyncio.sleep(300)
+        assert len(small.held) == 1
+        assert "nobody reads 3 shards (" in caplog.text
+        large = await stage.member()
+        await stage.journal.until(lambda: all_held(small, large) == shards(4), "all of them")
+        assert len(small.held) == 1
+        caplog.clear()
+        await asyncio.sleep(300)
+        assert "nobody reads" not in caplog.text
+
+    play(test, shards=4)
+
+
+def test_member_of_twice_the_weight_has_twice_the_shards() -> None:
+    """For hosts of different size."""
+
+    async def test(stage: Stage) -> None:
+        light = await stage.member()
+        await light.holding(*shards(6))
+        heavy = await stage.member(weight=2)
+        await stage.journal.until(lambda: len(light.held) == 2 and len(heavy.held) == 4, "shares")
+        assert all_held(light, heavy) == shards(6)
+
+    play(test, shards=6)
+
+
+def test_wish_is_taken_back_when_the_shares_shift_before_the_owner_looks() -> None:
+    """Left behind, it would have the shard taken without a handover much later."""
+
+    async def test(stage: Stage) -> None:
+        owner = stage.store.handle().leases("g", "s")
+        await owner.sync(dict.fromkeys(shards(2), ()), identity=None)
+        await owner.renew()
+        fences = await owner.take(dict.fromkeys(shards(2), 0))
+        member = await stage.member()
+        while not (wanted := [p for p, x in (await owner.view()).leases.items() if x.wanted_by]):
+            await asyncio.sleep(0.1)
+            await owner.renew()
+        (other,) = {*shards(2)} - {*wanted}
+        await owner.release({other: fences[other]})
+        await member.holding(other)
+        await asyncio.sleep(2.0)
+        await owner.renew()
+        assert [x.wanted_by for x in (await owner.view()).leases.values()] == [None, None]
+        await owner.aclose()
+
+    play(test, shards=2)
 
 
 def test_shard_is_drained_before_the_next_member_reads_it() -> None:
@@ -168,6 +244,24 @@ def test_killed_member_is_replaced_within_two_lease_times() -> None:
         assert asyncio.get_running_loop().time() - before <= 20
 
     play(test, shards=4)
+
+
+def test_shards_that_end_together_are_told_of_in_few_writes_and_not_taken_again() -> None:
+    """Each write is of the whole table, and others write it too."""
+
+    async def test(stage: Stage) -> None:
+        first = await stage.member()
+        await first.holding(*shards(100))
+        before = len(stage.journal.of("granted"))
+        leases = first.adapter._session.membership._leases
+        version = (await leases._place.read()).version  # type: ignore[attr-defined]
+        outcomes = await first.adapter.commit([end_of(each) for each in first.owner.held])
+        assert {each.kind for each in outcomes} == {OutcomeKind.DURABLE}
+        assert (await leases._place.read()).version == version + 1  # type: ignore[attr-defined]
+        await asyncio.sleep(20)
+        assert len(stage.journal.of("granted")) == before
+
+    play(test, shards=100)
 
 
 # -- losing -------------------------------------------------------------------------------------
@@ -283,6 +377,64 @@ def test_handover_whose_release_was_lost_is_released_by_the_next_look() -> None:
         before = asyncio.get_running_loop().time()
         await second.holding(shard_id(1))
         assert asyncio.get_running_loop().time() - before <= 5
+
+    play(test, shards=2)
+
+
+@pytest.mark.parametrize("handover", [10.0, 30.0])
+def test_handler_may_take_the_time_for_a_handover(handover: float) -> None:
+    """It ends, and its record is not delivered again; the shard changes hands right after it."""
+
+    async def test(stage: Stage) -> None:
+        seen: list[str] = []
+        busy = asyncio.Event()
+
+        async def handle(message: Message) -> None:
+            busy.set()
+            seen.append(text_of(message))
+            await asyncio.sleep(0.9 * handover)
+
+        options: dict[str, Any] = {"adapter": {"handover_timeout": handover}}
+        stage.put("a", shard=0)
+        stage.put("b", shard=1)
+        async with stage.consumer(**options) as first:
+            running = asyncio.create_task(first.run(handle))
+            await busy.wait()
+            async with stage.consumer(**options) as second:
+                other = asyncio.create_task(second.run(handle))
+                await asyncio.sleep(10 * handover)
+                second.stop()
+                await other
+            first.stop()
+            await running
+        assert sorted(seen) == ["a", "b"]
+
+    play(test, shards=2)
+
+
+@pytest.mark.parametrize("duration,handover,least", [(10.0, 30.0, 30.0), (10.0, 60.0, 54.0)])
+def test_handlers_have_the_whole_handover_where_there_is_room(
+    duration: float, handover: float, least: float
+) -> None:
+    """The owner gives them four fifths; a longer handover ends before the shard is taken."""
+
+    class Owner(RecordingOwner):
+        async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+            given.append(deadline - asyncio.get_running_loop().time())
+            await super().revoked(assignments, deadline=deadline)
+
+    given: list[float] = []
+
+    async def test(stage: Stage) -> None:
+        options: dict[str, Any] = {"lease_duration": duration, "handover_timeout": handover}
+        first = stage.actor(**options)
+        first.owner = Owner("first", stage.journal)
+        first.owner.adapter = first.adapter
+        await first.open()
+        await first.holding(*shards(2))
+        await balanced(stage, first, await stage.member(**options))
+        assert least <= given[0] * 0.8
+        assert given[0] < handover + duration
 
     play(test, shards=2)
 
@@ -531,14 +683,22 @@ def test_source_of_leases_is_asked_for_the_group_the_stream_and_the_times() -> N
         asked: list[Any] = []
 
         def source(
-            group: str, stream: str, *, duration: float = 0.0, handover: float = 0.0
+            group: str,
+            stream: str,
+            *,
+            duration: float = 0.0,
+            handover: float = 0.0,
+            most: int | None = None,
+            weight: int = 1,
         ) -> Leases | None:
-            asked.append((group, stream, duration, handover))
+            asked.append((group, stream, duration, handover, most, weight))
             return MemoryStore().leases(group, stream, duration=duration, handover=handover)
 
         leases: LeaseSource = source
-        actor = stage.actor("mine", lease_duration=7.0, handover_timeout=9.0)
+        actor = stage.actor(
+            "mine", lease_duration=7.0, handover_timeout=9.0, max_shards=2, weight=3
+        )
         await actor.adapter.open(actor.owner, leases)
-        assert asked == [("mine", "s", 7.0, 9.0)]
+        assert asked == [("mine", "s", 7.0, 9.0, 2, 3)]
 
     play(test)

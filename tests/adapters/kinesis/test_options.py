@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
-from consumer_sdk.adapters.kinesis.options import SECONDS
+from consumer_sdk.adapters.kinesis.options import OWN
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import SECONDS
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 
@@ -21,7 +22,39 @@ def test_stream_without_a_name_is_refused(stream: str) -> None:
         KinesisAdapter(stream)
 
 
-@pytest.mark.parametrize("name", SECONDS)
+@pytest.mark.parametrize("streams", [("a", "b"), (["a", "b"],), (("a", "b"),)])
+def test_streams_are_given_one_by_one_or_in_a_sequence(streams: Any) -> None:
+    """As topics of Kafka are."""
+    assert repr(KinesisAdapter(*streams, group="g")) == "KinesisAdapter('a', 'b', group='g')"
+
+
+@pytest.mark.parametrize(
+    "streams, words",
+    [
+        (("orders", ARN), "orders: two streams of one name"),
+        (("a", "a"), "a: two streams of one name"),
+        (("a", "b c"), "give the name or the ARN of a stream"),
+        ((["a"], "b"), "give the name or the ARN of a stream"),
+        (([],), "or several"),
+    ],
+)
+def test_streams_that_cannot_be_read_together_are_refused(streams: Any, words: str) -> None:
+    """Two of one name would share checkpoints and leases."""
+    with pytest.raises(ConfigurationError, match=words):
+        KinesisAdapter(*streams, group="g")
+
+
+def test_region_is_that_of_each_stream() -> None:
+    """An ARN names its own; dead letters have to, where there are two."""
+    other = ARN.replace("eu-central-1", "us-east-1").replace("orders", "clicks")
+    KinesisAdapter(ARN, other, dead_letter_stream=ARN)
+    with pytest.raises(ConfigurationError, match="of several regions: give its ARN"):
+        KinesisAdapter(ARN, other, dead_letter_stream="dead")
+    with pytest.raises(ConfigurationError, match=r"region_name='us-east-1'.*eu-central-1"):
+        KinesisAdapter("clicks", ARN, region_name="us-east-1")
+
+
+@pytest.mark.parametrize("name", [name for name, wanted in OWN.items() if wanted is SECONDS])
 @pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, True, "1", None])
 def test_seconds_that_are_none_are_refused(name: str, value: Any) -> None:
     """With the name of the option."""
@@ -32,7 +65,7 @@ def test_seconds_that_are_none_are_refused(name: str, value: Any) -> None:
 @pytest.mark.parametrize("options", [{"group": ""}, {"group": " "}, {"fan_out": ""}])
 def test_blank_names_are_refused(options: Any) -> None:
     """An environment variable that is empty would be another group."""
-    with pytest.raises(ConfigurationError, match="give a name, or leave it out"):
+    with pytest.raises(ConfigurationError, match="give a name, or None"):
         KinesisAdapter("s", **options)
 
 
@@ -42,11 +75,28 @@ def test_buffer_without_room_is_refused() -> None:
         KinesisAdapter("s", buffer_bytes=0)
 
 
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "2"])
+def test_maximum_of_shards_that_is_none_is_refused(value: Any) -> None:
+    """None is the even share."""
+    with pytest.raises(ConfigurationError, match="max_shards="):
+        KinesisAdapter("s", group="g", max_shards=value)
+
+
+def test_maximum_of_shards_needs_a_group() -> None:
+    """Alone there is nobody who would read the others."""
+    with pytest.raises(ConfigurationError, match="max_shards=2 without a group"):
+        KinesisAdapter("s", max_shards=2)
+    with pytest.raises(ConfigurationError, match="weight=2 without a group"):
+        KinesisAdapter("s", weight=2)
+    with pytest.raises(ConfigurationError, match="weight="):
+        KinesisAdapter("s", group="g", weight=0)
+
+
 def test_unknown_option_is_refused_with_the_one_that_was_meant() -> None:
     """A typing mistake shows at once."""
     with pytest.raises(ConfigurationError, match=r"did you mean endpoint_url=\?"):
         KinesisAdapter("s", endpoint="http://127.0.0.1:1")
-    with pytest.raises(ConfigurationError, match="there are region_name, endpoint_url"):
+    with pytest.raises(ConfigurationError, match=r"there are aws_access_key_id, .*region_name"):
         KinesisAdapter("s", zzz=1)
 
 

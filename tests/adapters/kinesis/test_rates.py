@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.rates import Limits, ShardRates
+from consumer_sdk.adapters.kinesis.rates import Limits, ShardRates, Share
 from consumer_sdk.errors import ConfigurationError
 
 MEBIBYTE = 1024 * 1024
@@ -85,7 +85,7 @@ def test_answer_of_ten_mebibytes_is_followed_by_five_seconds_of_nothing() -> Non
     """Kinesis trap 22: what the service would refuse anyway is not asked for."""
     shard = rates()
     call(shard, 0.0, 10 * MEBIBYTE)
-    assert shard.next_call() == pytest.approx(5)
+    assert 5 < shard.next_call() < 5.5  # a gap for others
 
 
 def test_busy_shard_is_asked_again_at_once_until_five_calls_are_used_up() -> None:
@@ -101,8 +101,8 @@ def test_shard_at_its_tip_is_asked_evenly_and_then_less_often() -> None:
     shard = rates(poll=1.0)
     calls = [call(shard, 0.0, at_tip=True) for _ in range(8)]
     waits = [after - before for before, after in pairwise(calls)]
-    assert waits[0] == pytest.approx(0.2, abs=0.01)
-    assert waits == sorted(waits)
+    assert waits[0] == pytest.approx(0.25, abs=0.01)  # four a second: a fifth is for others
+    assert all(after > before - 1e-9 for before, after in pairwise(waits))
     assert waits[-1] == 1.0
 
 
@@ -112,7 +112,7 @@ def test_record_makes_an_idle_shard_busy_again() -> None:
     for _ in range(8):
         call(shard, 0.0, at_tip=True)
     last = call(shard, 0.0, 10, at_tip=True)
-    assert shard.next_call() - last < 0.25
+    assert shard.next_call() - last < 0.3
 
 
 def test_empty_answer_behind_the_tip_polls_on_without_a_pause() -> None:
@@ -123,7 +123,7 @@ def test_empty_answer_behind_the_tip_polls_on_without_a_pause() -> None:
     last = call(shard, 0.0, at_tip=False)
     assert shard.next_call() == last
     last = call(shard, 0.0, at_tip=True)
-    assert shard.next_call() - last < 0.25  # and then as a busy shard
+    assert shard.next_call() - last < 0.3  # and then as a busy shard
 
 
 def test_failures_in_a_row_wait_longer_up_to_a_limit() -> None:
@@ -131,6 +131,33 @@ def test_failures_in_a_row_wait_longer_up_to_a_limit() -> None:
     shard = rates()
     assert [shard.failed(0.0) for _ in range(7)] == [0.5, 1, 2, 4, 8, 10, 10]
     assert shard.next_call() == 10
+
+
+def test_refusal_leaves_a_smaller_share_and_is_tried_again_soon() -> None:
+    """Additive increase, multiplicative decrease; several refusals of one second count once."""
+    share = Share()
+    for now in (10.0, 10.5, 12.0):
+        share.refused(now)
+    assert share.value == pytest.approx(0.64)
+    share.answered(22.0)
+    assert share.value == pytest.approx(0.685)
+    share.answered(200.0)
+    assert share.value == 1.0
+    for now in range(300, 400, 2):
+        share.refused(now)
+    assert share.value == 0.1
+
+
+def test_reader_that_was_refused_asks_and_takes_less() -> None:
+    """Of calls and of bytes, in its share."""
+    shard = rates()
+    for now in (10.0, 12.0, 14.0):
+        shard.refused(now)
+        assert 0 < shard.failed(now) <= 1.5  # sooner than its pace: it has had nothing
+    last = call(shard, 20.0, 10)
+    assert 0.35 < shard.next_call() - last < 0.45  # half of the calls
+    last = call(shard, 30.0, 2 * MEBIBYTE)
+    assert 1.5 < shard.next_call() - last < 2  # half of the bytes
 
 
 @pytest.mark.parametrize("forget", ["answered", "recovered"])
@@ -157,5 +184,5 @@ def test_consumers_throttled_together_come_back_apart() -> None:
 )
 def test_limits_that_would_never_let_a_call_through_are_refused(options: Any) -> None:
     """When they are made, not at the first read."""
-    with pytest.raises(ConfigurationError, match="give at least one call, and bytes above 0"):
+    with pytest.raises(ConfigurationError, match=r"Limits\((calls|bytes)=.*: give"):
         Limits(**options)

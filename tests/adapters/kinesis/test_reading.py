@@ -82,6 +82,7 @@ class Scene:
         self.faults = Faults(error=lambda seam: self.error(seam))
         self.service = NotedService(self.kinesis, self.faults)
         self.lookups: list[Shard | Exception | None] = []
+        self.is_listed = True
         self.ended: list[str] = []
         self.runs: list[Run] = []
         self.grants = [Grant("s", shard_id(each), 1) for each in range(shards)]
@@ -108,6 +109,8 @@ class Scene:
     async def lookup(self, shard: str) -> Shard | None:
         """What is planned, else what the stream lists."""
         if not self.lookups:
+            if not self.is_listed:
+                return None
             return {each.id: each for each in await self.service.shards()}.get(shard)
         answer = self.lookups.pop(0)
         if isinstance(answer, Exception):
@@ -166,7 +169,7 @@ def test_shard_is_never_asked_more_often_than_it_allows() -> None:
             found += scene.fetch()
         assert found == [f"{number}" for number in range(len(found))]
         assert len(found) > 390
-        assert len(scene.service.calls) > 80
+        assert len(scene.service.calls) > 70
         sixths = zip(scene.service.calls, scene.service.calls[5:], strict=False)
         assert all(sixth - first > 1 for first, sixth in sixths)
 
@@ -201,7 +204,7 @@ def test_throttled_shard_is_left_alone_and_loses_nothing() -> None:
         await asyncio.sleep(20)
         assert scene.fetch() == ["a", "b"]
         waits = [b - a for a, b in pairwise(scene.service.calls)]
-        assert waits[:4] == [pytest.approx(each) for each in (0.5, 1, 2, 4)]
+        assert all(0.25 < wait < 1 for wait in waits[:4])
 
     play(test)
 
@@ -353,22 +356,22 @@ def test_start_that_is_yet_to_come_is_waited_for(ahead: float) -> None:
 
 @pytest.mark.parametrize(
     "ahead,words",
-    [(3_600.0, "2023-11-1"), (1.7e12, "1701700000000 s"), (1.0, None)],
-    ids=["an hour", "milliseconds", "a second"],
+    [(3_600.0, "2023-11-1"), (8e9, "2277-05-19"), (1.0, None)],
+    ids=["an hour", "centuries", "a second"],
 )
 def test_start_far_ahead_is_told_once(
     ahead: float, words: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With its date: milliseconds instead of seconds would be waited for in silence, for ever."""
+    """With its date: a wrong time would be waited for in silence, for ever."""
 
     async def test(scene: Scene) -> None:
-        scene.begin(AtTime(1.7e9 + ahead if ahead < 1e12 else 1.7e9 + 1.7e12))
+        scene.begin(AtTime(1.7e9 + ahead))
         await asyncio.sleep(3_000)
 
     play(test)
     told = [each.getMessage() for each in caplog.records]
     assert len(told) == (words is not None)
-    assert words is None or (words in told[0] and "not in milliseconds" in told[0])
+    assert words is None or (words in told[0] and "nothing is read for" in told[0])
 
 
 # -- back-pressure ------------------------------------------------------------------------------
@@ -512,16 +515,18 @@ class OddService(NotedService):
 
     Attributes:
         odd: so many of the next ones.
+        behind: what those say of the tip.
     """
 
     odd = 0
+    behind: int | None = None
 
     async def records(self, iterator: str, limit: int) -> Page:
         """Nothing but ``{"Records": []}``."""
         page = await super().records(iterator, limit)
         if self.odd:
             self.odd -= 1
-            return Page()
+            return Page(behind=self.behind)
         return page
 
 
@@ -543,16 +548,57 @@ def test_answer_that_does_not_say_how_to_read_on_is_no_end_of_an_open_shard(odd:
     play(test)
 
 
-def test_closed_shard_is_not_ended_by_one_odd_answer_in_the_middle_of_it() -> None:
+@pytest.mark.parametrize("missing", [1, 3])
+def test_open_shard_that_is_missing_from_the_list_for_a_moment_is_not_ended(missing: int) -> None:
+    """Kinesis trap 20: an odd answer, and a list without the shard, come together."""
+
+    async def test(scene: Scene) -> None:
+        scene.service = service = OddService(scene.kinesis, scene.faults)
+        scene.begin()
+        await asyncio.sleep(3)
+        service.odd = missing
+        scene.lookups += [None] * missing
+        scene.put("a")
+        await asyncio.sleep(60)
+        assert scene.fetch() == ["a"]
+        assert not any(run.ended for run in scene.runs)
+        assert not scene.ended
+
+    play(test)
+
+
+def test_shard_that_was_missing_long_ago_is_looked_for_anew() -> None:
+    """Kinesis trap 20: between the two times it was read."""
+
+    async def test(scene: Scene) -> None:
+        scene.service = service = OddService(scene.kinesis, scene.faults)
+        scene.begin()
+        for value in ("a", "b"):
+            service.odd = 1
+            scene.lookups.append(None)
+            scene.put(value)
+            await asyncio.sleep(600)
+        assert scene.fetch() == ["a", "b"]
+        assert not scene.ended
+
+    play(test)
+
+
+@pytest.mark.parametrize("behind", [None, 0])
+@pytest.mark.parametrize("odd", [1, 2, 4])
+def test_closed_shard_is_not_ended_by_odd_answers_in_the_middle_of_it(
+    odd: int, behind: int | None
+) -> None:
     """Kinesis trap 20: it is listed as closed, and has more to read."""
 
     async def test(scene: Scene) -> None:
         scene.service = service = OddService(scene.kinesis, scene.faults)
+        service.behind = behind
         scene.put("a", "b")
         scene.kinesis.split("s", SHARD)
-        service.odd = 1
+        service.odd = odd
         scene.begin()
-        await asyncio.sleep(20)
+        await asyncio.sleep(60)
         assert scene.fetch() == ["a", "b"]
         assert [run.ended for run in scene.runs] == [True]
 
@@ -589,7 +635,7 @@ def test_closed_shard_whose_end_lies_behind_the_tip_ends_after_its_last_record()
         scene.put("a")
         scene.kinesis.split("s", SHARD)
         scene.begin()
-        await asyncio.sleep(10)
+        await asyncio.sleep(30)
         assert scene.fetch() == ["a"]
         assert scene.runs[-1].ended
 
@@ -639,10 +685,10 @@ def test_shard_that_is_no_longer_listed_ends_aloud(caplog: pytest.LogCaptureFixt
 
     async def test(scene: Scene) -> None:
         scene.error = ShardGoneError
-        scene.faults.fail_next("records")
-        scene.lookups.append(None)
+        scene.faults.fail_next("records", times=100)
+        scene.is_listed = False
         scene.begin(AtPosition(after(10)))
-        await asyncio.sleep(10)
+        await asyncio.sleep(60)
         scene.fetch()
         assert [run.ended for run in scene.runs] == [True]
         assert scene.ended == [SHARD]
@@ -657,10 +703,10 @@ def test_shard_that_is_gone_with_unsettled_records_is_out_of_range() -> None:
     async def test(scene: Scene) -> None:
         (first,) = scene.put("a")
         scene.error = ShardGoneError
-        scene.faults.fail_next("iterator")
-        scene.lookups.append(None)
+        scene.faults.fail_next("iterator", times=100)
+        scene.is_listed = False
         grant = scene.begin(AtPosition((first, 0)))
-        await asyncio.sleep(10)
+        await asyncio.sleep(60)
         scene.fetch()
         assert isinstance(scene.runs[0].fault, PositionOutOfRangeError)
         assert grant.horizon == after(first)
@@ -686,10 +732,10 @@ def test_shard_that_was_never_read_and_is_gone_does_not_end_in_silence(
 
     async def test(scene: Scene) -> None:
         scene.error = ShardGoneError
-        scene.faults.fail_next("iterator")
-        scene.lookups.append(None)
+        scene.faults.fail_next("iterator", times=100)
+        scene.is_listed = False
         grant = scene.begin(AtTime(scene.clock.wall() - 80_000) if start == "young" else start)
-        await asyncio.sleep(10)
+        await asyncio.sleep(60)
         scene.fetch()
         assert isinstance(scene.runs[0].fault, PositionOutOfRangeError) == is_lost
         assert scene.runs[0].ended != is_lost
@@ -709,9 +755,10 @@ def test_shard_that_goes_while_its_first_record_is_looked_for_is_a_fault_of_its_
 
     async def test(scene: Scene) -> None:
         scene.service = Going(scene.kinesis, scene.faults)
-        scene.lookups += [Shard(SHARD), None]
+        scene.lookups.append(Shard(SHARD))
+        scene.is_listed = False
         scene.begin(AtPosition(after(10)))
-        await asyncio.sleep(10)
+        await asyncio.sleep(60)
         scene.fetch()
         assert [(run.ended, run.fault) for run in scene.runs] == [(True, None)]
 
@@ -737,17 +784,20 @@ def test_error_while_the_first_record_is_looked_for_is_the_fault() -> None:
     play(test)
 
 
-def test_shard_that_is_gone_and_listed_all_the_same_is_a_fault() -> None:
-    """Nobody knows what that means: it is not taken for an end."""
+def test_shard_that_is_gone_and_listed_all_the_same_is_asked_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Nobody knows what that means: it is neither an end nor a fault, and the user hears of it."""
 
     async def test(scene: Scene) -> None:
+        scene.put("a")
         scene.error = ShardGoneError
-        scene.faults.fail_next("records")
+        scene.faults.fail_next("records", times=6)
         scene.begin()
-        await asyncio.sleep(10)
-        scene.fetch()
-        assert isinstance(scene.runs[0].fault, ShardGoneError)
-        assert not scene.runs[0].ended
+        await asyncio.sleep(60)
+        assert scene.fetch() == ["a"]
+        assert [(run.ended, run.fault) for run in scene.runs] == [(False, None)]
+        assert "it is listed all the same" in caplog.text
 
     play(test)
 
@@ -757,8 +807,9 @@ def test_lookup_that_fails_is_made_again_before_anything_is_decided() -> None:
 
     async def test(scene: Scene) -> None:
         scene.error = ShardGoneError
-        scene.faults.fail_next("iterator", times=3)
-        scene.lookups += [ThrottledError("list"), ThrottledError("list"), None]
+        scene.faults.fail_next("iterator", times=100)
+        scene.lookups += [ThrottledError("list"), ThrottledError("list")]
+        scene.is_listed = False
         scene.begin(AtPosition(after(10)))
         await asyncio.sleep(60)
         scene.fetch()
@@ -803,6 +854,31 @@ def test_refused_place_of_a_shard_that_has_nothing_left_ends_it(sub: int) -> Non
         assert scene.runs[0].ended == is_settled
         assert isinstance(scene.runs[0].fault, PositionOutOfRangeError) != is_settled
         assert grant.horizon == (None if is_settled else after(first))
+
+    play(test)
+
+
+@pytest.mark.parametrize("times,is_fault", [(1, False), (2, False), (3, True)])
+def test_place_that_is_stored_is_refused_several_times_before_that_is_a_fault(
+    times: int,
+    is_fault: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Kinesis trap 25: one odd answer, of a shard that is listed, is not the consumer's end."""
+
+    class Refusing(NotedService):
+        async def iterator(self, shard: str, start: IteratorStart) -> str:
+            self.starts.append(start)
+            if start.sequence is not None and len(self.starts) < 2 * times:
+                raise PositionOutOfRangeError(shard)
+            return await FakeService.iterator(self, shard, start)
+
+    async def test(scene: Scene) -> None:
+        scene.service = Refusing(scene.kinesis, scene.faults)
+        first, _ = scene.put("a", "b")
+        scene.begin(AtPosition(after(first)))
+        await asyncio.sleep(30)
+        assert scene.fetch() == ([] if is_fault else ["b"])
+        assert isinstance(scene.runs[0].fault, PositionOutOfRangeError) == is_fault
 
     play(test)
 

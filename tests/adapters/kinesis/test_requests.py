@@ -24,7 +24,7 @@ def test_a_stream_is_named_by_its_name_or_its_arn() -> None:
 )
 def test_what_is_no_name_is_refused(stream: str) -> None:
     """Before anybody is asked."""
-    with pytest.raises(ConfigurationError, match="give a name"):
+    with pytest.raises(ConfigurationError, match="give the name"):
         address(stream)
 
 

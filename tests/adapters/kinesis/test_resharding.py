@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message, Ordering
+from consumer_sdk.stores.leases import ended_partitions
+from consumer_sdk.stores.reopening import reopen_ended
 from consumer_sdk.testing.kinesis import Quirks
 from tests.adapters.kinesis.stage import Stage, play
 
@@ -191,6 +193,50 @@ def test_shard_split_before_the_group_that_began_at_latest_was_restarted_leaves_
         return scene.is_whole()
 
     assert play(test)
+
+
+def test_group_whose_checkpoints_are_deleted_after_a_reshard_reads_all_of_it_again() -> None:
+    """Kinesis trap 20: what the leases know of ends was of the checkpoints."""
+
+    async def test(stage: Stage) -> None:
+        scene = Scene(stage)
+        scene.append(40)
+        async with scene.running():
+            scene.split(0)
+            scene.append(40)
+            await scene.until(80)
+            await asyncio.sleep(5)
+        store = stage.store.handle()
+        await store.delete("g", await store.list("g"))
+        again = Scene(stage)
+        again.put = scene.put
+        async with again.running():
+            await again.until(80)
+        assert again.is_whole()
+
+    play(test)
+
+
+def test_end_that_an_operator_takes_back_is_read_on_and_ends_again() -> None:
+    """Nothing of it comes twice, and its children go on."""
+
+    async def test(stage: Stage) -> None:
+        scene = Scene(stage)
+        scene.append(40)
+        async with scene.running():
+            scene.split(0)
+            scene.append(40)
+            await scene.until(80)
+            store = stage.store.handle()
+            ended = sorted(await ended_partitions(store, "g"))
+            assert await reopen_ended(store, "g", ended) == ended
+            await asyncio.sleep(120)
+            scene.append(40)
+            await scene.until(120)
+            assert sorted(await ended_partitions(store, "g")) == ended
+        assert scene.is_whole()
+
+    play(test)
 
 
 def test_lease_of_an_ended_shard_goes_when_the_shard_is_listed_no_more() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.adapters.kinesis.unread import Unread
 from consumer_sdk.records import Message
 from tests.adapters.kinesis.stage import aggregated, assignment, page
+from tests.adapters.kinesis.test_grants import grant
 
 HELD = assignment()
 ALL: dict[str, int] = {"max_records": 1000, "max_bytes": 1 << 30}
@@ -133,3 +135,18 @@ def test_messages_have_key_value_time_and_assignment() -> None:
         (message,) = unread.take(HELD, 1, 100)[0]
         assert (message.key, message.value, message.headers) == (key, b"v", ())
         assert (message.timestamp, message.assignment, message.position) == (5, HELD, (5, 0))
+
+
+def test_aggregate_of_many_small_records_counts_what_it_takes() -> None:
+    """A hundred times its bytes, while it is open; nothing when it is used up."""
+    held = grant()
+    held.take_in(page((10, aggregated(*[(b"k", b"")] * 50_000)), after=None))
+    before = held.size
+    tracemalloc.start()
+    held.take(10, 1 << 30)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= held.size - before <= 3 * taken
+    while not held.take(10_000, 1 << 30).ended:
+        pass
+    assert held.size == 0

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.kinesis import KinesisAdapter
-from consumer_sdk.adapters.kinesis.urls import parse_url
+from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
+from consumer_sdk.adapters.kinesis.options import parse_url
 from consumer_sdk.errors import ConfigurationError
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
@@ -20,24 +20,28 @@ ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
         ("kinesis:///orders", "orders", None),
         (f"kinesis:///{ARN}", ARN, None),
         ("kinesis://eu-central-1/a%2Eb", "a.b", "eu-central-1"),
+        ("kinesis://eu-central-1/orders,clicks", "orders,clicks", "eu-central-1"),
+        (f"kinesis:///{ARN},clicks", f"{ARN},clicks", None),
     ],
 )
 def test_url_names_region_and_stream(url: str, stream: str, region: Any) -> None:
     """The region may be left to the AWS tools' own configuration."""
-    assert parse_url(url) == (stream, {"region_name": region})
+    assert parse_url(url) == (stream.split(","), {"region_name": region})
 
 
 def test_options_have_their_types() -> None:
     """Text, seconds, numbers and truth values."""
     _, options = parse_url(
         "kinesis://r/s?group=g&fan_out=c&lease_duration=2.5&buffer_bytes=1000&connections=7"
-        "&fast_decode=no&endpoint_url=http://127.0.0.1:4567&aws_access_key_id=a"
+        "&fast_decode=no&max_shards=3&weight=2&endpoint_url=http://127.0.0.1:4567&aws_access_key_id=a"
     )
     assert options == {
         "region_name": "r",
         "group": "g",
         "fan_out": "c",
         "lease_duration": 2.5,
+        "max_shards": 3,
+        "weight": 2,
         "buffer_bytes": 1000,
         "connections": 7,
         "fast_decode": False,
@@ -69,6 +73,9 @@ def test_verify_is_a_truth_value_or_a_file(text: str, value: Any) -> None:
         "kinesis://r/s?region_name=x",
         "kinesis://r/s?nothing=1",
         "kinesis://r/s?limits=1",
+        "kinesis://r/s?limits=calls:0",
+        "kinesis://r/s?limits=calls:2,words:3",
+        "kinesis://r/s?limits=calls:2,bytes:nan",
         "kinesis://r/s?lease_duration=x",
         "kinesis://r/s?lease_duration=nan",
         "kinesis://r/s?buffer_bytes=1.5",
@@ -93,3 +100,17 @@ def test_refusal_tells_no_secret() -> None:
         with pytest.raises(ConfigurationError) as error:
             parse_url(url)
         assert secret not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "text,limits",
+    [
+        ("calls:2,bytes:1048576", Limits(calls=2, bytes=1048576.0)),
+        ("calls:2", Limits(calls=2)),
+        ("bytes:5e5", Limits(bytes=500_000.0)),
+    ],
+)
+def test_limits_and_the_pause_between_polls_may_be_in_the_url(text: str, limits: Limits) -> None:
+    """For groups that are to leave the others room."""
+    _, options = parse_url(f"kinesis://r/s?limits={text}&poll_interval=5")
+    assert (options["limits"], options["poll_interval"]) == (limits, 5.0)
