@@ -8,19 +8,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
-from consumer_sdk.adapters.option_texts import make_options
+from consumer_sdk.adapters.pulsar.acks import seen_whole
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.contents import id_of
-from consumer_sdk.adapters.pulsar.ids import is_whole
+from consumer_sdk.adapters.pulsar.ids import gaps, is_whole
 from consumer_sdk.adapters.pulsar.options import (
+    CryptoFailureAction,
     InitialPosition,
     PulsarOptions,
     SubscriptionType,
+    parse_url,
 )
 from consumer_sdk.adapters.pulsar.retrying import RetryTopics
 from consumer_sdk.adapters.pulsar.session import Session
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
-from consumer_sdk.adapters.pulsar.urls import parse_url
+from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerClosedError,
@@ -28,6 +30,7 @@ from consumer_sdk.errors import (
     PartitionLostError,
     TransientAdapterError,
 )
+from consumer_sdk.options import make_options, names_of
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -39,6 +42,7 @@ from consumer_sdk.records import (
     Partition,
     Position,
     Run,
+    SettledRecords,
     Start,
 )
 from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
@@ -64,24 +68,28 @@ class PulsarAdapter(Adapter):
     A position is ``(ledger, entry, index in the batch)``.
 
     Args:
-        topics: their names; of another namespace as ``tenant/namespace/name``.
+        topics: their names, one by one or in a list; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
         subscription: its name; the group, as far as stores are concerned.
         type: see the table.
-        pattern: instead of topics, a regular expression that a topic's whole name has to match.
+        pattern: instead of topics, a regular expression that a topic's whole name has to match;
+            of another namespace as ``tenant/namespace/regex``.
             Needs ``admin_url``.
         initial_position: where a new subscription begins: ``"earliest"`` or ``"latest"``.
         consumer_name: what the broker's statistics call this consumer; unique in a subscription.
         admin_url: ``http://host:8080``. With it, missing topics are found when the consumer is opened,
             ``start=`` of the consumer works, patterns do, and a consumer of a failover
-            subscription learns within a second that it is not the active one any more.
-        admin_token: a JWT for it.
+            subscription learns within a second that it is not the active one any more. Several
+            hosts are separated by commas. ``https://`` uses the options of TLS.
+        admin_token: a JWT for it. Only hosts that ``admin_url`` or ``service_url`` names get to
+            see it.
         receiver_queue: messages that the broker sends ahead, for each partition. They count as
             unacked at the broker. The client keeps them in memory whatever their size: with large
             messages, 2000 of 1 MiB are 2 GiB for each partition; give less.
         buffer_bytes: what is received ahead of fetches, for each partition, and up to 3 MiB and
             3 messages on top while the loop is busy; beside ``receiver_queue``.
         cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
+            as long as no positions were passed over, and never with a ``crypto_key_reader``,
             up to the last record that was not sent in a batch.
             Only where no producer sends chunked messages: those in between would be lost.
         busy_timeout: seconds that `open` waits for another process to give the subscription up.
@@ -96,6 +104,20 @@ class PulsarAdapter(Adapter):
         crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
         encryption_keys: the names of its keys that retries and dead letters are encrypted with.
             Without them, there are none of either where messages are encrypted.
+        crypto_failure_action: what becomes of a message that cannot be decrypted: ``"fail"``: the
+            client logs an error, and keeps it until the next connection; ``"discard"``: it is
+            acked and lost; ``"consume"``: it is handled as it is stored, with
+            ``details.is_encrypted``; so is a producer's batch, as one message, but one that a key
+            reader fails to decrypt never comes. There are no retry topics and dead letters of
+            Pulsar then: nobody could decrypt the copies.
+        max_pending_chunked_message: messages in chunks that may be under way at the same time in a
+            partition; of more, the oldest wait for the next connection.
+        is_read_compacted: read the latest record of each key where the topic was compacted
+            (exclusive and failover).
+        key_shared_policy: a ``pulsar.ConsumerKeySharedPolicy``.
+        properties: what the broker's statistics show of this consumer.
+        replicate_subscription_state_enabled: the broker keeps the subscription in step with those
+            of other clusters.
         connection: any other option of `Connection`, such as ``token``, ``tls_trust_certs``,
             ``oauth2``, ``operation_timeout`` or ``log_level``.
 
@@ -107,7 +129,7 @@ class PulsarAdapter(Adapter):
 
     def __init__(
         self,
-        *topics: str,
+        *topics: str | Sequence[str],
         service_url: str,
         subscription: str,
         type: SubscriptionType = "exclusive",  # noqa: A002 - Pulsar's own word
@@ -126,10 +148,16 @@ class PulsarAdapter(Adapter):
         retry_limit: int = 16,
         crypto_key_reader: Any = None,
         encryption_keys: Sequence[str] = (),
+        crypto_failure_action: CryptoFailureAction = "fail",
+        max_pending_chunked_message: int = 100,
+        is_read_compacted: bool = False,
+        key_shared_policy: Any = None,
+        properties: Mapping[str, str] = {},
+        replicate_subscription_state_enabled: bool = False,
         **connection: Any,
     ) -> None:
         self._options = PulsarOptions(
-            topics=topics,
+            topics=names_of(topics),
             pattern=pattern,
             subscription=subscription,
             type=type,
@@ -146,7 +174,13 @@ class PulsarAdapter(Adapter):
             retry_topic=retry_topic,
             retry_limit=retry_limit,
             crypto_key_reader=crypto_key_reader,
-            encryption_keys=tuple(encryption_keys),
+            encryption_keys=encryption_keys,
+            crypto_failure_action=crypto_failure_action,
+            max_pending_chunked_message=max_pending_chunked_message,
+            is_read_compacted=is_read_compacted,
+            key_shared_policy=key_shared_policy,
+            properties=properties,
+            replicate_subscription_state_enabled=replicate_subscription_state_enabled,
             connection=make_options(Connection, {"service_url": service_url, **connection}),
         )
         self.group = subscription
@@ -164,8 +198,18 @@ class PulsarAdapter(Adapter):
         """
         topics, options = parse_url(url)
         if "subscription" not in options:
-            raise ConfigurationError("subscription= is missing in the URL: give its name")
+            raise ConfigurationError(
+                f"{shown(url)}: subscription= is missing in the URL: give its name"
+            )
         return cls(*topics, **options)
+
+    def __repr__(self) -> str:
+        options = self._options
+        topics = ", ".join(map(repr, options.topics)) or f"pattern={options.pattern!r}"
+        return (
+            f"PulsarAdapter({topics}, service_url={options.connection.service_url!r}, "
+            f"subscription={options.subscription!r}, type={options.type!r})"
+        )
 
     @property
     def _session(self) -> Session:
@@ -246,13 +290,15 @@ class PulsarAdapter(Adapter):
             return Outcome.retry(error)
         subscriber.acks_each = False
         if resets is not None:
-            resets.acked(flush.checkpoint.watermark)
+            resets.acked(flush.checkpoint.watermark, flush.checkpoint.unseen)
         return Outcome(OutcomeKind.SENT)
 
     def _ack(self, subscriber: Subscriber, flush: AckFlush) -> None:
-        watermark = flush.checkpoint.watermark
+        watermark = seen_whole(flush.checkpoint)
         settled = flush.settled
-        is_cumulative = self._options.cumulative_acks and not subscriber.acks_each
+        options = self._options
+        is_cumulative = options.cumulative_acks and options.crypto_key_reader is None
+        is_cumulative = is_cumulative and not subscriber.acks_each
         if is_cumulative and watermark is not None:
             # Not in the middle of a producer's batch: the broker would forget which indexes behind
             # it were acked before, and the entry would never be whole.
@@ -261,7 +307,7 @@ class PulsarAdapter(Adapter):
                 last, native = max(whole, key=lambda pair: pair[0])
                 subscriber.ack_cumulative(id_of(native))
                 settled = [pair for pair in settled if pair[0] > last]
-        subscriber.ack(subscriber.entries.of(settled))
+        subscriber.ack(SettledRecords.of(settled))
 
     async def committed(
         self, assignments: Sequence[Assignment]
@@ -294,6 +340,9 @@ class PulsarAdapter(Adapter):
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
         return dict.fromkeys(assignments)
+
+    def gaps(self, positions: Sequence[Position]) -> Sequence[int]:
+        return gaps(positions)
 
     def encode_position(self, position: Position) -> str:
         return encode_message_id(position)

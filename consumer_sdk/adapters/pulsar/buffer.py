@@ -7,9 +7,10 @@ holds records whose positions ascend, and so ends where they do not.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 from consumer_sdk.adapters.pulsar.contents import Delivery
-from consumer_sdk.records import Assignment, Message, Run
+from consumer_sdk.records import Assignment, Message, Position, Run
 
 __all__ = ["Buffer"]
 
@@ -30,8 +31,8 @@ class Buffer:
     def add(self, part: Delivery) -> None:
         """The newest; its positions ascend."""
         self._deliveries.append(part)
-        self.count += len(part[0])
-        self.size += part[1]
+        self.count += len(part.messages)
+        self.size += part.size
 
     def clear(self) -> None:
         """The broker sends them again."""
@@ -41,15 +42,18 @@ class Buffer:
     @property
     def first(self) -> Message | None:
         """The oldest message."""
-        return self._deliveries[0][0][0] if self._deliveries else None
+        return self._deliveries[0].messages[0] if self._deliveries else None
 
     def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Run:
         """The oldest messages, one at least if there is one."""
-        run = Run(assignment, ascends=True)
+        positions, natives = list[Position](), list[Any]()
+        run = Run(assignment, ascends=True, known_positions=positions, known_natives=natives)
         while self._goes_on(run, max_records, max_bytes):
-            messages, size = self._next(max_records - len(run.messages))
-            run.messages += messages
-            run.size += size
+            part = self._next(max_records - len(run.messages))
+            run.messages += part.messages
+            run.size += part.size
+            positions += part.positions
+            natives += part.natives
         for message in run.messages:
             message.assignment = assignment
         self.count -= len(run.messages)
@@ -64,9 +68,9 @@ class Buffer:
         return has_room and bool(first.position > run.messages[-1].position)
 
     def _next(self, most: int) -> Delivery:
-        messages, size = self._deliveries.popleft()
-        if len(messages) <= most:
-            return messages, size
-        share = size * most // len(messages)
-        self._deliveries.appendleft((messages[most:], size - share))
-        return messages[:most], share
+        delivery = self._deliveries.popleft()
+        count = len(delivery.messages)
+        if count <= most:
+            return delivery
+        self._deliveries.appendleft(delivery.part(most, count))
+        return delivery.part(0, most)

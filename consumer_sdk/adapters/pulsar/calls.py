@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.faults import translate, translate_result
+from consumer_sdk.adapters.pulsar.faults import translate_result
+from consumer_sdk.adapters.pulsar.interpreter_exit import held, inside
 from consumer_sdk.errors import TransientAdapterError
 
-__all__ = ["ask", "call", "close_client"]
+__all__ = ["CLOSE", "ask", "call", "close_client"]
+
+CLOSE = 5.0
+"""Seconds for the broker's answer to a close; the client goes on with it."""
 
 
 async def call(
@@ -38,8 +41,24 @@ async def call(
 
     Cancellation: the call goes on; see ``late``.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    with inside:
+        start(held(_answer(future, doing, late)))
+    try:
+        return await future
+    except asyncio.CancelledError:
+        # (1) The result is set; (2) the waiter is cancelled before it runs.
+        if future.done() and not future.cancelled() and future.exception() is None:
+            with inside:
+                _quietly(late, _pulsar.Result.Ok, future.result())
+        raise
+
+
+def _answer(
+    future: asyncio.Future[Any], doing: str, late: Callable[[Any], object]
+) -> Callable[..., None]:
+    """A callback that settles a future, or does nothing where nobody waits for it any more."""
+    loop = future.get_loop()
 
     def called_back(result: Any, value: Any = None) -> None:
         try:
@@ -49,20 +68,14 @@ async def call(
 
     def settle(result: Any, value: Any) -> None:
         if future.done():
-            _quietly(late, result, value)
+            with inside:
+                _quietly(late, result, value)
         elif result == _pulsar.Result.Ok:
             future.set_result(value)
         else:
             future.set_exception(translate_result(result, doing))
 
-    start(called_back)
-    try:
-        return await future
-    except asyncio.CancelledError:
-        # (1) The result is set; (2) the waiter is cancelled before it runs.
-        if future.done() and not future.cancelled() and future.exception() is None:
-            _quietly(late, _pulsar.Result.Ok, future.result())
-        raise
+    return called_back
 
 
 async def ask(
@@ -82,25 +95,17 @@ async def ask(
 
 
 async def close_client(client: Any) -> None:
-    """Closes a native client, whose threads have ended then.
+    """Closes a native client, within `CLOSE`.
 
-    Not by ``close_async``: (1) a thread of the client's own calls back; (2) the loop hears, the
-    program ends, and so does the interpreter; (3) the thread drops the callback, for which it takes the
-    interpreter's lock. That is the end of the process, by SIGABRT or SIGSEGV: one in ten.
+    It may never answer: it counts its open consumers in several threads without a lock.
 
     Raises:
+        TransientAdapterError: there was no answer. The client goes on; at exit it is shut down.
         AdapterError: as `consumer_sdk.adapters.pulsar.faults` has it.
 
-    Cancellation: the client is closed all the same, within its operation timeout.
+    Cancellation: the client goes on.
     """
-    loop = asyncio.get_running_loop()
-    thread = ThreadPoolExecutor(1, thread_name_prefix="pulsar close")
-    try:
-        await loop.run_in_executor(thread, client.close)
-    except _pulsar.PulsarException as error:
-        raise translate(error, "closing the client") from error
-    finally:
-        thread.shutdown(wait=False)
+    await ask(client.close_async, "closing the client", CLOSE)
 
 
 def _quietly(late: Callable[[Any], object], result: Any, value: Any) -> None:

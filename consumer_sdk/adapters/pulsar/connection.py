@@ -1,15 +1,10 @@
-"""How Pulsar is reached: the client's options, and a native client.
-
-The client logs from its own threads. A Python logger given to it takes the interpreter's lock there, and
-deadlocks or crashes when the process ends (https://github.com/apache/pulsar-client-python/issues/116);
-so its log goes to the console or to a file, and never to Python.
-"""
+"""How Pulsar is reached: the client's options, and a native client."""
 
 from __future__ import annotations
 
-import math
+import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,11 +12,69 @@ from urllib.parse import urlsplit
 import _pulsar
 import pulsar
 
+from consumer_sdk.adapters.pulsar.interpreter_exit import remember
+from consumer_sdk.adapters.pulsar.native_log import NativeLog
+from consumer_sdk.adapters.urls import is_host, shown
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    NAME,
+    PATH,
+    SECONDS,
+    SECRET,
+    OptionType,
+    check_options,
+    choice,
+    optional,
+)
 
 __all__ = ["Connection"]
 
 SCHEMES = ("pulsar", "pulsar+ssl")
+
+
+def _is_service_url(value: object) -> bool:
+    try:
+        parts = urlsplit(value if isinstance(value, str) else "")
+    except ValueError:  # a bracket that is not closed
+        return False
+    is_plain = parts.scheme in SCHEMES and "@" not in parts.netloc
+    return is_plain and all(map(is_host, parts.netloc.split(",")))
+
+
+CONNECTION: Mapping[str, OptionType] = {
+    "service_url": OptionType(
+        "pulsar://host:port or pulsar+ssl://host:port, without credentials",
+        _is_service_url,
+        show=shown,
+    ),
+    "token": optional(
+        replace(
+            SECRET,
+            wanted="a JWT, or a function that returns one",
+            accepts=lambda value: isinstance(value, str) or callable(value),
+        )
+    ),
+    "tls_certificate": optional(PATH),
+    "tls_key": optional(PATH),
+    "oauth2": optional(
+        replace(
+            SECRET,
+            wanted="the flow's parameters, {'issuer_url': …}",
+            accepts=lambda value: isinstance(value, Mapping),
+            read=None,
+        )
+    ),
+    "tls_trust_certs": optional(PATH),
+    "tls_validate_hostname": FLAG,
+    "operation_timeout": SECONDS,
+    "connect_timeout": SECONDS,
+    "io_threads": COUNT,
+    "listener_name": optional(NAME),
+    "log_level": choice("debug", "info", "warn", "error"),
+    "log_file": optional(PATH),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +90,13 @@ class Connection:
         tls_trust_certs: file of authorities; those of certifi by default.
         tls_validate_hostname: whether the server's certificate has to be the host's.
         operation_timeout: seconds that one question to the broker may take.
-        connect_timeout: seconds to wait for a connection.
+        connect_timeout: seconds to wait for a connection, and for which an opening that fails for
+            now is tried again.
         io_threads: of the client.
         listener_name: which of the brokers' advertised listeners to use.
         log_level: ``"debug"``, ``"info"``, ``"warn"`` or ``"error"``: what the native client logs.
-        log_file: where to; the console if None.
+        log_file: where to; Python's logger ``pulsar`` if None, limited like all repeats. The first
+            client of a process decides for all of them.
 
     Raises:
         ConfigurationError: an option cannot work.
@@ -62,15 +117,7 @@ class Connection:
     log_file: str | None = None
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.service_url)
-        if parts.scheme not in SCHEMES or not parts.netloc or "@" in parts.netloc:
-            raise ConfigurationError(
-                f"service_url={self.service_url!r}: give pulsar://host:port or pulsar+ssl://host:port"
-            )
-        for name in ("operation_timeout", "connect_timeout", "io_threads"):
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise ConfigurationError(f"{name}={value!r}: give a number, more than 0")
+        check_options(self, CONNECTION)
         for name in ("tls_certificate", "tls_key", "tls_trust_certs"):
             path = getattr(self, name)
             if path is not None and not Path(path).is_file():  # the client would retry for ever
@@ -80,24 +127,48 @@ class Connection:
         given = (self.token, self.tls_certificate, self.oauth2)
         if sum(each is not None for each in given) > 1:
             raise ConfigurationError("give one of token, tls_certificate and oauth2")
-        if not hasattr(pulsar.LoggerLevel, self.log_level.capitalize()):
-            raise ConfigurationError(f"log_level={self.log_level!r}: debug, info, warn or error")
 
     def as_options(self) -> dict[str, Any]:
         """All of it by name, to make another one with; nothing is copied."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def make_client(self) -> Any:
-        """A native client; connects when it is first needed. Close it with ``close_async``.
+        """A native client; connects when it is first needed. Close it with `close_client`.
 
         Raises:
             ConfigurationError: an option cannot work.
         """
         configuration = self._configuration()
         try:
-            return _pulsar.Client(self.service_url, configuration)
+            client = _pulsar.Client(self.service_url, configuration)
         except Exception as error:
             raise ConfigurationError(f"service_url={self.service_url!r}: {error}") from error
+        remember(client)
+        return client
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """The same TLS options for connections that Python makes.
+
+        Raises:
+            ConfigurationError: a file holds no certificate, or no key.
+        """
+        try:
+            made = ssl.create_default_context(cafile=self.tls_trust_certs or _certificates())
+            made.check_hostname = self.tls_validate_hostname
+            if self.tls_certificate is not None:
+                made.load_cert_chain(self.tls_certificate, self.tls_key)
+        except OSError as error:
+            given = (self.tls_trust_certs, self.tls_certificate, self.tls_key)
+            raise ConfigurationError(
+                f"one of tls_trust_certs, tls_certificate and tls_key {given} cannot be used: {error}"
+            ) from error
+        return made
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts in the service URL."""
+        servers = urlsplit(self.service_url).netloc.split(",")
+        return [urlsplit(f"//{server}").hostname or "" for server in servers]
 
     def _configuration(self) -> Any:
         configuration = _pulsar.ClientConfiguration()
@@ -106,7 +177,9 @@ class Connection:
         configuration.io_threads(int(self.io_threads))
         level = getattr(pulsar.LoggerLevel, self.log_level.capitalize())
         if self.log_file is None:
-            configuration.set_console_logger(level)
+            native_log = NativeLog.of_process()
+            configuration.set_file_logger(level, native_log.path)
+            native_log.opened()
         else:
             configuration.set_file_logger(level, self.log_file)
         if self.listener_name is not None:

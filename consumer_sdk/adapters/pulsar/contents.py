@@ -10,34 +10,35 @@ some thousand records came later. Large messages never hold one, nor do a few of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import pairwise
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, repeat
 from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.pulsar.details import details_of
+from consumer_sdk.adapters.pulsar.entries import Entry, batch_size
 from consumer_sdk.adapters.pulsar.ids import Place, is_whole, place_of
-from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
+from consumer_sdk.adapters.pulsar.texts import headers_of, key_of, ordering_key_of
 from consumer_sdk.records import Headers, Message
 
 __all__ = [
     "Delivery",
     "NativeMessage",
+    "Unpacker",
     "acked_by",
     "ascending",
-    "batch_size",
+    "cuts_of",
     "id_of",
-    "messages_of",
 ]
-
-Delivery = tuple[list[Message], int]
-"""Messages whose positions ascend, without an assignment, and their size in bytes."""
 
 LARGE = 1024
 """Bytes of a value, on average: above, ids cost little beside them, and held payloads much."""
 
-LATER = ("key", "headers", "timestamp")
-"""What is read when it is wanted."""
+LATER = ("key", "headers", "timestamp", "ordering_key")
+"""What is read when it is wanted; so are the details."""
 
 SHARE = 8
 """An entry of which less than this part came holds nothing of the client's."""
@@ -45,10 +46,7 @@ SHARE = 8
 MANY = 128
 """Messages of an entry that are enough of it, however long it is."""
 
-BATCH_SIZE = 6
-"""The number of the batch's size in ``MessageIdData`` of ``PulsarApi.proto``."""
-
-STRIDE = 32
+STRIDE = 128
 """Messages between two whose ids are looked at."""
 
 # Unbound: looking a method up on each message costs half as much as calling it.
@@ -65,18 +63,19 @@ class NativeMessage(Message):
 
     Attributes:
         raw: the client's; None once it was let go.
-        id: of this delivery, to ack it with; set when ``raw`` is None.
+        handle: to ack it with: the entry that it is a part of. Of a message that is an entry, the
+            client's id, once ``raw`` was let go, and None before.
     """
 
-    __slots__ = ("id", "raw")
+    __slots__ = ("details", "handle", "ordering_key", "raw")
 
     raw: Any
-    id: Any
+    handle: Any
 
     @property
     def native(self) -> Any:
-        """What acks this delivery, for `id_of`."""
-        return self.id if self.raw is None else self
+        """What acks this delivery."""
+        return self.handle if self.raw is None else self
 
     def keep(self) -> Any:
         """Lets the client's message go.
@@ -87,23 +86,28 @@ class NativeMessage(Message):
         raw = self.raw
         if raw is not None:
             self._read(raw)
-            self.id = _id_of(raw)
+            self.details = details_of(raw)
+            if self.handle is None:
+                self.handle = _id_of(raw)
             self.raw = None
-        return self.id
+        return self.handle
 
     def __getattr__(self, name: str) -> Any:
         """What is not set: read all of it at once, so that each is a plain attribute then."""
-        if name not in LATER:
+        if name not in LATER and name != "details":
             raise AttributeError(f"{type(self).__name__} has no {name!r} yet")
         raw = self.raw  # once: another thread may keep it meanwhile, and has read all of it then
-        if raw is not None:
+        if raw is not None and name == "details":
+            self.details = details_of(raw)
+        elif raw is not None:
             self._read(raw)
         return object.__getattribute__(self, name)
 
     def _read(self, raw: Any) -> None:
         """Sets what nobody has set."""
         key, headers = _texts_of(raw)
-        found = key, headers, _event_time_of(raw) or _publish_time_of(raw)
+        time = _event_time_of(raw) or _publish_time_of(raw)
+        found = key, headers, time, ordering_key_of(raw)
         for name, value in zip(LATER, found, strict=True):
             try:
                 object.__getattribute__(self, name)
@@ -112,17 +116,17 @@ class NativeMessage(Message):
 
 
 def id_of(native: Any) -> Any:
-    """The client's id in a message's ``native``."""
+    """The client's id in the ``native`` of a message that is an entry."""
     found = acked_by(native)
     return _id_of(found) if type(found) is _pulsar.Message else found
 
 
 def acked_by(native: Any) -> Any:
-    """What the client acks for a message's ``native``: its own message, or the id of one let go."""
+    """What the client acks for such a message: its own message, or the id of one let go."""
     if type(native) is not NativeMessage:
         return native
     raw = native.raw  # once: another thread may let it go
-    return native.id if raw is None else raw
+    return native.handle if raw is None else raw
 
 
 def _texts_of(raw: Any) -> tuple[bytes | None, Headers]:
@@ -134,77 +138,115 @@ def _texts_of(raw: Any) -> tuple[bytes | None, Headers]:
     return key.encode() if key else None, headers
 
 
-def messages_of(first: Any, batch: list[Any]) -> list[Delivery]:
-    """Messages of what was received, in order: one delivery, unless a connection was lost meanwhile.
+@dataclass(slots=True)
+class Delivery:
+    """Messages whose positions ascend, without an assignment.
+
+    Attributes:
+        size: bytes of all of them.
+        positions, natives: of each.
+    """
+
+    messages: Sequence[Message]
+    size: int
+    positions: Sequence[Place]
+    natives: Sequence[Any]
+
+    def part(self, start: int, stop: int) -> Delivery:
+        """Some of it; what lies before and behind takes the rest of its size."""
+        count, size = len(self.messages), self.size
+        return Delivery(
+            self.messages[start:stop],
+            size * stop // count - size * start // count,
+            self.positions[start:stop],
+            self.natives[start:stop],
+        )
+
+
+class Unpacker:
+    """Makes messages of what one native consumer receives, in order."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Entry, Place] | None = None
+
+    def messages_of(self, first: Any, batch: list[Any]) -> list[Delivery]:
+        """One delivery, unless a connection was lost meanwhile.
+
+        Args:
+            first: was received by itself.
+            batch: was taken out of the client's queue at once, after it.
+        """
+        batch = [first, *batch]
+        places, starts = _places_of(batch)
+        cuts = cuts_of(places, starts)
+        values = list(map(_data_of, batch))
+        size = sum(map(len, values))
+        entries, few = self._entries_of(batch, places, cuts)
+        messages = [NativeMessage() for _ in batch]
+        columns = zip(messages, batch, places, values, entries, strict=True)
+        for message, raw, place, value, entry in columns:
+            message.raw = raw
+            message.position = place
+            message.value = None if not value and raw.has_null_value() else value
+            message.handle = entry
+        if size > LARGE * len(batch):
+            few = range(len(messages))
+        for at in few:
+            messages[at].keep()
+        natives = [message.native for message in messages] if few else messages
+        return ascending(Delivery(messages, size, places, natives), cuts)
+
+    def _entries_of(
+        self, batch: list[Any], places: list[Place], cuts: list[int]
+    ) -> tuple[list[Entry | None], Sequence[int]]:
+        """What each message is a part of, if it is one; which are of entries of which little came.
+
+        Each of those would hold a whole batch's payload: an entry of which the most is settled
+        comes again with what is left of it.
+        """
+        entries: list[Entry | None] = []
+        few: list[int] = []
+        for stop in (*cuts, len(places)):
+            while (start := len(entries)) < stop:
+                if is_whole(places[start]):
+                    entries.append(None)
+                    continue
+                entry = self._entry_at(places[start], batch[start])
+                end = bisect_left(places, (entry.ledger, entry.entry + 1), start + 1, stop)
+                self._last = entry, places[end - 1]
+                entries += [entry] * (end - start)
+                if end - start < MANY and (end - start) * SHARE < entry.size:
+                    few += range(start, end)
+        return entries, few
+
+    def _entry_at(self, place: Place, raw: Any) -> Entry:
+        """The one that the last message was of, if it goes on.
+
+        If a connection was lost in between, the broker has left out of the new delivery what it
+        knows as acked, and so all of the entry before this message: both are one.
+        """
+        if self._last is not None:
+            entry, last = self._last
+            if last[:2] == place[:2] and last < place:
+                return entry
+        return Entry(place[0], place[1], batch_size(_id_of(raw)))
+
+
+def cuts_of(places: Sequence[Place], starts: Iterable[int]) -> list[int]:
+    """Where places do not ascend, which they do but for ``starts``."""
+    return [at for at in starts if places[at] <= places[at - 1]]
+
+
+def ascending(delivery: Delivery, cuts: Sequence[int]) -> list[Delivery]:
+    """A delivery in parts whose positions ascend.
 
     Args:
-        first: was received by itself.
-        batch: was taken out of the client's queue at once, after it.
+        cuts: where they do not.
     """
-    batch = [first, *batch]
-    places, starts = _places_of(batch)
-    values = list(map(_data_of, batch))
-    size = sum(map(len, values))
-    messages: list[NativeMessage] = []
-    for raw, value, place in zip(batch, values, places, strict=True):
-        message = NativeMessage()
-        message.raw = raw
-        message.position = place
-        message.value = None if not value and raw.has_null_value() else value
-        messages.append(message)
-    alone = messages if size > LARGE * len(batch) else _scattered(messages)
-    for message in alone:
-        message.keep()
-    return ascending(messages, size, starts)  # type: ignore[arg-type]  # nobody else has this list
-
-
-def ascending(messages: list[Message], size: int, starts: Iterable[int]) -> list[Delivery]:
-    """Messages in parts whose positions ascend.
-
-    Args:
-        starts: where they may not.
-    """
-    cuts = [at for at in starts if messages[at].position <= messages[at - 1].position]
     if not cuts:
-        return [(messages, size)]
-    return [
-        (messages[start:stop], size * (stop - start) // len(messages))
-        for start, stop in pairwise((0, *cuts, len(messages)))
-    ]
-
-
-def _scattered(messages: list[NativeMessage]) -> list[NativeMessage]:
-    """Those of entries of which little came, each of which would hold a whole batch's payload.
-
-    An entry of which the most is settled comes again with what is left of it.
-    """
-    few: list[NativeMessage] = []
-    start = 0
-    while start < len(messages):
-        stop = _end_of(messages, start)
-        if stop - start < MANY and _is_little(messages[start], stop - start):
-            few += messages[start:stop]
-        start = stop
-    return few
-
-
-def _end_of(messages: list[NativeMessage], start: int) -> int:
-    """Where the next entry begins, by a look at few of a long one's."""
-    entry, stop = _entry_of(messages[start]), start + 1
-    for step in (STRIDE, 1):
-        while stop + step <= len(messages) and _entry_of(messages[stop + step - 1]) == entry:
-            stop += step
-    return stop
-
-
-def _entry_of(message: NativeMessage) -> tuple[int, int]:
-    place: Place = message.position
-    return place[:2]
-
-
-def _is_little(first: NativeMessage, count: int) -> bool:
-    """They would hold more than some times what they need."""
-    return not is_whole(first.position) and count * SHARE < batch_size(_id_of(first.raw))
+        return [delivery]
+    edges = (0, *cuts, len(delivery.messages))
+    return [delivery.part(start, stop) for start, stop in pairwise(edges)]
 
 
 def _places_of(batch: list[Any]) -> tuple[list[Place], list[int]]:
@@ -237,7 +279,7 @@ def _add_between(
     places, starts = found
     (low, (ledger, entry, index)), (high, last) = lower, upper
     if last == (ledger, entry, index + high - low):
-        places += [(ledger, entry, at) for at in range(index + 1, last[2] + 1)]
+        places += zip(repeat(ledger), repeat(entry), range(index + 1, last[2] + 1))
     elif high == low + 1:
         starts.append(len(places))
         places.append(last)
@@ -246,27 +288,3 @@ def _add_between(
         between = middle, place_of(_id_of(part[middle]))
         _add_between(found, part, lower, between)
         _add_between(found, part, between, upper)
-
-
-def batch_size(message_id: Any) -> int:
-    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
-    data = message_id.serialize()
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
-            return 0
-        value, at = _varint(data, at)
-        if tag >> 3 == BATCH_SIZE:
-            return value
-    return 0
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of Protocol Buffers, and where it ends."""
-    value = shift = 0
-    while data[at] & 0x80:
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-        at += 1
-    return value | data[at] << shift, at + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,13 +13,18 @@ from consumer_sdk.adapters.pulsar.topics import (
     full_name,
     is_beside,
     partition_of,
+    read_pattern,
     retry_topic,
-    topic_of,
 )
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Partition
 
 __all__ = ["Discovery"]
+
+log = logging.getLogger(__name__)
+
+NOTHING = "pattern=%r matches none of the %d topics in %s: nothing is read until one is made"
 
 
 class Discovery:
@@ -54,15 +59,17 @@ class Discovery:
                 await self._check(name)
             return names
         assert self._admin is not None  # noqa: S101 - the options have seen to it
-        pattern = full_name(self._options.pattern)
-        namespace = pattern.partition("://")[2].rpartition("/")[0]
+        namespace, pattern = read_pattern(self._options.pattern)
         found = await self._admin.topics(namespace)
         # A pattern that matches a topic mostly matches its dead letters too: those would go round.
-        return [
+        matching = [
             name
             for name in found
-            if re.fullmatch(pattern, name) and not is_beside(name, self._options.subscription)
+            if pattern.fullmatch(name) and not is_beside(name, self._options.subscription)
         ]
+        if not matching:
+            log.warning(NOTHING, self._options.pattern, len(found), namespace, extra=REPEATS)
+        return matching
 
     async def _check(self, topic: str) -> None:
         """A broker may make a topic that is subscribed to, whose name is a mistake."""
@@ -78,10 +85,3 @@ class Discovery:
             f"looking up {topic}",
         )
         return [partition_of(name) for name in names]
-
-    async def is_new(self, partition: Partition) -> bool | None:
-        """Whether the subscription does not exist yet; None: not known."""
-        if self._admin is None:
-            return None
-        found = await self._admin.subscriptions(topic_of(partition))
-        return self._options.subscription not in found

@@ -1,73 +1,86 @@
-"""Which ids to ack: one for each entry of which all messages are settled, else one for each message.
+"""A producer's batch, which is one entry of the ledger: one delivery of it, and ids that ack a part.
 
-Acking a message of a batch costs microseconds in the client and a bit set of its whole batch on the
-wire. An id that has no index in the batch acks the entry and is as short as an id can be; where
-records are settled as they come, that is one ack for a producer's batch. It may be sent only once
-each index of the entry is settled here: the size of the batch is in every native id, if only in its
-serialized form. What else is settled of an entry, such as by two consumers, is acked message by
-message with the ids of its delivery.
+The broker hears of a part as a bit set of the whole batch, in one id. The client makes such ids of
+its own messages, and sends one for each of them: of a thousand that are settled together, each says
+what all of them say. The broker counts each, so that its number of unacked messages falls far below
+zero and its limits for that never hold. Here a message of the batch is marked in the client's bit
+set, and only the last one is sent (`Subscriber.ack`); the bit set is a new one for each flush, since
+nobody can tell which messages of an entry that came twice share the client's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.contents import acked_by, batch_size, id_of
-from consumer_sdk.adapters.pulsar.ids import Place, is_whole
+__all__ = ["Entry", "batch_size"]
 
-__all__ = ["EntryAcks", "batch_size"]
+BATCH_SIZE = 6
+"""The number of the batch's size in ``MessageIdData`` of ``PulsarApi.proto``."""
+
+EMPTY = b"\x00\x00\x00\x02\x18\x00"
+"""A message of a batch: the length of its metadata, and those: a payload of no bytes."""
 
 
-class EntryAcks:
-    """The acks of one assignment.
+class Entry:
+    """One delivery of a producer's batch, for all of its messages.
 
-    What the last flush settled of an entry is remembered: the next one mostly has the rest.
+    Attributes:
+        ledger, entry: where it is.
+        size: messages in the batch, whether they were delivered or not.
     """
 
-    def __init__(self) -> None:
-        self._parts: dict[tuple[int, int], frozenset[int]] = {}
+    __slots__ = ("_settled", "entry", "ledger", "size")
 
-    def of(self, settled: Iterable[tuple[Place, Any]]) -> list[Any]:
-        """What acks what is settled, and nothing else: ids, or the client's messages.
+    def __init__(self, ledger: int, entry: int, size: int) -> None:
+        self.ledger = ledger
+        self.entry = entry
+        self.size = size
+        self._settled: bytearray | None = None
 
-        The client acks a message as well as its id, which would be an object more to make.
+    def is_settled_by(self, indexes: Sequence[int]) -> bool:
+        """With these, distinct ones, each message of the batch is settled."""
+        if len(indexes) == self.size:
+            return True
+        if self._settled is None:
+            self._settled = bytearray(self.size)
+        for index in indexes:
+            self._settled[index] = 1
+        return self._settled.count(1) == self.size
 
-        Args:
-            settled: distinct places, each with the native of its latest delivery.
-        """
-        acks: list[Any] = []
-        parts: dict[tuple[int, int], frozenset[int]] = {}
-        for entry, pairs in _by_entry(settled).items():
-            before = self._parts.get(entry, frozenset())
-            if _is_settled(pairs, before):
-                acks.append(_pulsar.MessageId(id_of(pairs[0][1]).partition(), *entry, -1))
-                continue
-            acks += [acked_by(native) for _, native in pairs]
-            if not is_whole(pairs[0][0]):
-                parts[entry] = before.union(index for (_, _, index), _ in pairs)
-        self._parts = parts
-        return acks
+    @property
+    def whole(self) -> Any:
+        """The id that acks all of it."""
+        return _pulsar.MessageId(-1, self.ledger, self.entry, -1)
 
-
-def _is_settled(pairs: list[tuple[Place, Any]], before: frozenset[int]) -> bool:
-    """All of a producer's batch: these of it, and those of before."""
-    count = len(before.union(index for (_, _, index), _ in pairs))
-    return count > 1 and count == batch_size(id_of(pairs[0][1]))
+    def parts(self, indexes: Sequence[int]) -> list[Any]:
+        """Messages of the client with these indexes; they share a bit set, in which none is acked."""
+        batch = _pulsar.MessageBatch().with_message_id(self.whole)
+        messages = batch.parse_from(EMPTY * self.size, self.size).messages()
+        return [messages[index] for index in indexes]
 
 
-def _by_entry(
-    settled: Iterable[tuple[Place, Any]],
-) -> dict[tuple[int, int], list[tuple[Place, Any]]]:
-    entries: dict[tuple[int, int], list[tuple[Place, Any]]] = {}
-    pairs: list[tuple[Place, Any]] = []
-    last_ledger = last_entry = -1
-    for pair in settled:
-        ledger, entry, _ = pair[0]
-        if entry != last_entry or ledger != last_ledger:
-            pairs = entries.setdefault((ledger, entry), [])
-            last_ledger, last_entry = ledger, entry
-        pairs.append(pair)
-    return entries
+def batch_size(message_id: Any) -> int:
+    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
+    data = message_id.serialize()
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
+            return 0
+        value, at = _varint(data, at)
+        if tag >> 3 == BATCH_SIZE:
+            return value
+    return 0
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of Protocol Buffers, and where it ends."""
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | data[at] << shift, at + 1

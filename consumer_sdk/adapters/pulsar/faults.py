@@ -13,13 +13,17 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["BusyError", "translate", "translate_result"]
+__all__ = ["BusyError", "SchemaError", "translate", "translate_result"]
 
 Result = _pulsar.Result
 
 
 class BusyError(TransientAdapterError):
     """Another consumer has the subscription, or has it with another type."""
+
+
+class SchemaError(AdapterError):
+    """The topic has a schema that does not go with the one given."""
 
 
 TRANSIENT = {
@@ -64,10 +68,11 @@ def translate_result(result: Any, doing: str) -> ConsumerSdkError:
         return BusyError(
             f"{what}: another consumer has the subscription, or has it with another type"
         )
-    if result == Result.ConnectError:
-        return TransientAdapterError(f"{what}: check the address, and the options of TLS")
     if result in TRANSIENT or result.name == UNNAMED:
-        return TransientAdapterError(what)
+        advice = ": check the address, and the options of TLS"
+        return TransientAdapterError(what + (advice if result == Result.ConnectError else ""))
+    if result == Result.IncompatibleSchema:
+        return SchemaError(f"{what}: the topic has another schema")
     if result in USAGE:
         return ConfigurationError(f"{what}: {USAGE[result]}")
     if result in DENIED:

@@ -7,13 +7,15 @@ the whole entry, or nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import _pulsar
 
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
-__all__ = ["Place", "id_at", "is_whole", "next_place", "place_of"]
+__all__ = ["Place", "gaps", "id_at", "is_whole", "next_place", "place_of"]
 
 Place = tuple[int, int, int]
 """A position."""
@@ -32,6 +34,26 @@ def place_of(message_id: Any) -> Place:
 def is_whole(place: Place) -> bool:
     """A message that was not sent in a batch: it is its entry."""
     return place[2] == LAST_BATCH_INDEX
+
+
+def gaps(places: Sequence[Place]) -> list[int]:
+    """The offsets of those before which an entry may lie that is not among these.
+
+    Of an entry all comes that was not acked. Of the last entry of a ledger nobody tells that it is.
+    """
+    if not places or _are_entries_complete(places):
+        return []
+    pairs = enumerate(pairwise(places), 1)
+    return [at for at, (one, other) in pairs if not _is_next(one, other)]
+
+
+def _are_entries_complete(places: Sequence[Place]) -> bool:
+    (ledger, first, _), (last_ledger, last, _) = places[0], places[-1]
+    return ledger == last_ledger and len({entry for _, entry, _ in places}) == last - first + 1
+
+
+def _is_next(one: Place, other: Place) -> bool:
+    return one[0] == other[0] and other[1] - one[1] <= 1
 
 
 def next_place(last: Place) -> Place:

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-import math
-import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
+from urllib.parse import SplitResult
 
 import _pulsar
+import pulsar
 
-from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.pulsar.connection import CONNECTION, SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.pump import POSTED
+from consumer_sdk.adapters.pulsar.topics import read_pattern
+from consumer_sdk.adapters.urls import read_server_url, split_url
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    HTTP_URL,
+    NAME,
+    NAMES,
+    SECONDS,
+    SECRET,
+    TEXT,
+    OptionType,
+    check_options,
+    choice,
+    optional,
+)
 from consumer_sdk.records import Capabilities, Kind
 
-__all__ = ["InitialPosition", "PulsarOptions", "SubscriptionType"]
+__all__ = [
+    "OWN",
+    "CryptoFailureAction",
+    "InitialPosition",
+    "PulsarOptions",
+    "SubscriptionType",
+    "parse_url",
+    "read_url",
+]
 
 SubscriptionType = Literal["exclusive", "failover", "shared", "key_shared"]
 InitialPosition = Literal["earliest", "latest"]
+CryptoFailureAction = Literal["fail", "discard", "consume"]
 
 TYPES = {
     "exclusive": _pulsar.ConsumerType.Exclusive,
@@ -25,7 +51,51 @@ TYPES = {
     "shared": _pulsar.ConsumerType.Shared,
     "key_shared": _pulsar.ConsumerType.KeyShared,
 }
-SECONDS = ("busy_timeout", "discovery_interval", "persist_time")
+ACTIONS = {
+    "fail": _pulsar.ConsumerCryptoFailureAction.FAIL,
+    "discard": _pulsar.ConsumerCryptoFailureAction.DISCARD,
+    "consume": _pulsar.ConsumerCryptoFailureAction.CONSUME,
+}
+FORM = "write pulsar://host:port/topic[,topic]?subscription=name&type=shared&option=value"
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(text, str) for pair in value.items() for text in pair
+    )
+
+
+OWN: Mapping[str, OptionType] = {
+    "pattern": optional(TEXT),
+    "subscription": NAME,
+    "type": choice(*get_args(SubscriptionType)),
+    "initial_position": choice(*get_args(InitialPosition)),
+    "consumer_name": optional(NAME),
+    "admin_url": optional(HTTP_URL),
+    "admin_token": optional(SECRET),
+    "receiver_queue": COUNT,
+    "buffer_bytes": COUNT,
+    "cumulative_acks": FLAG,
+    "busy_timeout": SECONDS,
+    "discovery_interval": SECONDS,
+    "persist_time": SECONDS,
+    "retry_topic": FLAG,
+    "retry_limit": COUNT,
+    "crypto_key_reader": OptionType(
+        "a pulsar.CryptoKeyReader, or None", lambda v: v is None or hasattr(v, "cryptoKeyReader")
+    ),
+    "encryption_keys": NAMES,
+    "crypto_failure_action": choice(*get_args(CryptoFailureAction)),
+    "max_pending_chunked_message": COUNT,
+    "is_read_compacted": FLAG,
+    "key_shared_policy": OptionType(
+        "a pulsar.ConsumerKeySharedPolicy, or None",
+        lambda value: value is None or isinstance(value, pulsar.ConsumerKeySharedPolicy),
+    ),
+    "properties": OptionType("names with texts, {'team': 'billing'}", _are_texts),
+    "replicate_subscription_state_enabled": FLAG,
+}
+"""`PulsarAdapter`'s own options."""
 MOST_UNACKED = 50_000
 """``maxUnackedMessagesPerConsumer`` of a broker that was not told otherwise: then it sends no more. It counts on queues alone."""
 
@@ -50,59 +120,67 @@ class PulsarOptions:
     retry_topic: bool
     retry_limit: int
     crypto_key_reader: Any
-    encryption_keys: tuple[str, ...]
+    encryption_keys: Sequence[str]
     connection: Connection
     persist_time: float = 180.0
+    crypto_failure_action: CryptoFailureAction = "fail"
+    max_pending_chunked_message: int = 100
+    is_read_compacted: bool = False
+    key_shared_policy: pulsar.ConsumerKeySharedPolicy | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    replicate_subscription_state_enabled: bool = False
 
     def __post_init__(self) -> None:
+        check_options(self, OWN)
         self._check_topics()
-        if not self.subscription or not self.subscription.strip():
-            raise ConfigurationError(f"subscription={self.subscription!r}: give a name")
-        for name, kind in (("type", SubscriptionType), ("initial_position", InitialPosition)):
-            value = getattr(self, name)
-            if value not in get_args(kind):
-                raise ConfigurationError(f"{name}={value!r}: one of {', '.join(get_args(kind))}")
-        for name in ("receiver_queue", "buffer_bytes", "retry_limit"):
-            value = getattr(self, name)
-            if not (isinstance(value, int) and value >= 1):
-                raise ConfigurationError(f"{name}={value!r}: give a whole number, at least 1")
-        for name in SECONDS:
-            value = getattr(self, name)
-            if not (isinstance(value, int | float) and 0 < value < math.inf):
-                raise ConfigurationError(f"{name}={value!r}: give seconds, above 0")
         if self.cumulative_acks and self.is_queue:
             raise ConfigurationError(
                 f"cumulative_acks=True: a {self.type} subscription has individual acks only"
             )
-        if self.admin_url is not None and not self.admin_url.startswith(("http://", "https://")):
-            raise ConfigurationError(f"admin_url={self.admin_url!r}: give http://host:port")
+        if self.is_read_compacted and self.is_queue:
+            raise ConfigurationError(
+                f"is_read_compacted=True: the broker sends what was compacted to exclusive and "
+                f"failover subscriptions only, and this one is {self.type}"
+            )
+        if self.key_shared_policy is not None and self.type != "key_shared":
+            raise ConfigurationError(
+                f"key_shared_policy=… needs type='key_shared', not {self.type!r}"
+            )
         self._check_writing()
 
     def _check_topics(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
             raise ConfigurationError("give topics, or pattern=…: PulsarAdapter('orders', …)")
         for topic in self.topics:
-            if not topic or topic != topic.strip():
-                raise ConfigurationError(f"topic {topic!r}: give the name of a topic")
+            if not NAME.accepts(topic) or topic != topic.strip():
+                raise ConfigurationError(
+                    f"topic {topic!r}: give the name of a topic; several one by one or in a list"
+                )
+        for name in (*self.topics, self.pattern or ""):
+            if name.startswith("non-persistent://"):
+                raise ConfigurationError(
+                    f"topic {name!r}: the broker stores nothing of a topic that is not persistent, and "
+                    f"drops what a consumer does not take at once: give a persistent topic"
+                )
         if self.pattern is not None:
             if self.admin_url is None:
                 raise ConfigurationError(
                     "pattern=… needs admin_url=…: the client cannot list topics by itself"
                 )
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise ConfigurationError(f"pattern={self.pattern!r}: {error}") from error
+            read_pattern(self.pattern)
 
     def _check_writing(self) -> None:
-        if not hasattr(self.crypto_key_reader, "cryptoKeyReader") and self.crypto_key_reader:
-            raise ConfigurationError("crypto_key_reader=…: give a pulsar.CryptoKeyReader")
         if self.encryption_keys and self.crypto_key_reader is None:
             raise ConfigurationError("encryption_keys=… needs crypto_key_reader=…")
         if self.retry_topic and not self.is_queue:
             raise ConfigurationError(
                 f"retry_topic=True: the broker delays records of shared and key_shared "
-                f"subscriptions only, and {self.type} would lose its order: let the handler raise Retry(delay)"
+                f"subscriptions only, and {self.type} would lose its order: let the handler raise Retry(delay=…)"
+            )
+        if self.retry_topic and self.crypto_failure_action == "consume":
+            raise ConfigurationError(
+                "retry_topic=True: nobody could decrypt the copies of what crypto_failure_action="
+                "'consume' lets through: leave one of them out"
             )
         if self.retry_topic and not self.may_write:
             raise ConfigurationError(
@@ -110,8 +188,21 @@ class PulsarOptions:
             )
 
     @property
+    def admin_options(self) -> dict[str, Any]:
+        """The arguments of `Admin` behind its URL."""
+        connection = self.connection
+        is_tls = (self.admin_url or "").startswith("https://")
+        return {
+            "token": self.admin_token,
+            "trusted": connection.hosts,
+            "tls": connection.ssl_context() if is_tls else None,
+        }
+
+    @property
     def may_write(self) -> bool:
-        """Copies of records are as safe as the records."""
+        """Copies of records are as safe as the records, and as useful."""
+        if self.crypto_failure_action == "consume":
+            return False
         return self.crypto_key_reader is None or bool(self.encryption_keys)
 
     @property
@@ -158,7 +249,18 @@ class PulsarOptions:
             made.consumer_name(self.consumer_name)
         if self.crypto_key_reader is not None:
             made.crypto_key_reader(self.crypto_key_reader.cryptoKeyReader)
+        self._set_rarer(made)
         return made
+
+    def _set_rarer(self, made: Any) -> None:
+        made.crypto_failure_action(ACTIONS[self.crypto_failure_action])
+        made.max_pending_chunked_message(self.max_pending_chunked_message)
+        made.read_compacted(self.is_read_compacted)
+        made.replicate_subscription_state_enabled(self.replicate_subscription_state_enabled)
+        for name, text in self.properties.items():
+            made.property(name, text)
+        if self.key_shared_policy is not None:
+            made.key_shared_policy(self.key_shared_policy.policy())
 
 
 BATCH = 999
@@ -175,3 +277,30 @@ BATCH_BYTES = 1 << 20
 
 BATCH_WAIT = 2
 """Milliseconds that they are waited for."""
+
+
+def parse_url(
+    url: str, own: Mapping[str, OptionType] = OWN, form: str = FORM
+) -> tuple[list[str], dict[str, Any]]:
+    """Topics, and the keyword arguments of `PulsarAdapter`, or of a reader with other options.
+
+    A topic of another tenant or namespace is written with ``%2F``: ``tenant%2Fspace%2Fname``. With
+    ``pattern=`` there is none: ``pulsar://host:6650/?pattern=…``.
+
+    Raises:
+        ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
+    """
+    parts, texts = split_url(url, SCHEMES, form)
+    return read_url(parts, texts, {**CONNECTION, **own}, form)
+
+
+def read_url(
+    parts: SplitResult, texts: Mapping[str, str], types: Mapping[str, OptionType], form: str
+) -> tuple[list[str], dict[str, Any]]:
+    """Topics, and options with the servers.
+
+    Raises:
+        ConfigurationError: servers are missing, or an option is unknown or of another kind.
+    """
+    topics, options = read_server_url(parts, texts, types, form, servers="service_url")
+    return topics, {"service_url": f"{parts.scheme}://{parts.netloc}"} | options

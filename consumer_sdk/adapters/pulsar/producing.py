@@ -11,16 +11,23 @@ import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import call, close_client
+from consumer_sdk.adapters.pulsar.calls import CLOSE, ask, call, close_client
 from consumer_sdk.adapters.pulsar.connection import Connection
-from consumer_sdk.adapters.pulsar.faults import BusyError, translate
-from consumer_sdk.errors import AdapterError, ConsumerClosedError, ConsumerSdkError
+from consumer_sdk.adapters.pulsar.details import PulsarDetails
+from consumer_sdk.adapters.pulsar.faults import BusyError, SchemaError, translate
+from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, close_soon, inside
+from consumer_sdk.errors import (
+    AdapterError,
+    ConsumerClosedError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
 
-__all__ = ["Encryption", "Producers", "Writing"]
+__all__ = ["Encryption", "Producers", "SchemaOf", "Writing", "make_message", "schema_of"]
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +37,18 @@ MOST = 64
 CLOSED = "its writer is closed: make a new one"
 
 
+class SchemaOf(NamedTuple):
+    """The schema of a record that is written again.
+
+    Attributes:
+        topic: where it came from.
+        version: the broker's number.
+    """
+
+    topic: str
+    version: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writing:
     """A record to be written.
@@ -37,15 +56,30 @@ class Writing:
     Attributes:
         key: None or empty for none, which is the same to Pulsar.
         properties: names and values.
+        ordering_key: None or empty for none.
+        schema: whose it is written with; None for none.
         timestamp: the event time, milliseconds since the epoch; None for none.
         delay: seconds until consumers of shared subscriptions get it.
     """
 
-    key: str | None
+    key: bytes | None
     value: bytes | None
     properties: Mapping[str, str]
+    ordering_key: bytes | None = None
     timestamp: int | None = None
     delay: float = 0.0
+    schema: SchemaOf | None = None
+
+
+Place: TypeAlias = tuple[str, SchemaOf | None]
+"""A topic, and the schema of what is written there: a producer has one."""
+
+
+def schema_of(stream: str, details: object) -> SchemaOf | None:
+    """Of a record that came from a topic of Pulsar; None of any other."""
+    if not isinstance(details, PulsarDetails) or details.schema_version is None:
+        return None
+    return SchemaOf(stream, details.schema_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +129,7 @@ class Producers:
         self._subscription = subscription
         self._encryption = encryption
         self._client: Any = None
-        self._uses: dict[str, _Use] = {}  # the one used last is the last
+        self._uses: dict[Place, _Use] = {}  # the one used last is the last
         self._is_closed = False
 
     async def send(self, topic: str, writing: Writing) -> None:
@@ -106,45 +140,46 @@ class Producers:
             AdapterError: the broker refuses it, or does not answer.
             ConsumerClosedError: all this is closed.
         """
-        use = self._use(topic)
+        place = (topic, writing.schema)
+        use = self._use(place)
         use.senders += 1
         try:
-            await self._send(topic, use, writing)
+            await self._send(place, use, writing)
         finally:
             use.senders -= 1
             self._trim()
 
-    async def _send(self, topic: str, use: _Use, writing: Writing) -> None:
+    async def _send(self, place: Place, use: _Use, writing: Writing) -> None:
         producer = await self._made(use)
-        message = _message(writing)
+        message, doing = make_message(writing), f"writing to {place[0]}"
         try:
-            await call(lambda done: producer.send_async(message, done), f"writing to {topic}")
+            await call(lambda done: producer.send_async(message, done), doing)
         except Exception as error:
             if not producer.is_connected():
-                self._forget(topic, use)  # the next one may find what this one does not
+                self._forget(place, use)  # the next one may find what this one does not
             if isinstance(error, ConsumerSdkError):
                 raise
-            raise translate(error, f"writing to {topic}") from error
+            raise translate(error, doing) from error
 
     async def aclose(self) -> None:
-        """Closes all, and the client. Idempotent, and bounded by the operation timeout."""
+        """Closes all, and the client. Idempotent, and bounded."""
         self._is_closed = True
         uses, self._uses = self._uses, {}
         client, self._client = self._client, None
         await asyncio.gather(*(self._close(use.making) for use in uses.values()))
         if client is not None:
-            await self._quietly(close_client(client), "closing the client")
+            await _quietly(close_client(client))
 
     # -- one producer -------------------------------------------------------------------------
 
-    def _use(self, topic: str) -> _Use:
+    def _use(self, place: Place) -> _Use:
         if self._is_closed:
             raise ConsumerClosedError(CLOSED)
-        use = self._uses.pop(topic, None)
+        use = self._uses.pop(place, None)
         if use is None or use.has_failed:
-            making = asyncio.create_task(self._make(topic), name=f"pulsar producer {topic}")
+            making = asyncio.create_task(self._make(*place), name=f"pulsar producer {place[0]}")
             use = _Use(making)
-        self._uses[topic] = use
+        self._uses[place] = use
         return use
 
     async def _made(self, use: _Use) -> Any:
@@ -158,22 +193,32 @@ class Producers:
 
     def _trim(self) -> None:
         """Closes what has not been used for longest, down to `MOST`."""
-        idle = [t for t, use in self._uses.items() if not use.senders and use.making.done()]
-        for topic in idle[: max(len(self._uses) - MOST, 0)]:
-            use = self._uses.pop(topic)
+        idle = [p for p, use in self._uses.items() if not use.senders and use.making.done()]
+        for place in idle[: max(len(self._uses) - MOST, 0)]:
+            use = self._uses.pop(place)
             if not use.has_failed:
-                use.making.result().close_async(lambda _: None)
+                close_soon(use.making.result())
 
-    async def _make(self, topic: str) -> Any:
+    async def _make(self, topic: str, schema: SchemaOf | None) -> Any:
         if self._client is None:
             self._client = self._connection.make_client()
         client = self._client
         if self._subscription is not None:
             await self._keep(client, topic, self._subscription)
+        info = None if schema is None else await _schema_info(client, schema)
+        try:
+            return await self._open(client, topic, info)
+        except SchemaError as error:
+            if info is None:
+                raise
+            log.warning("%s: what comes from %s is written without one", error, schema)
+            return await self._open(client, topic, None)
+
+    async def _open(self, client: Any, topic: str, info: Any) -> Any:
         return await call(
-            lambda done: client.create_producer_async(topic, self._configuration(), done),
+            lambda done: client.create_producer_async(topic, self._configuration(info), done),
             f"opening {topic} to write to it",
-            late=lambda producer: producer.close_async(lambda _: None),
+            late=close_late,
         )
 
     async def _keep(self, client: Any, topic: str, subscription: str) -> None:
@@ -186,14 +231,16 @@ class Producers:
             consumer = await call(
                 lambda done: client.subscribe_async(topic, subscription, configuration, done),
                 f"subscribing to {topic} as {subscription!r}",
-                late=lambda consumer: consumer.close_async(lambda _: None),
+                late=close_late,
             )
         except BusyError:  # somebody reads it as another type, and so it is there
             return
         await call(consumer.close_async, f"closing the consumer of {topic}")
 
-    def _configuration(self) -> Any:
+    def _configuration(self, info: Any) -> Any:
         made = _pulsar.ProducerConfiguration()
+        if info is not None:
+            made.schema(info)
         made.batching_enabled(False)
         made.chunking_enabled(True)
         made.max_pending_messages(0)  # senders wait for each record anyway
@@ -204,33 +251,56 @@ class Producers:
                 made.encryption_key(key)
         return made
 
-    def _forget(self, topic: str, use: _Use) -> None:
-        if self._uses.get(topic) is use:
-            del self._uses[topic]
-            use.making.result().close_async(lambda _: None)
+    def _forget(self, place: Place, use: _Use) -> None:
+        if self._uses.get(place) is use:
+            del self._uses[place]
+            close_soon(use.making.result())
 
     async def _close(self, making: asyncio.Task[Any]) -> None:
         making.cancel()
         found = (await asyncio.gather(making, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
-            await self._quietly(call(found.close_async, "closing it"), "closing a producer")
-
-    async def _quietly(self, closing: Awaitable[Any], doing: str) -> None:
-        try:
-            async with asyncio.timeout(self._connection.operation_timeout):
-                await closing
-        except (AdapterError, TimeoutError) as error:
-            log.warning("%s: %r", doing, error)
+            await _quietly(ask(found.close_async, "closing a producer", CLOSE))
 
 
-def _message(writing: Writing) -> Any:
+async def _quietly(closing: Awaitable[Any]) -> None:
+    try:
+        await closing
+    except AdapterError as error:
+        log.warning("%s", error)
+
+
+async def _schema_info(client: Any, schema: SchemaOf) -> Any:
+    """The client's, or None: of pairs of key and value it would crash when it writes."""
+    doing = f"asking for version {schema.version} of the schema of {schema.topic}"
+    try:
+        info = await asyncio.to_thread(_ask_schema, client, schema)
+    except _pulsar.PulsarException as caught:
+        error = translate(caught, doing)
+        if isinstance(error, TransientAdapterError):
+            raise error from caught
+        log.warning("%s: what comes of it is written without a schema", error)
+        return None
+    return None if info.schema_type() == _pulsar.SchemaType.KEY_VALUE else info
+
+
+def _ask_schema(client: Any, schema: SchemaOf) -> Any:
+    with inside:
+        return client.get_schema_info(*schema)
+
+
+def make_message(writing: Writing) -> Any:
+    """The native message of a record."""
     builder = _pulsar.MessageBuilder()
     if writing.value is None:
         builder.set_null_value()
     else:
         builder.content(writing.value)
+    # Text and bytes are the same to the extension: bytes that are no UTF-8 stay as they are.
     if writing.key:
         builder.partition_key(writing.key)
+    if writing.ordering_key:
+        builder.ordering_key(writing.ordering_key)
     if writing.timestamp is not None and writing.timestamp >= 0:
         builder.event_timestamp(writing.timestamp)
     for name, value in writing.properties.items():

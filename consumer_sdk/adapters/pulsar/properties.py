@@ -6,13 +6,11 @@ the second ``trace`` becomes ``trace#2``, and bytes that are no UTF-8 are escape
 
 from __future__ import annotations
 
-import base64
-
 from consumer_sdk.adapters.pulsar.topics import origin_of
 from consumer_sdk.records import Headers, Partition
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
-__all__ = ["key_text", "origin_properties", "properties_of", "tries_of"]
+__all__ = ["origin_properties", "properties_of", "tries_of"]
 
 REAL_TOPIC = "REAL_TOPIC"
 REAL_SUBSCRIPTION = "REAL_SUBSCRIPTION"
@@ -52,16 +50,6 @@ def tries_of(properties: dict[str, str]) -> int:
     """How often a record went through a retry topic."""
     text = properties.get(TRIES, "0")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0  # noqa: PLR2004
-
-
-def key_text(key: bytes | None) -> str | None:
-    """A key as Pulsar has it; bytes that are no UTF-8 as base64, as its Java client does."""
-    if key is None:
-        return None
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(key).decode()
 
 
 def _message_id(partition: Partition, position: str) -> str:

@@ -9,7 +9,6 @@ is told that there is no room, and the broker's own flow control does the rest.
 from __future__ import annotations
 
 import asyncio
-import atexit
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,8 +16,9 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.contents import Delivery, messages_of
+from consumer_sdk.adapters.pulsar.contents import Delivery, Unpacker
 from consumer_sdk.adapters.pulsar.faults import translate
+from consumer_sdk.adapters.pulsar.interpreter_exit import inside
 
 __all__ = ["Pump"]
 
@@ -57,10 +57,10 @@ class Pump:
         self._failed = failed
         self._may_run = threading.Event()
         self._untaken = threading.Semaphore(POSTED)
+        self._unpacker = Unpacker()
         self._is_stopped = False
         self._is_receiving = False
         self._thread = threading.Thread(target=self._run, name=f"pulsar {name}", daemon=True)
-        atexit.register(self._end)
         self._thread.start()
 
     # In the loop ---------------------------------------------------------------------------
@@ -101,11 +101,6 @@ class Pump:
         self._untaken.release()
         self._deliver(deliveries)
 
-    def _end(self) -> None:
-        """A thread that comes out of the client after the interpreter's end aborts the process."""
-        self.stop()
-        self._thread.join()
-
     # In the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -122,18 +117,18 @@ class Pump:
                 self._tell(self._failed, translate(error, self._thread.name))
             finally:
                 self._is_receiving = False
-        atexit.unregister(self._end)
 
     def _deliver_next(self) -> bool:
         # The first message wakes at once; a batch waits until it is full, or its time over.
-        try:
-            first = self._consumer.receive(POLL)
-        except _pulsar.Timeout:
-            return False
         batch: list[Any] = []
-        with suppress(_pulsar.Timeout):
-            batch = self._consumer.batch_receive()
-        self._tell(self._take, messages_of(first, batch))
+        with inside:
+            try:
+                first = self._consumer.receive(POLL)
+            except _pulsar.Timeout:
+                return False
+            with suppress(_pulsar.Timeout):
+                batch = self._consumer.batch_receive()
+        self._tell(self._take, self._unpacker.messages_of(first, batch))
         return True
 
     def _tell(self, what: Callable[..., None], *arguments: Any) -> None:

@@ -15,14 +15,18 @@ Rules:
  2. Only what lies below the watermark counts. Above a hole the broker keeps a limited number of
     ranges: what it could not keep comes again, however old.
  3. Only whole entries count: of one that is settled in part, the broker forgets which.
+ 4. What nobody was handed does not count, where it lies between records that were seen: it comes
+    late, and is not settled.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 
 from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.records.ranges import Interval
 
 __all__ = ["FIRST", "CursorResets"]
 
@@ -66,6 +70,7 @@ class CursorResets:
         "_owed",
         "_settled",
         "_step",
+        "_unseen",
         "_watermarks",
         "is_awaited",
         "is_behind",
@@ -79,6 +84,7 @@ class CursorResets:
         self._watermarks = deque([written] * (STEPS + 1), maxlen=STEPS + 1)
         self._counted = 0.0
         self._highest = settled
+        self._unseen: Sequence[Interval] = ()
         # What comes up to here comes again, if it comes: its acks are not what a broker wrote down.
         self._owed = settled
         self._is_taken = False
@@ -92,8 +98,13 @@ class CursorResets:
         """What lies below its entry comes again only if the cursor is set back; None: nothing."""
         return self._watermarks[0]
 
-    def acked(self, watermark: Place | None) -> None:
-        """The broker has got the acks of all up to ``watermark``."""
+    def is_late(self, place: Place) -> bool:
+        """Records below and above it have come, and this one never."""
+        return any(low is not None and low < place < high for low, high in self._unseen)
+
+    def acked(self, watermark: Place | None, unseen: Sequence[Interval] = ()) -> None:
+        """The broker has got the acks of all up to ``watermark``, but for what was not seen."""
+        self._unseen = unseen
         if self._is_taken:
             self._owed, self._is_taken = None, False
         if watermark is not None and (self._settled is None or watermark > self._settled):

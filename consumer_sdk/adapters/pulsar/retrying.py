@@ -6,11 +6,11 @@ and be another consumer's turn. It is the record's copy that waits; the record i
 
 from __future__ import annotations
 
+from consumer_sdk.adapters.pulsar.details import event_time
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.producing import Encryption, Producers, Writing
+from consumer_sdk.adapters.pulsar.producing import Encryption, Producers, Writing, schema_of
 from consumer_sdk.adapters.pulsar.properties import (
     TRIES,
-    key_text,
     origin_properties,
     properties_of,
     tries_of,
@@ -50,11 +50,13 @@ class RetryTopics:
         told = origin_properties(own, message.partition, position, self._subscription)
         told |= {TRIES: str(tries), DELAY: str(round(delay * 1000))}
         writing = Writing(
-            key=key_text(message.key),
+            key=message.key,
             value=message.value,
             properties=own | told,
-            timestamp=message.timestamp,
+            ordering_key=message.ordering_key,
+            timestamp=event_time(message.timestamp, message.details),
             delay=delay,
+            schema=schema_of(stream, message.details),
         )
         topic = retry_topic(origin_of(stream, self._subscription), self._subscription)
         await self._producers.send(topic, writing)

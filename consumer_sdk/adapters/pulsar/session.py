@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Coroutine
+from functools import partial
+from typing import Any, TypeVar
 
 from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.opening import keep_trying, unless_refused
+from consumer_sdk.adapters.pulsar.access import find_refusal
 from consumer_sdk.adapters.pulsar.admin import Admin
+from consumer_sdk.adapters.pulsar.beginning import Beginning
 from consumer_sdk.adapters.pulsar.calls import close_client
 from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
+from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.adapters.pulsar.watching import Watch
 from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.errors import (
@@ -22,11 +27,14 @@ from consumer_sdk.errors import (
     TransientAdapterError,
     TransientStoreError,
 )
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Assignment, Partition
 
 __all__ = ["Session"]
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 5.0
@@ -52,7 +60,7 @@ class Session(ReadAheadSession):
         self._owner = owner
         self._client = options.connection.make_client()
         self.admin = (
-            None if options.admin_url is None else Admin(options.admin_url, options.admin_token)
+            None if options.admin_url is None else Admin(options.admin_url, **options.admin_options)
         )
         self.discovery = Discovery(self._client, self.admin, options)
         self.subscribers: dict[Partition, Subscriber] = {}
@@ -69,12 +77,17 @@ class Session(ReadAheadSession):
             ConfigurationError: a topic does not exist, or an option cannot work.
             AdapterError: the broker refuses; or another process has the subscription, still.
         """
+        connection = self._options.connection
+        await unless_refused(self._open(), partial(find_refusal, connection))
+        self._begin()
+
+    async def _open(self) -> None:
         try:
             async with asyncio.timeout(self._options.busy_timeout):
                 if self.admin is not None:
-                    self.opened_at = await self.admin.time()
-                for partition in await self.discovery.look():
-                    await self._add(partition, is_discovered=False)
+                    self.opened_at = await self._reach(self.admin.time)
+                for partition in await self._reach(self.discovery.look):
+                    await self._reach(partial(self._add, partition, is_discovered=False))
                 await self._subscribe_all()
         except TimeoutError as error:
             raise AdapterError(
@@ -82,16 +95,30 @@ class Session(ReadAheadSession):
                 f"{self._options.subscription!r} after {self._options.busy_timeout:g} s: "
                 f"{self._last_trouble or SILENCE}"
             ) from error
-        self._begin()
+
+    async def _reach(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks a broker that may be restarting, and keeps its last refusal for `open`'s error."""
+
+        async def attempt(_left: float) -> T:
+            try:
+                return await ask()
+            except TransientAdapterError as error:
+                self._last_trouble = error
+                raise
+
+        return await keep_trying(attempt, self._options.connection.connect_timeout)
 
     async def _add(self, partition: Partition, *, is_discovered: bool) -> Subscriber:
-        is_new = await self.discovery.is_new(partition)
+        beginning = Beginning(
+            self.admin, topic_of(partition), self._options, is_discovered=is_discovered
+        )
+        await beginning.prepare()
         subscriber = Subscriber(
             self._client,
             partition,
             self._options,
             is_discovered=is_discovered,
-            is_new=is_new,
+            beginning=beginning,
             on_news=self.news.set,
             on_reset=self._reset,
         )
@@ -133,6 +160,7 @@ class Session(ReadAheadSession):
                     logging.INFO if isinstance(error, BusyError) else logging.WARNING,
                     "%s, trying again in %.1f s",
                     *(error, backoff),
+                    extra=REPEATS,
                 )
                 await asyncio.sleep(backoff)
                 backoff = min(backoff * 2, LONGEST_BACKOFF)
@@ -154,7 +182,7 @@ class Session(ReadAheadSession):
                         added = await self._add(partition, is_discovered=True)
                         _ = self._spawn(self._subscribe_and_serve(added))
             except ConsumerSdkError as error:
-                log.warning("topics could not be looked up: %s", error)
+                log.warning("topics could not be looked up: %s", error, extra=REPEATS)
 
     async def _subscribe_and_serve(self, subscriber: Subscriber) -> None:
         await self._subscribe(subscriber)
@@ -177,22 +205,25 @@ class Session(ReadAheadSession):
         """False: the owner does not take it."""
         backoff = FIRST_BACKOFF
         while True:
-            assignment = subscriber.offer()
+            assignment = None
             try:
+                await subscriber.beginning.look()
+                assignment = subscriber.offer()
                 async with self._asking:  # one question at a time
                     starts = await self._owner.assigned([assignment])
                 if assignment in starts:
                     await subscriber.begin(starts[assignment])
                     return True
             except (TransientAdapterError, TransientStoreError) as error:
-                log.warning("%s cannot start yet: %s", subscriber.partition, error)
+                log.warning("%s cannot start yet: %s", subscriber.partition, error, extra=REPEATS)
             except Exception as error:  # noqa: BLE001 - the owner's; it comes out of fetch
                 self._failed(error)
             else:
                 subscriber.end()
                 await asyncio.sleep(LONGEST_BACKOFF)
                 return False
-            self._owner.lost([assignment])
+            if assignment is not None:
+                self._owner.lost([assignment])
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, LONGEST_BACKOFF)
 
@@ -240,9 +271,8 @@ class Session(ReadAheadSession):
             subscriber.end()
         await asyncio.gather(*(s.unsubscribe_natively() for s in self.subscribers.values()))
         try:
-            async with asyncio.timeout(self._options.connection.operation_timeout):
-                await close_client(self._client)
-        except (AdapterError, TimeoutError) as error:
-            log.warning("closing the client: %r", error)
+            await close_client(self._client)
+        except AdapterError as error:
+            log.warning("%s", error)
         if self.admin is not None:
             self.admin.close()

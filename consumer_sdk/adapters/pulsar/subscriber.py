@@ -23,11 +23,13 @@ from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.pulsar.acks import acks_of
+from consumer_sdk.adapters.pulsar.beginning import Beginning
 from consumer_sdk.adapters.pulsar.buffer import Buffer
-from consumer_sdk.adapters.pulsar.calls import call
+from consumer_sdk.adapters.pulsar.calls import CLOSE, ask, call
 from consumer_sdk.adapters.pulsar.contents import Delivery
-from consumer_sdk.adapters.pulsar.entries import EntryAcks
 from consumer_sdk.adapters.pulsar.ids import Place, id_at
+from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, close_soon, inside
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Pump
 from consumer_sdk.adapters.pulsar.resets import FIRST, CursorResets
@@ -41,6 +43,7 @@ from consumer_sdk.records import (
     Committed,
     Partition,
     Run,
+    SettledRecords,
     Start,
     StartPoint,
 )
@@ -80,12 +83,11 @@ class Subscriber:
             same again, and hide what comes again for it.
         resets: of this assignment; None of a queue, and before it has begun.
         reset_to: the cursor was found to be set back to it, and no assignment has begun since.
-        entries: which ids ack what is settled in this assignment.
         over: set when the assignment has to be given up.
 
     Args:
         is_discovered: the topic is newer than the adapter.
-        is_new: the subscription was made by this consumer; None: not known.
+        beginning: of the subscription.
         on_news: called when there is something to fetch.
         on_reset: called when the cursor was set back; ends the assignment.
     """
@@ -97,7 +99,7 @@ class Subscriber:
         options: PulsarOptions,
         *,
         is_discovered: bool,
-        is_new: bool | None,
+        beginning: Beginning,
         on_news: Callable[[], None],
         on_reset: Callable[[Subscriber], None],
     ) -> None:
@@ -106,13 +108,14 @@ class Subscriber:
         self._on_news = on_news
         self._on_reset = on_reset
         self._consumer: Any = None
+        self._sends_indexes: Any = None
         self._pump: Pump | None = None
         self._buffer = Buffer()
         self._arrived = asyncio.Event()
         self.partition = partition
         self.topic = topic_of(partition)
         self.is_discovered = is_discovered
-        self.is_new = is_new
+        self.beginning = beginning
         self.assignment: Assignment | None = None
         self.is_open = False
         self.is_paused = False
@@ -123,7 +126,6 @@ class Subscriber:
         self.acks_each = False
         self.resets: CursorResets | None = None
         self.reset_to: Place | None = None
-        self.entries = EntryAcks()
         self.over = asyncio.Event()
 
     # -- the native consumer ------------------------------------------------------------
@@ -135,20 +137,22 @@ class Subscriber:
             BusyError: another process has the subscription.
             AdapterError: the broker refuses, or does not answer.
         """
+        configuration = self._configuration()
         consumer = await call(
             lambda done: self._client.subscribe_async(
-                self.topic, self._options.subscription, self._configuration(), done
+                self.topic, self._options.subscription, configuration, done
             ),
             f"subscribing to {self.topic} as {self._options.subscription!r}",
-            late=lambda consumer: consumer.close_async(lambda _: None),
+            late=close_late,
         )
         old, self._consumer = self._consumer, consumer
+        self._sends_indexes = configuration.batch_index_ack_enabled
         old_pump, self._pump = self._pump, None
         self._buffer.clear()  # all of it is not acked, and comes again
         if old_pump is not None:
             old_pump.stop()
         if old is not None:
-            old.close_async(lambda _: None)
+            close_soon(old)
         self._pump = self._new_pump(consumer)
         self.fault = self.deaf_since = None
         self.flow()
@@ -197,10 +201,10 @@ class Subscriber:
             pump.stop()
         if consumer is not None:
             try:
-                async with asyncio.timeout(self._options.connection.operation_timeout):
-                    await call(consumer.close_async, f"closing the consumer of {self.topic}")
-            except (ConsumerSdkError, TimeoutError) as error:
-                log.warning("closing the consumer of %s: %r", self.topic, error)
+                patience = min(CLOSE, self._options.connection.operation_timeout)
+                await ask(consumer.close_async, f"closing the consumer of {self.topic}", patience)
+            except ConsumerSdkError as error:
+                log.warning("%s", error)
 
     # -- records ------------------------------------------------------------------------
 
@@ -215,9 +219,14 @@ class Subscriber:
 
     def _notice_reset(self, part: Delivery) -> None:
         """What was received before comes again, if it is not acked."""
-        first, last = part[0][0].position, part[0][-1].position
         if self.resets is None:
             return
+        first, last = part.positions[0], part.positions[-1]
+        if self.resets.is_late(first):
+            known = [place for place in part.positions if not self.resets.is_late(place)]
+            if not known:
+                return
+            first = known[0]
         was_behind = self.resets.is_behind
         if self.resets.arrived(first, last):
             self._buffer.clear()
@@ -293,7 +302,6 @@ class Subscriber:
     def offer(self) -> Assignment:
         """A new epoch."""
         self.over.clear()
-        self.entries = EntryAcks()
         self.is_open = False
         self.assignment = Assignment(self.partition, next(_epochs), discovered=self.is_discovered)
         return self.assignment
@@ -301,7 +309,7 @@ class Subscriber:
     @property
     def committed(self) -> Committed | None:
         """None: the subscription is new. Of a cursor the client does not tell where it is."""
-        if self.is_new is True:
+        if self.beginning.is_new is True:
             return None
         is_reset = self.reset_to is not None
         return Committed(Checkpoint(resume=self.reset_to), is_foreign=is_reset)
@@ -310,14 +318,15 @@ class Subscriber:
         """The owner has said where to start; nothing, if the assignment is over by then.
 
         Raises:
-            AdapterError: the broker does not move its cursor.
+            AdapterError: the broker does not move its cursor, or does not write that down.
         """
         assignment, target = self.assignment, self._target(start)
         if assignment is not None and target is not None:
             await self._seek(target)
+        if assignment is not None and self.assignment is assignment:
+            await self.beginning.begun()
         if assignment is None or self.assignment is not assignment:
             return
-        self.is_new = False
         self.resets, self.reset_to = self._new_resets(start), None
         self.is_open = start is not StartPoint.ENDED
         self.flow()
@@ -341,10 +350,11 @@ class Subscriber:
         if isinstance(start, AtTime):
             return round(start.time * 1000)
         if isinstance(start, AtPosition):
-            return id_at(start.position) if self.is_new else None
+            return id_at(start.position) if self.beginning.is_new else None
         if start is StartPoint.LATEST:
-            return _pulsar.MessageId.latest
-        if start is StartPoint.EARLIEST and not (self.is_new or self.is_discovered):
+            end = self.beginning.end
+            return _pulsar.MessageId.latest if end is None else id_at(end)
+        if start is StartPoint.EARLIEST and not (self.beginning.is_new or self.is_discovered):
             return _pulsar.MessageId.earliest
         return None
 
@@ -367,15 +377,34 @@ class Subscriber:
 
     # -- acks ---------------------------------------------------------------------------
 
-    def ack(self, natives: list[Any]) -> None:
+    def ack(self, settled: SettledRecords) -> None:
         """Acks each; grouped by the client."""
+        acks = acks_of(settled)
         acknowledge = self._consumer.acknowledge_async
-        for native in natives:
-            acknowledge(native, _buffered)
+        with inside:
+            for native in acks.alone:
+                acknowledge(native, _buffered)
+            for *marked, sent in acks.parts:
+                self._mark(marked)
+                acknowledge(sent, _buffered)
+
+    def _mark(self, natives: list[Any]) -> None:
+        """Marks them as acked in the bit set of their batch, which the next ack of it sends.
+
+        A consumer without acks of indexes does that, and sends nothing. The client looks at its
+        configuration, which is ours too, at each ack, and nowhere else.
+        """
+        self._sends_indexes(False)
+        try:
+            for native in natives:
+                self._consumer.acknowledge_async(native, _buffered)
+        finally:
+            self._sends_indexes(True)
 
     def ack_cumulative(self, native: Any) -> None:
         """Acks it and all before it."""
-        self._consumer.acknowledge_cumulative_async(native, None)
+        with inside:
+            self._consumer.acknowledge_cumulative_async(native, None)
 
     async def heard(self) -> None:
         """Waits, after a reconnect, for what comes first: it may show that the cursor was set back.

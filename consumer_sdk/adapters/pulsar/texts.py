@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
 from consumer_sdk.records import Headers
 
-__all__ = ["headers_of", "key_of"]
+__all__ = ["headers_of", "key_of", "ordering_key_of"]
 
 log = logging.getLogger(__name__)
 
@@ -23,11 +24,19 @@ PROPERTY = re.compile(rb"'([^']*)':'([^']*)'(?:, |$)")
 
 def key_of(raw: Any) -> bytes | None:
     """The key's bytes; None where there is none."""
+    return _bytes_of(raw.partition_key)
+
+
+def ordering_key_of(raw: Any) -> bytes | None:
+    """As `key_of`."""
+    return _bytes_of(raw.ordering_key)
+
+
+def _bytes_of(read: Callable[[], str]) -> bytes | None:
     try:
-        key: str = raw.partition_key()
+        return read().encode() or None
     except UnicodeDecodeError as error:
         return error.object
-    return key.encode() or None
 
 
 def headers_of(raw: Any) -> Headers:

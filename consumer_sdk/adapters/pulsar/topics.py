@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
 
 __all__ = [
@@ -19,10 +20,14 @@ __all__ = [
     "is_beside",
     "origin_of",
     "partition_of",
+    "read_pattern",
     "retry_topic",
     "topic_of",
 ]
 
+WHERE = re.compile(r"([a-z-]+)://([^/]+/[^/]+)/([^/]*)")
+LEGAL = re.compile(r"[\w=:.-]+/[\w=:.-]+")
+"""Of a namespace, with its tenant."""
 PARTITION = re.compile(r"(.+)-partition-(0|[1-9][0-9]*)")
 
 
@@ -33,6 +38,27 @@ def full_name(topic: str) -> str:
     if topic.count("/") == 2:  # noqa: PLR2004 - tenant/namespace/name
         return f"persistent://{topic}"
     return f"persistent://public/default/{topic}"
+
+
+def read_pattern(pattern: str) -> tuple[str, re.Pattern[str]]:
+    """The namespace of a pattern, and what the full names of its topics match.
+
+    Tenant and namespace stand before the pattern of names, and hold for each of its alternatives.
+
+    Raises:
+        ConfigurationError: it is none, or its topics are in several namespaces.
+    """
+    found = WHERE.fullmatch(full_name(pattern))
+    if found is None or LEGAL.fullmatch(found[2]) is None:
+        raise ConfigurationError(
+            f"pattern={pattern!r}: give a regular expression of names, and before it the namespace "
+            f"if it is not public/default: 'tenant/namespace/aa-.*|bb-.*'"
+        )
+    domain, namespace, names = found.groups()
+    try:
+        return namespace, re.compile(f"{domain}://{re.escape(namespace)}/(?:{names})")
+    except re.error as error:
+        raise ConfigurationError(f"pattern={pattern!r}: {error}") from error
 
 
 def partition_of(topic: str) -> Partition:

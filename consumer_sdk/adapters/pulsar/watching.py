@@ -11,6 +11,7 @@ from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Partition
 
 __all__ = ["Watch"]
@@ -98,7 +99,7 @@ class Watch:
         except (TransientAdapterError, TimeoutError):
             pass  # the broker is away
         except ConsumerSdkError as error:  # such as of a topic that is gone
-            log.warning("%s: %s", subscriber.partition, error)
+            log.warning("%s: %s", subscriber.partition, error, extra=REPEATS)
         finally:
             del self._replacing[subscriber]
             self._gone_since.pop(subscriber, None)
@@ -150,7 +151,7 @@ class Watch:
         try:
             active = await admin.active_consumer(subscriber.topic, self._options.subscription)
         except ConsumerSdkError as error:
-            log.warning("%s: %s", subscriber.partition, error)
+            log.warning("%s: %s", subscriber.partition, error, extra=REPEATS)
             return
         finally:
             self._asking.pop(subscriber, None)

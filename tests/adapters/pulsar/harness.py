@@ -5,11 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pulsar
+import pytest
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.pulsar import PulsarAdapter
@@ -26,6 +31,33 @@ _numbers = itertools.count()
 _run = secrets.token_hex(3)
 
 
+class Keys:
+    """A pair of keys for encryption; the private one can be damaged."""
+
+    def __init__(self) -> None:
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            pytest.skip("needs openssl to make keys")
+        self._folder = tempfile.TemporaryDirectory()
+        folder = Path(self._folder.name)
+        public, self._private = folder / "public.pem", folder / "private.pem"
+        for command in (
+            f"genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out {self._private}",
+            f"pkey -in {self._private} -pubout -out {public}",
+        ):
+            subprocess.run([openssl, *command.split()], check=True, capture_output=True)
+        self._whole = self._private.read_bytes()
+        self.reader = pulsar.CryptoKeyReader(str(public), str(self._private))
+
+    def damage(self) -> None:
+        """Nothing can be decrypted."""
+        self._private.write_bytes(b"damaged")
+
+    def repair(self) -> None:
+        """It is again what it was."""
+        self._private.write_bytes(self._whole)
+
+
 class PulsarHarness(AdapterHarness):
     """Topics of a server that others use too.
 
@@ -33,8 +65,8 @@ class PulsarHarness(AdapterHarness):
         options: of every adapter.
     """
 
-    abilities: ClassVar[frozenset[Ability]] = frozenset({"backlog", "disconnect", "entry"})
-    patience = 30.0
+    abilities: ClassVar[frozenset[Ability]] = frozenset({"backlog", "disconnect", "entry", "late"})
+    patience = 300.0
     quiet = 0.5
     shares_partitions = False
     faithful = (
@@ -47,6 +79,7 @@ class PulsarHarness(AdapterHarness):
         self.server = server
         self.options = options
         self._partitions: dict[str, int] = {}
+        self._keys: dict[str, Keys] = {}
 
     async def create_stream(self, partitions: int = 1) -> str:
         name = f"persistent://public/default/conformance-{_run}-{next(_numbers)}"
@@ -60,8 +93,21 @@ class PulsarHarness(AdapterHarness):
             service_url=self.server.service_url,
             admin_url=self.server.admin_url,
             subscription=group,
-            **self.options | options,
+            **self.options | self._reader(stream) | options,
         )
+
+    def _reader(self, stream: str) -> dict[str, Any]:
+        return {"crypto_key_reader": self._keys[stream].reader} if stream in self._keys else {}
+
+    async def append_late(self, stream: str, records: Sequence[Record]) -> None:
+        """Encrypted, with a key that the consumers do not have: the client drops them."""
+        self._keys[stream] = keys = await asyncio.to_thread(Keys)
+        topic = self.partition(stream, 0)
+        await asyncio.to_thread(self._send, topic, records, is_batch=False, keys=keys)
+        keys.damage()
+
+    async def release(self, stream: str) -> None:
+        self._keys[stream].repair()
 
     def partition(self, stream: str, number: int) -> str:
         """The topic of a partition."""
@@ -85,7 +131,14 @@ class PulsarHarness(AdapterHarness):
         await self.append(stream, records[half:])
         return between
 
-    def _send(self, topic: str, records: Sequence[Record], *, is_batch: bool) -> list[Position]:
+    def _send(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        *,
+        is_batch: bool,
+        keys: Keys | None = None,
+    ) -> list[Position]:
         places: list[Position] = []
         client = pulsar.Client(
             self.server.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
@@ -96,6 +149,8 @@ class PulsarHarness(AdapterHarness):
                 batching_enabled=is_batch,
                 batching_max_messages=1000,
                 batching_max_publish_delay_ms=1000,
+                encryption_key=None if keys is None else "mine",
+                crypto_key_reader=None if keys is None else keys.reader,
             )
             for record in records:
                 producer.send_async(

@@ -11,6 +11,7 @@ import pytest
 
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.adapters.pulsar.beginning import Beginning
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.topics import partition_of
@@ -27,13 +28,14 @@ class Native:
 
     Attributes:
         is_silent: questions are not answered.
+        is_frozen: nor is its close.
         acks: what was acked, and whether that was cumulative.
     """
 
     def __init__(self, name: str = "c") -> None:
         self.name = name
         self.queue: queue.Queue[Any] = queue.Queue()
-        self.is_closed = self.is_silent = False
+        self.is_closed = self.is_silent = self.is_frozen = False
         self.acks: list[tuple[object, bool]] = []
 
     def receive(self, milliseconds: int) -> Any:
@@ -59,10 +61,11 @@ class Native:
         """As it was made."""
         return self.name
 
-    def close_async(self, done: Callback) -> None:
+    def close_async(self, done: Callback | None) -> None:
         """At once."""
         self.is_closed = True
-        done(Result.Ok)
+        if done is not None and not self.is_frozen:
+            done(Result.Ok)
 
     def acknowledge_async(self, native: object, done: Callback) -> None:
         """One by one."""
@@ -94,7 +97,10 @@ class Client:
         partitions: what a look for a topic's partitions gets.
         waiting: by topic, callbacks that got no answer.
         made: by topic, the consumers.
+        is_silent: it does not answer to its close.
     """
+
+    is_silent = False
 
     def __init__(self) -> None:
         self.answers: dict[str, list[Any]] = {}
@@ -120,8 +126,10 @@ class Client:
         """The topic itself, but for what was set."""
         done(self.partitions.pop(0) if self.partitions else Result.Ok, [topic])
 
-    def close(self) -> None:
+    def close_async(self, done: Callback) -> None:
         """It has no threads."""
+        if not self.is_silent:
+            done(Result.Ok)
 
 
 class Owner(AssignmentOwner):
@@ -153,12 +161,14 @@ def adapter_on(
 def subscriber_on(client: Client, topic: str, **options: Any) -> Subscriber:
     """A subscriber of one topic, which is not subscribed yet."""
     adapter = PulsarAdapter(topic, service_url="pulsar://h:6650", subscription="s", **options)
+    beginning = Beginning(None, topic, adapter._options, is_discovered=False)
+    beginning.is_new = False
     return Subscriber(
         client,
         partition_of(topic),
         adapter._options,
         is_discovered=False,
-        is_new=False,
+        beginning=beginning,
         on_news=lambda: None,
         on_reset=Subscriber.end,
     )

@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import shutil
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -20,10 +21,15 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.errors import AdapterError
-from consumer_sdk.testing.pytest_plugin import _complete, _running
+from consumer_sdk.adapters.pulsar.access import find_refusal
+from consumer_sdk.adapters.pulsar.admin import Admin
+from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+from consumer_sdk.testing.pytest_plugin import _running
 from consumer_sdk.testing.servers import PulsarServer
 from consumer_sdk.testing.servers.ports import HOST, free_ports
+from consumer_sdk.testing.servers.shared import complete
+from tests.adapters.pulsar.test_admin import site
 
 pytestmark = [
     pytest.mark.pulsar,
@@ -78,7 +84,6 @@ def guarded(keys: Path) -> Iterator[tuple[PulsarServer, str]]:
     (port,) = free_ports(1)
     secret = base64.b64encode(SECRET).decode()
     server = PulsarServer(
-        quick=True,
         properties={
             "authenticationEnabled": "true",
             "authorizationEnabled": "true",
@@ -93,7 +98,7 @@ def guarded(keys: Path) -> Iterator[tuple[PulsarServer, str]]:
         },
     )
     with _running(server):
-        _complete(server.create_topic("guarded"))
+        complete(server.create_topic("guarded"))
         yield server, f"pulsar+ssl://{HOST}:{port}"
 
 
@@ -106,14 +111,23 @@ async def open_and_close(service_url: str, **options: Any) -> None:
         pass
 
 
+async def refused(said: str, service_url: str, **options: Any) -> None:
+    """Opening ends at once, however long it may take, with what to do."""
+    patience = {"busy_timeout": 300, "operation_timeout": 300, "connect_timeout": 300.0}
+    with pytest.raises(AdapterError, match=said) as caught:
+        await open_and_close(service_url, **patience, **options)
+    assert not isinstance(caught.value, TransientAdapterError)
+
+
 async def test_token_is_checked_and_lets_its_role_in(guarded: tuple[PulsarServer, str]) -> None:
     """Who may is in; who may not, and who lies, is told what to check."""
     url = guarded[0].service_url
     await open_and_close(url, token=token_of("admin"))
     with pytest.raises(AdapterError, match="AuthorizationError: check the token"):
         await open_and_close(url, token=token_of("ann"))
-    with pytest.raises(AdapterError, match="TLS and credentials"):
-        await open_and_close(url, token=token_of("admin", b"x" * 40))
+    said = "refuses this client: .*: check that token="
+    await refused(said, url, token=token_of("admin", b"x" * 40))
+    await refused(said, url, token=lambda: token_of("admin", b"x" * 40))
 
 
 async def test_token_of_a_function_is_asked_for_at_each_connection(
@@ -161,8 +175,41 @@ async def test_tls_checks_the_servers_certificate(
     """An authority that is not trusted is no server."""
     url = guarded[1]
     await open_and_close(url, tls_trust_certs=str(keys / "ca.pem"), token=token_of("admin"))
-    with pytest.raises(AdapterError, match="options of TLS"):
-        await open_and_close(url, token=token_of("admin"))
+    trusted = {"tls_trust_certs": str(keys / "ca.pem"), "token": token_of("admin")}
+    await refused("is not trusted .* give tls_trust_certs=", url, token=token_of("admin"))
+    named = url.replace(HOST, "localhost")
+    await refused("for another host .* tls_validate_hostname=False", named, **trusted)
+    await open_and_close(named, tls_validate_hostname=False, **trusted)
+
+
+async def test_scheme_that_is_not_the_ports_is_said(
+    guarded: tuple[PulsarServer, str], keys: Path
+) -> None:
+    """TLS to a port without it, and the other way round."""
+    plain, tls = guarded[0].service_url, guarded[1]
+    swapped = tls.replace("pulsar+ssl", "pulsar")
+    await refused(r"speaks TLS: give service_url='pulsar\+ssl:", swapped, token=token_of("admin"))
+    swapped = plain.replace("pulsar", "pulsar+ssl")
+    await refused("speaks no TLS: give service_url='pulsar:", swapped, token=token_of("admin"))
+
+
+@pytest.mark.parametrize("code, said", [(3, "refuses"), (4, "refuses"), (6, None), (22, None)])
+async def test_only_a_refusal_of_who_asks_is_one(code: int, said: str | None) -> None:
+    """A broker that is not ready, or has too many connections, will be, and will have fewer."""
+    reason = b"no"
+    error = bytes([0x08, 1, 0x10, code, 0x1A, len(reason)]) + reason
+    command = bytes([0x08, 14, 0x72, len(error)]) + error
+    frame = (len(command) + 4).to_bytes(4) + len(command).to_bytes(4) + command
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(frame)
+        writer.close()
+
+    async with await asyncio.start_server(answer, HOST, 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        found = await find_refusal(Connection(service_url=f"pulsar://{HOST}:{port}"))
+    assert found is None if said is None else said in str(found)
 
 
 async def test_client_certificate_lets_its_role_in(
@@ -175,6 +222,38 @@ async def test_client_certificate_lets_its_role_in(
     pair = {"tls_certificate": str(keys / "server.pem"), "tls_key": str(keys / "server.key")}
     with pytest.raises(AdapterError, match="AuthorizationError"):
         await open_and_close(url, tls_trust_certs=trusted, **pair)
+
+
+async def test_admin_api_is_reached_with_the_same_certificates(keys: Path) -> None:
+    """A private authority, and a client certificate where the server wants one."""
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=keys / "ca.pem")
+    tls.load_cert_chain(keys / "server.pem", keys / "server.key")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    trusted = {"tls_trust_certs": str(keys / "ca.pem")}
+    pair = {"tls_certificate": str(keys / "admin.pem"), "tls_key": str(keys / "admin.key")}
+
+    async def ask(port: int, **options: Any) -> bool:
+        connection = Connection(service_url="pulsar+ssl://h", **options)
+        admin = Admin(f"https://{HOST}:{port}", tls=connection.ssl_context())
+        try:
+            return await admin.has_topic("persistent://public/default/t")
+        finally:
+            admin.close()
+
+    with site(tls) as server:
+        server.answer = (200, {}, b'{"partitions": 1}')
+        assert await ask(server.port, **trusted, **pair)
+        with pytest.raises(AdapterError, match="self-signed certificate in certificate chain"):
+            await ask(server.port, **pair)
+        with pytest.raises(AdapterError, match=r"_ssl\.c"):
+            await ask(server.port, **trusted)
+
+
+def test_file_that_is_no_certificate_is_named(keys: Path) -> None:
+    """Before anything is sent."""
+    connection = Connection(service_url="pulsar+ssl://h", tls_trust_certs=str(keys / "ca.key"))
+    with pytest.raises(ConfigurationError, match=r"ca\.key"):
+        connection.ssl_context()
 
 
 @contextmanager
@@ -223,6 +302,6 @@ async def test_oauth2_fetches_a_token_and_shows_it(
     secret.write_text(json.dumps({"client_id": "c", "client_secret": "s"}), encoding="utf-8")
     with issuer(answer) as url:
         parameters = {"issuer_url": url, "private_key": str(secret), "audience": "pulsar"}
-        await asyncio.wait_for(open_and_close(guarded[0].service_url, oauth2=parameters), 30)
+        await asyncio.wait_for(open_and_close(guarded[0].service_url, oauth2=parameters), 300)
     assert "/.well-known/openid-configuration" in asked
     assert "/token" in asked

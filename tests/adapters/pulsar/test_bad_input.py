@@ -11,8 +11,9 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.testing.servers.ports import HOST, free_ports
+from tests.integration.pulsar_field import until
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer
@@ -81,14 +82,14 @@ async def test_broker_that_is_away_is_an_error_within_the_timeouts(make: Make) -
     began = time.monotonic()
     with pytest.raises(AdapterError, match=r"looking up|does not answer"):
         await opened(make("t", service_url=url, admin_url=None))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 async def test_admin_interface_that_is_away_is_an_error_that_names_it(make: Make) -> None:
     """Not a topic that does not exist."""
     (port,) = free_ports(1)
     url = f"http://{HOST}:{port}"
-    with pytest.raises(TransientAdapterError, match=url):
+    with pytest.raises(AdapterError, match=url):
         await opened(make("t", admin_url=url))
 
 
@@ -105,7 +106,7 @@ async def test_subscription_that_is_in_use_as_another_type_is_an_error_in_time(
         began = time.monotonic()
         with pytest.raises(AdapterError, match="has it with another type"):
             await opened(make(topic, type=second))
-        assert 2 <= time.monotonic() - began < 10
+        assert 2 <= time.monotonic() - began < 25
 
 
 async def test_second_exclusive_consumer_gets_it_when_the_first_is_gone(
@@ -119,6 +120,25 @@ async def test_second_exclusive_consumer_gets_it_when_the_first_is_gone(
     await opened(make(topic, busy_timeout=20))
 
 
-async def test_pattern_that_matches_nothing_yet_is_no_error(make: Make, topic: str) -> None:
+async def test_pattern_that_matches_nothing_yet_is_no_error_and_says_so(
+    make: Make, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Topics come and go."""
     await opened(make(pattern=f"{topic}-.*"))
+    assert f"pattern='{topic}-.*' matches none of the " in caplog.text
+
+
+async def test_pattern_finds_each_alternative_and_names_like_those_of_partitions(
+    pulsar_server: PulsarServer, make: Make, topic: str
+) -> None:
+    """A partitioned topic is found once, with all of its partitions."""
+    for name, partitions in (("aa", 2), ("bb-partition-b", 0), ("cc-partition-own", 0), ("dd", 0)):
+        await pulsar_server.create_topic(f"{topic}-{name}", partitions)
+    async with Consumer(make(pattern=f"{topic}-aa|{topic}-[bc]{{2}}-.*")) as consumer:
+        await until(lambda: len(consumer.stats().partitions) == 4)
+        found = sorted(
+            (each.stream.rpartition("/")[2].removeprefix(topic), each.id)
+            for each in consumer.stats().partitions
+        )
+    names = [("-aa", "0"), ("-aa", "1"), ("-bb-partition-b", "-1"), ("-cc-partition-own", "-1")]
+    assert found == names

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.adapters.pulsar.buffer import Buffer
-from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage, ascending
+from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage, ascending, cuts_of
 from consumer_sdk.records import Assignment, Message, Outcome, OutcomeKind, Partition
 from consumer_sdk.trackers import WatermarkTracker
 
@@ -22,14 +22,16 @@ def delivery(*entries: int) -> Delivery:
     for entry in entries:
         message = NativeMessage.make(HELD, (1, entry, 0), b"0123456789")
         assert isinstance(message, NativeMessage)
-        message.raw, message.id = None, entry
+        message.raw, message.handle = None, entry
         messages.append(message)
-    return messages, 10 * len(messages)
+    places = [message.position for message in messages]
+    return Delivery(messages, 10 * len(messages), places, [message.native for message in messages])
 
 
 def receive(buffer: Buffer, *entries: int) -> None:
     """They come at once."""
-    for part in ascending(*delivery(*entries), range(1, len(entries))):
+    whole = delivery(*entries)
+    for part in ascending(whole, cuts_of(whole.positions, range(1, len(entries)))):
         buffer.add(part)
 
 

@@ -63,7 +63,7 @@ def test_way_to_authenticate_is_the_one_that_was_given(options: dict[str, Any], 
         ({"tls_key": "/none", "tls_certificate": __file__}, "tls_key='/none': there is no such"),
         ({"tls_trust_certs": "/none"}, "tls_trust_certs='/none': there is no such file"),
         ({"token": "t", "oauth2": {}}, "one of token"),
-        ({"log_level": "loud"}, "debug, info, warn or error"),
+        ({"log_level": "loud"}, "'debug', 'info', 'warn' or 'error'"),
     ],
 )
 def test_option_that_cannot_work_is_an_error(options: dict[str, Any], message: str) -> None:

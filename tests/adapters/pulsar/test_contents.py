@@ -8,13 +8,12 @@ import shutil
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import _pulsar
 import pulsar
 import pytest
 from pulsar.schema import Integer, JsonSchema, Record, String
@@ -22,6 +21,8 @@ from pulsar.schema import Integer, JsonSchema, Record, String
 from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.errors import HandlerError
+from tests.adapters.pulsar.producing import producing
+from tests.integration.pulsar_field import until_true
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer
@@ -48,17 +49,6 @@ async def topic(pulsar_server: PulsarServer) -> str:
     return name
 
 
-@contextmanager
-def producing(server: PulsarServer, topic: str, **options: Any) -> Iterator[Any]:
-    """A producer of Pulsar's own client."""
-    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    client = pulsar.Client(server.service_url, logger=logger)
-    try:
-        yield client.create_producer(topic, **options)
-    finally:
-        client.close()
-
-
 def consumer_of(server: PulsarServer, topic: str, **options: Any) -> Consumer:
     """A consumer that knows the admin interface."""
     return Consumer(
@@ -76,7 +66,7 @@ def consumer_of(server: PulsarServer, topic: str, **options: Any) -> Consumer:
 async def take(consumer: Consumer, count: int) -> list[Message]:
     """The next messages."""
     messages = aiter(consumer)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         return [await anext(messages) for _ in range(count)]
 
 
@@ -272,3 +262,113 @@ async def test_encrypted_record_without_keys_to_write_stops_at_its_dead_letter(
             message.reject("no")
             await take(consumer, 1)
     assert await pulsar_server.backlog(topic, "billing") == 1
+
+
+async def test_records_of_one_ordering_key_run_one_after_another(
+    pulsar_server: PulsarServer, topic: str
+) -> None:
+    """Whatever their keys are; a retry holds the next one up too."""
+    with producing(pulsar_server, topic, batching_enabled=True) as producer:
+        for n in range(60):
+            producer.send_async(b"%d" % n, None, partition_key=f"k{n}", ordering_key=f"o{n % 3}")
+        producer.flush()
+    running: set[bytes | None] = set()
+    done: list[int] = []
+
+    async def handle(message: Message) -> None:
+        assert message.ordering_key not in running
+        running.add(message.ordering_key)
+        await asyncio.sleep(0.001)
+        running.discard(message.ordering_key)
+        if int(message.value or b"") % 20 == 7 and message.attempt == 1:
+            raise ValueError
+        done.append(int(message.value or b""))
+        if len(done) == 60:
+            consumer.stop()
+
+    consumer = consumer_of(pulsar_server, topic, type="key_shared")
+    async with asyncio.timeout(300):
+        await consumer.run(handle, concurrency=30, ordering="key", handle_signals=False)
+    for each in range(3):
+        assert [n for n in done if n % 3 == each] == list(range(each, 60, 3))
+
+
+async def test_message_has_what_the_broker_tells_of_it(
+    pulsar_server: PulsarServer, topic: str
+) -> None:
+    """Also when it comes again, and when the client's message was let go."""
+    with producing(pulsar_server, topic, producer_name="till") as producer:
+        producer.send(b"x", event_timestamp=7)
+        producer.send(b"y" * 2000)
+    async with consumer_of(pulsar_server, topic) as consumer:
+        small, large = await take(consumer, 2)
+        small.nack()
+        (again,) = await take(consumer, 1)
+        for message, event_time in ((small, 7), (again, 7), (large, None)):
+            details = message.details
+            assert (details.event_time, details.producer_name) == (event_time, "till")
+            assert (details.schema_version, details.redelivery_count) == (None, 0)
+            assert abs(details.publish_time - large.timestamp) < 300_000
+
+
+async def test_message_that_cannot_be_decrypted_is_what_was_asked_for(
+    pulsar_server: PulsarServer, topic: str, reader: Any
+) -> None:
+    """It waits for a consumer with the key, comes as it is stored, or is discarded."""
+
+    def send() -> None:
+        keys = {"encryption_key": "mine", "crypto_key_reader": reader}
+        with producing(pulsar_server, topic, batching_enabled=False, **keys) as producer:
+            producer.send(b"secret")
+        with producing(pulsar_server, topic) as producer:
+            producer.send(b"open")
+
+    await asyncio.to_thread(send)
+    async with consumer_of(pulsar_server, topic) as consumer:
+        assert [message.value for message in await take(consumer, 1)] == [b"open"]
+    async with consumer_of(pulsar_server, topic, crypto_failure_action="consume") as consumer:
+        secret, open_ = await take(consumer, 2)
+        assert (secret.value != b"secret", secret.details.is_encrypted) == (True, True)
+        assert (open_.value, open_.details.is_encrypted) == (b"open", False)
+    async with consumer_of(pulsar_server, topic, crypto_key_reader=reader) as consumer:
+        assert [m.value for m in await take(consumer, 2)] == [b"secret", b"open"]
+    async with consumer_of(pulsar_server, topic, crypto_failure_action="discard") as consumer:
+        (message,) = await take(consumer, 1)
+        message.ack()
+        await consumer.flush()
+        assert message.value == b"open"
+    assert await pulsar_server.backlog(topic, "billing") == 0
+
+
+async def test_rarer_options_reach_the_broker(pulsar_server: PulsarServer, topic: str) -> None:
+    """As its statistics show; one that is compacted has the latest record of a key."""
+    policy = pulsar.ConsumerKeySharedPolicy(
+        _pulsar.KeySharedMode.Sticky, sticky_ranges=[(0, 65535)]
+    )
+    async with consumer_of(
+        *(pulsar_server, topic),
+        type="key_shared",
+        key_shared_policy=policy,
+        properties={"team": "billing"},
+        replicate_subscription_state_enabled=True,
+    ):
+        stats = await _stats(pulsar_server, topic)
+        assert stats["keySharedMode"] == "STICKY"
+        assert stats["consumers"][0]["metadata"] == {"team": "billing"}
+    with producing(pulsar_server, topic) as producer:
+        for value in (b"old", b"new"):
+            producer.send(value, partition_key="k")
+    path = topic.replace("persistent://", "persistent/")
+    await pulsar_server._ask("PUT", f"{path}/compaction")
+
+    async def is_compacted() -> bool:
+        return bool((await pulsar_server._ask("GET", f"{path}/compaction"))["status"] == "SUCCESS")
+
+    await until_true(is_compacted)
+    async with consumer_of(pulsar_server, topic, is_read_compacted=True) as consumer:
+        assert [message.value for message in await take(consumer, 1)] == [b"new"]
+
+
+async def _stats(server: PulsarServer, topic: str) -> Any:
+    path = topic.replace("persistent://", "persistent/")
+    return (await server._ask("GET", f"{path}/stats"))["subscriptions"]["billing"]

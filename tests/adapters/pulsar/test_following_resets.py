@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import pytest
 
 from consumer_sdk.adapters.pulsar import PulsarAdapter, session
-from consumer_sdk.adapters.pulsar.contents import NativeMessage, ascending
+from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage, ascending, cuts_of
 from consumer_sdk.adapters.pulsar.resets import CursorResets
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.errors import TransientStoreError
@@ -79,7 +79,9 @@ class Bench:
         """Records of these entries, from the broker."""
         held = self.owner.granted[0]  # whose it is, a run says
         messages: list[Message] = [NativeMessage.make(held, place(n), b"") for n in entries]
-        self.subscriber._deliver(ascending(messages, len(messages), range(1, len(messages))))
+        places = [place(n) for n in entries]
+        whole = Delivery(messages, len(messages), places, messages)
+        self.subscriber._deliver(ascending(whole, cuts_of(places, range(1, len(places)))))
 
     async def entries(self) -> list[tuple[Assignment, list[int]]]:
         """What is fetched, and for whom."""
@@ -88,7 +90,7 @@ class Bench:
 
     async def until_granted(self, times: int) -> None:
         """Waits for so many grants."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             while len(self.owner.granted) < times or not self.subscriber.is_open:
                 await asyncio.sleep(0.01)
 
@@ -111,7 +113,7 @@ async def bench(
     assert adapter._opened is not None
     (subscriber,) = adapter._opened.subscribers.values()
     subscriber.activate()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not subscriber.is_open:
             await asyncio.sleep(0.01)
             subscriber.activate()
@@ -218,7 +220,7 @@ async def test_queue_is_not_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     await adapter.open(owner)
     assert adapter._opened is not None
     (subscriber,) = adapter._opened.subscribers.values()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not subscriber.is_open:
             await asyncio.sleep(0.01)
     subscriber.look()

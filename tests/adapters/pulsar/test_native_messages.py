@@ -16,10 +16,12 @@ from consumer_sdk.adapters.pulsar import contents
 from consumer_sdk.adapters.pulsar.contents import (
     LARGE,
     STRIDE,
+    Delivery,
     NativeMessage,
+    Unpacker,
     ascending,
+    cuts_of,
     id_of,
-    messages_of,
 )
 from consumer_sdk.adapters.pulsar.ids import Place
 from consumer_sdk.records import Message, Redelivery
@@ -40,7 +42,7 @@ def raw(value: bytes = b"v") -> Any:
 
 def native(value: bytes = b"v") -> NativeMessage:
     """A message of ours."""
-    message = messages_of(raw(value), [])[0][0][0]
+    message = Unpacker().messages_of(raw(value), [])[0].messages[0]
     assert isinstance(message, NativeMessage)
     return message
 
@@ -118,8 +120,8 @@ def test_part_of_an_entry_holds_the_clients_messages_if_it_is_large_enough() -> 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contents, "_places_of", lambda _: (places, []))
         patch.setattr(contents, "batch_size", lambda _: 300)
-        [(messages, _)] = messages_of(raw(), [raw() for _ in places[1:]])
-    held = {m.position[1] for m in messages if m.native is m}
+        [delivery] = Unpacker().messages_of(raw(), [raw() for _ in places[1:]])
+    held = {m.position[1] for m in delivery.messages if m.native is m}
     assert held == {1, 3}
 
 
@@ -162,7 +164,7 @@ def test_flush_that_failed_holds_no_payloads() -> None:
     assert message.raw is None
     again = tracker.flush(NOW, WALL, force=True)
     assert again is not None
-    assert again.settled == [((1, 1, 0), message.id)]
+    assert list(again.settled) == [((1, 1, 0), message.handle)]
 
 
 ENTRIES = st.lists(
@@ -193,8 +195,8 @@ def test_what_comes_again_after_the_first_begins_a_delivery_of_its_own(
     others = [(1, at, index) for at, found in enumerate(entries) for index in found]
     with _looks():
         found, starts = contents._places_of([first, *others])
-    parts = ascending(_messages(found), len(found), starts)
-    assert [[message.position for message in part] for part, _ in parts] == (
+    parts = ascending(_delivery(found), cuts_of(found, starts))
+    assert [part.positions for part in parts] == (
         [[first], others] if others[0] <= first else [[first, *others]]
     )
 
@@ -208,7 +210,7 @@ def test_entries_in_any_order_are_cut_where_they_descend(
     places = [(1, entry, index) for entry, found in order for index in found]
     with _looks():
         found, starts = contents._places_of(places)
-    parts = [[m.position for m in part] for part, _ in ascending(_messages(found), 0, starts)]
+    parts = [part.positions for part in ascending(_delivery(found), cuts_of(found, starts))]
     assert list(chain(*parts)) == places
     assert all(one < other for part in parts for one, other in pairwise(part))
     assert all(one[-1] >= other[0] for one, other in pairwise(parts))
@@ -243,5 +245,6 @@ def _looks() -> Iterator[list[Place]]:
         yield looks
 
 
-def _messages(places: list[Place]) -> list[Message]:
-    return [Message.make(ASSIGNMENT, place, b"") for place in places]
+def _delivery(places: list[Place]) -> Delivery:
+    messages = [Message.make(ASSIGNMENT, place, b"") for place in places]
+    return Delivery(messages, len(places), places, messages)

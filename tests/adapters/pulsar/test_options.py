@@ -21,6 +21,7 @@ def adapter_of(*topics: str, **options: Any) -> PulsarAdapter:
     return PulsarAdapter(*topics, **given)
 
 
+POLICY = pulsar.ConsumerKeySharedPolicy()
 READER = pulsar.CryptoKeyReader("public.pem", "private.pem")
 
 
@@ -34,8 +35,8 @@ READER = pulsar.CryptoKeyReader("public.pem", "private.pem")
         ([], {"pattern": "t.*"}, "needs admin_url="),
         ([], {"pattern": "(", "admin_url": "http://h:1"}, "pattern='\\('"),
         (["t"], {"subscription": " "}, "subscription=' ': give a name"),
-        (["t"], {"type": "Shared"}, "one of exclusive, failover, shared, key_shared"),
-        (["t"], {"initial_position": "first"}, "one of earliest, latest"),
+        (["t"], {"type": "Shared"}, "'exclusive', 'failover', 'shared' or 'key_shared'"),
+        (["t"], {"initial_position": "first"}, "give 'earliest' or 'latest'"),
         (["t"], {"receiver_queue": 0}, "receiver_queue=0"),
         (["t"], {"receiver_queue": "9"}, "whole number"),
         (["t"], {"buffer_bytes": 0}, "buffer_bytes=0"),
@@ -49,12 +50,29 @@ READER = pulsar.CryptoKeyReader("public.pem", "private.pem")
         (["t"], {"retry_topic": True, "type": "failover"}, "shared and key_shared"),
         (["t"], {"retry_topic": True, "type": "shared", "retry_limit": 0}, "retry_limit=0"),
         (["t"], {"encryption_keys": ["k"]}, "needs crypto_key_reader="),
+        (["non-persistent://public/default/t"], {}, "give a persistent topic"),
+        (
+            [],
+            {"pattern": "non-persistent://public/default/t.*", "admin_url": "http://h"},
+            "give a persistent topic",
+        ),
         (["t"], {"crypto_key_reader": "public.pem"}, "give a pulsar.CryptoKeyReader"),
         (
             ["t"],
             {"retry_topic": True, "type": "shared", "crypto_key_reader": READER},
             "give encryption_keys=",
         ),
+        (["t"], {"crypto_failure_action": "skip"}, "give 'fail', 'discard' or 'consume'"),
+        (
+            ["t"],
+            {"retry_topic": True, "type": "shared", "crypto_failure_action": "consume"},
+            "nobody could decrypt the copies",
+        ),
+        (["t"], {"max_pending_chunked_message": 0}, "max_pending_chunked_message=0"),
+        (["t"], {"is_read_compacted": True, "type": "shared"}, "exclusive and failover"),
+        (["t"], {"key_shared_policy": POLICY, "type": "shared"}, "needs type='key_shared'"),
+        (["t"], {"key_shared_policy": "sticky"}, "give a pulsar.ConsumerKeySharedPolicy"),
+        (["t"], {"properties": {"team": 1}}, "give names with texts"),
         (["t"], {"tokn": "x"}, "did you mean token="),
         (["t"], {"service_url": "h:6650"}, "pulsar://host:port"),
     ],

@@ -41,7 +41,7 @@ async def test_partition_whose_receiving_failed_goes_on(
     adapter = PulsarAdapter(
         topic, service_url=pulsar_server.service_url, subscription="s", type=kind
     )
-    async with Consumer(adapter) as consumer, asyncio.timeout(30):
+    async with Consumer(adapter) as consumer, asyncio.timeout(300):
         first, second = [await anext(consumer) for _ in range(2)]
         first.ack()
         await consumer.flush()

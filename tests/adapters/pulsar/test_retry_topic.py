@@ -9,17 +9,30 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import _pulsar
+import pulsar
 import pytest
+from pulsar.schema import AvroSchema, BytesSchema, JsonSchema, Record, String, StringSchema
 
-from consumer_sdk import Consumer, Message, Ordering
+from consumer_sdk import Consumer, Message, Ordering, Reject
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.dead_letters import MemoryDeadLetters
+from consumer_sdk.dead_letters import MemoryDeadLetters, PulsarDeadLetters
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
+from tests.adapters.pulsar.producing import producing
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer
 
 pytestmark = pytest.mark.pulsar
+
+
+class Order(Record):  # type: ignore[misc]  # the client has no types
+    """A record with a schema."""
+
+    customer = String()
+
+
+ORDER = Order(customer="ann")
 
 
 @pytest.fixture
@@ -45,7 +58,7 @@ async def running(consumer: Consumer, handle: Any) -> AsyncIterator[Callable[...
     work = asyncio.create_task(consumer.run(handle, concurrency=10, ordering=Ordering.NONE))
 
     async def until(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while not condition():
                 assert not work.done(), work
                 await asyncio.sleep(0.02)
@@ -60,7 +73,7 @@ async def running(consumer: Consumer, handle: Any) -> AsyncIterator[Callable[...
 async def test_record_comes_again_after_the_delay_with_its_count_and_origin(
     pulsar_server: PulsarServer, topic: str
 ) -> None:
-    """Key, value, headers and event time are the record's; the original is acked."""
+    """Key, value and headers are the record's; the original is acked."""
     await pulsar_server.produce(f"{topic}-partition-1", [b"order"], key="ann")
     adapter = adapter_of(pulsar_server, topic)
     seen: list[tuple[float, Message]] = []
@@ -74,7 +87,7 @@ async def test_record_comes_again_after_the_delay_with_its_count_and_origin(
         await until(lambda: len(seen) == 3)
     (at, first), (then, second), (_, third) = seen
     assert then - at >= 1.4
-    assert {(m.key, m.value, m.timestamp) for _, m in seen} == {(b"ann", b"order", first.timestamp)}
+    assert {(m.key, m.value) for _, m in seen} == {(b"ann", b"order")}
     assert first.partition.stream == topic
     assert second.partition.stream == third.partition.stream == f"{topic}-billing-RETRY"
     ledger, entry, _ = first.position
@@ -88,6 +101,80 @@ async def test_record_comes_again_after_the_delay_with_its_count_and_origin(
         }
     assert await pulsar_server.backlog(topic, "billing") == 0
     assert await pulsar_server.backlog(f"{topic}-billing-RETRY", "billing") == 0
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        pytest.param(None, marks=pytest.mark.campaign),
+        AvroSchema(Order),
+        pytest.param(JsonSchema(Order), marks=pytest.mark.campaign),
+        pytest.param(StringSchema(), marks=pytest.mark.campaign),
+    ],
+)
+async def test_copies_are_the_record_as_it_was(
+    pulsar_server: PulsarServer, topic: str, schema: Any
+) -> None:
+    """Of a retry and of a dead letter: a consumer with the schema may subscribe to their topics."""
+    value = {None: b"order", "StringSchema": "order"}.get(schema and type(schema).__name__, ORDER)
+    with producing(pulsar_server, topic, schema=schema or BytesSchema()) as producer:
+        builder = _pulsar.MessageBuilder()  # the client itself takes no bytes as keys
+        builder.content(value if schema is None else schema.encode(value))
+        builder.partition_key(b"\xff\x00").ordering_key(b"\xfe")
+        producer._producer.send(builder.build())  # without an event time
+    adapter = adapter_of(pulsar_server, topic)
+    seen: list[Message] = []
+
+    async def handle(message: Message) -> None:
+        seen.append(message)
+        if len(seen) == 2:
+            raise Reject("no")
+        await adapter.reconsume_later(message, 0)
+
+    consumer = Consumer(adapter)
+    async with running(consumer, handle) as until:
+        await until(lambda: consumer.stats().dead_lettered == 1)
+    letters = adapter_of(pulsar_server, f"{topic}-billing-DLQ", retry_topic=False)
+    async with Consumer(letters) as given_up, asyncio.timeout(300):
+        seen.append(await anext(aiter(given_up)))
+    assert {(m.key, m.ordering_key, m.value) for m in seen} == {
+        (b"\xff\x00", b"\xfe", b"order" if schema is None else schema.encode(value))
+    }
+    assert {m.details.event_time for m in seen} == {None}
+    assert {m.details.schema_version for m in seen} == {None if schema is None else 0}
+    if schema is not None:
+        for kind in ("RETRY", "DLQ"):
+            assert _first_of(pulsar_server, f"{topic}-billing-{kind}", schema) == value
+
+
+def _first_of(server: PulsarServer, topic: str, schema: Any) -> Any:
+    """What a consumer with the schema reads."""
+    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    client = pulsar.Client(server.service_url, logger=logger)
+    try:
+        reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=schema)
+        return reader.read_next(60_000).value()
+    finally:
+        client.close()
+
+
+async def test_letters_of_two_schemas_go_to_one_topic(
+    pulsar_server: PulsarServer, topic: str
+) -> None:
+    """The second is written without: a schema must not hold a letter up."""
+    other = f"{topic}-other"
+    await pulsar_server.create_topic(other)
+    for name, schema in ((topic, AvroSchema(Order)), (other, StringSchema())):
+        with producing(pulsar_server, name, schema=schema) as producer:
+            producer.send("order" if name == other else ORDER)
+    graves = PulsarDeadLetters(f"{topic}-graves", service_url=pulsar_server.service_url)
+    consumer = Consumer(adapter_of(pulsar_server, topic, other), dead_letters=graves)
+
+    async def reject(_: Message) -> None:
+        raise Reject("no")
+
+    async with running(consumer, reject) as until:
+        await until(lambda: consumer.stats().dead_lettered == 2)
 
 
 async def test_record_waits_at_the_broker_when_the_consumer_is_gone(
@@ -105,7 +192,7 @@ async def test_record_waits_at_the_broker_when_the_consumer_is_gone(
     async with running(Consumer(first), postpone) as until:
         await until(done.is_set)
     assert await pulsar_server.backlog(topic, "billing") == 0
-    async with Consumer(adapter_of(pulsar_server, topic)) as consumer, asyncio.timeout(20):
+    async with Consumer(adapter_of(pulsar_server, topic)) as consumer, asyncio.timeout(300):
         message = await anext(aiter(consumer))
         assert (message.value, dict(message.headers)["RECONSUMETIMES"]) == (b"order", b"1")
         message.ack()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar import session, watching
+from consumer_sdk.adapters.pulsar import calls, session, subscriber, watching
 from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
@@ -30,7 +30,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 async def until(claim: object) -> None:
     """Waits for what a function says."""
     assert callable(claim)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while not claim():
             await asyncio.sleep(0.01)
 
@@ -50,6 +50,27 @@ async def test_topic_that_is_refused_leaves_no_consumer_of_another(
     assert late.is_closed
 
 
+async def test_broker_that_is_frozen_does_not_hold_a_close_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The operation timeout is 30 s."""
+    for module in (calls, subscriber):
+        monkeypatch.setattr(module, "CLOSE", 0.05)
+    client = Client()
+    adapter = adapter_on(client, monkeypatch, "a", "b")
+    await adapter.open(Owner())
+    client.is_silent = True
+    for (native,) in client.made.values():
+        native.is_frozen = True
+    async with asyncio.timeout(25):
+        await adapter.aclose()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"closing the consumer of {A}: no answer",
+        f"closing the consumer of {B}: no answer",
+        "closing the client: no answer",
+    ]
+
+
 class Clock(Admin):
     """An admin API whose clock moves on with each look."""
 
@@ -66,9 +87,14 @@ class Clock(Admin):
         return True
 
     async def subscriptions(self, topic: str) -> Sequence[str]:
-        """None yet."""
+        """The adapter's."""
         del topic
-        return []
+        return ["s"]
+
+    async def properties(self, topic: str, subscription: str) -> Mapping[str, str]:
+        """None."""
+        del topic, subscription
+        return {}
 
 
 async def test_time_is_the_clock_of_the_opening(monkeypatch: pytest.MonkeyPatch) -> None:

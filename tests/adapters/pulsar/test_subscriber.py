@@ -78,7 +78,7 @@ async def test_acks_without_an_answer_are_tried_again_soon(
     subscriber = subscriber_on(Client(), TOPIC)
     await subscriber.subscribe()
     native_of(subscriber).is_silent = True
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         with pytest.raises(TransientAdapterError, match="no answer after acks"):
             await subscriber.confirm()
     await subscriber.unsubscribe_natively()
@@ -91,7 +91,7 @@ async def test_receiving_that_fails_is_a_fault_until_another_subscription(
     assignment = subscriber.offer()
     await subscriber.begin(StartPoint.BROKER)
     native_of(subscriber).queue.put(_pulsar.AlreadyClosed())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         while subscriber.deaf_since is None:
             await asyncio.sleep(0.01)
     run = subscriber.take(1, 1)
@@ -104,6 +104,6 @@ async def test_receiving_that_fails_is_a_fault_until_another_subscription(
 async def test_standby_whose_receiving_fails_waits_no_longer(subscriber: Subscriber) -> None:
     """It would never hear that it has become the active one."""
     native_of(subscriber).queue.put(_pulsar.AlreadyClosed())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(25):
         await subscriber.active()
     assert subscriber.deaf_since is not None

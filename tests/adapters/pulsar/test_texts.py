@@ -12,7 +12,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.contents import messages_of
+from consumer_sdk.adapters.pulsar.contents import Unpacker
 from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
 from consumer_sdk.records import Headers
 
@@ -36,7 +36,9 @@ def raw(key: bytes = b"", **properties: bytes) -> Any:
 def test_messages_beside_a_bad_one_are_delivered_with_it() -> None:
     """One batch: neither the record nor its neighbours are lost."""
     batch = [raw(b"a", n=b"1"), raw(BAD), raw(b"b", n=BAD), raw(b"c")]
-    messages = [message for part, _ in messages_of(batch[0], batch[1:]) for message in part]
+    messages = [
+        message for part in Unpacker().messages_of(batch[0], batch[1:]) for message in part.messages
+    ]
     assert [message.key for message in messages] == [b"a", BAD, b"b", b"c"]
     assert [message.headers for message in messages] == [(("n", b"1"),), (), (("n", BAD),), ()]
 
@@ -84,7 +86,7 @@ async def test_records_that_are_no_text_are_delivered_by_a_broker(
     await asyncio.to_thread(_send, pulsar_server.service_url, topic)
     adapter = PulsarAdapter(topic, service_url=pulsar_server.service_url, subscription="s")
     found = []
-    async with Consumer(adapter) as consumer, asyncio.timeout(30):
+    async with Consumer(adapter) as consumer, asyncio.timeout(300):
         async for message in consumer:
             message.ack()
             found.append((message.key, message.headers))

@@ -12,9 +12,11 @@ from consumer_sdk.adapters.pulsar.topics import (
     is_beside,
     origin_of,
     partition_of,
+    read_pattern,
     retry_topic,
     topic_of,
 )
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
 
 ORDERS = "persistent://public/default/orders"
@@ -84,3 +86,31 @@ def test_retry_topic_has_the_dead_letters_of_its_origin() -> None:
 def test_topic_beside_is_known_by_its_name(topic: str, *, beside: bool) -> None:
     """Another subscription's dead letters may be read on purpose."""
     assert is_beside(topic, "billing") == beside
+
+
+@pytest.mark.parametrize(
+    "pattern, namespace, matching, others",
+    [
+        ("aa-.*|bb-.*", "public/default", ["aa-1", "bb-2"], ["cc-1", "xbb-2", "aa"]),
+        ("a.c/s-1/aa|bb", "a.c/s-1", ["aa", "bb"], ["aab"]),
+        ("persistent://public/default/orders.*", "public/default", ["orders"], ["order"]),
+        ("x-partition-.", "public/default", ["x-partition-a", "x-partition-3"], ["x"]),
+    ],
+)
+def test_pattern_matches_whole_names_in_its_namespace(
+    pattern: str, namespace: str, matching: list[str], others: list[str]
+) -> None:
+    """Each alternative of it."""
+    found, names = read_pattern(pattern)
+    assert found == namespace
+    assert all(names.fullmatch(f"persistent://{namespace}/{name}") for name in matching)
+    assert not any(names.fullmatch(f"persistent://{namespace}/{name}") for name in others)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["acme/(shop|bank)/.*", "persistent://a/b/c|persistent://a/b/d", "a/b", "("]
+)
+def test_pattern_of_no_or_several_namespaces_is_refused(pattern: str) -> None:
+    """It would match nothing, or a part of what it says."""
+    with pytest.raises(ConfigurationError, match="pattern="):
+        read_pattern(pattern)

@@ -23,7 +23,12 @@ from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
 from consumer_sdk.adapters.pulsar.ranges.survey import look_cost
 from consumer_sdk.adapters.pulsar.topics import topic_of
-from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    PositionOutOfRangeError,
+    TransientAdapterError,
+)
 from consumer_sdk.range_reads import Columns, PartitionRange
 from consumer_sdk.records import Partition, StartPoint
 
@@ -36,9 +41,6 @@ THREADS = 32
 
 MOST_PATIENT = 5
 """How many times ``seen_within`` many topics wait for being looked up."""
-
-CLOSE = 5.0
-"""Seconds for the client to close; it goes on with it."""
 
 
 class Connected:
@@ -54,7 +56,9 @@ class Connected:
         self._patience = pulsar.connection.operation_timeout
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar ranges")
         self._admin = (
-            None if pulsar.admin_url is None else RangeAdmin(pulsar.admin_url, pulsar.admin_token)
+            None
+            if pulsar.admin_url is None
+            else RangeAdmin(pulsar.admin_url, **pulsar.admin_options)
         )
         self._client = pulsar.connection.make_client()
         self._discovery = Discovery(self._client, self._admin, pulsar)
@@ -92,6 +96,19 @@ class Connected:
             await self.cursors.keep(found, are_new=True)
             self._seen, self._seen_at = found, now
         return self._seen
+
+    def tools(self) -> RangeAdmin:
+        """The REST API, for what it alone tells.
+
+        Raises:
+            ConfigurationError: its address was not given.
+        """
+        if self._admin is None:
+            raise ConfigurationError(
+                "what a subscription has acked, and who uses it, is told by the REST API alone: "
+                "give admin_url=http://host:8080 in the URL"
+            )
+        return self._admin
 
     @property
     def admin_calls(self) -> int:
@@ -172,9 +189,8 @@ class Connected:
         await self._kept.aclose()
         self._threads.shutdown(wait=False)
         try:
-            async with asyncio.timeout(CLOSE):
-                await close_client(self._client)
-        except (AdapterError, TimeoutError) as error:
-            log.info("closing the client: %r", error)
+            await close_client(self._client)
+        except AdapterError as error:
+            log.info("%s", error)
         if self._admin is not None:
             self._admin.close()

@@ -23,6 +23,7 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.calls import ask
 from consumer_sdk.adapters.pulsar.faults import BusyError
 from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, inside
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY
@@ -110,7 +111,7 @@ class Cursors:
             lambda done: self._client.subscribe_async(topic, self._name, made, done),
             f"subscribing to {topic} as {self._name!r}",
             self._patience,
-            late=lambda consumer: consumer.close_async(lambda _: None),
+            late=close_late,
         )
 
     async def _close(self, partition: Partition, consumer: Any) -> None:
@@ -174,7 +175,8 @@ class Cursors:
         try:
             # Of the begin of a ledger, entry -1: all ledgers below it.
             last = _pulsar.MessageId(-1, target[0], target[1] - 1, -1)
-            consumer.acknowledge_cumulative_async(last, None)
+            with inside:
+                consumer.acknowledge_cumulative_async(last, None)
             is_connected = consumer.is_connected()
         finally:
             await self._close(partition, consumer)

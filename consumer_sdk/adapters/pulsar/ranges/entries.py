@@ -49,3 +49,17 @@ class Entries:
             if not await self._admin.is_chunk(self._topic, ledger, entry):
                 return False
         return True
+
+    async def splits_message(self, place: Place) -> bool:
+        """Whoever reads from a place on misses chunks of the first message, which the client drops.
+
+        Raises:
+            AdapterError: the broker does not answer, or refuses.
+        """
+        if self._admin is None:
+            return False
+        ledgers = Ledgers.of(await self._admin.internals(self._topic) or {})
+        if (last := ledgers.last) is None:
+            return False
+        first = ledgers.first_entry(place, (last[0], last[1] + 1, 0))
+        return first is not None and bool(await self._admin.chunk_id(self._topic, *first[:2]))

@@ -122,14 +122,14 @@ class Locator:
             await reader.open(start, configuration)
             if time is not None:
                 await reader.seek(time)
-            return await _first(reader) if await reader.has_more() else None
+            return await _first(reader, time or 0.0) if await reader.has_more() else None
         finally:
             await reader.aclose()
 
 
-async def _first(reader: NativeReader) -> Place:
+async def _first(reader: NativeReader, time: float) -> Place:
     for _ in range(READ):
-        found: Place | None = await reader.run(_read_one)
+        found: Place | None = await reader.run(_read_one, time)
         if found is not None:
             return found
     raise TransientAdapterError(
@@ -138,8 +138,14 @@ async def _first(reader: NativeReader) -> Place:
     )
 
 
-def _read_one(native: Any) -> Place | None:
+def _read_one(native: Any, time: float) -> Place | None:
+    """A message of the time or later.
+
+    The client fetches one from the topic's begin when it opens. Where that comes only after the
+    answer to the seek, it is still handed out.
+    """
     try:
-        return place(native.read_next(100).message_id())
+        message = native.read_next(100)
     except _pulsar.Timeout:
         return None
+    return place(message.message_id()) if message.publish_timestamp() >= int(time * 1000) else None

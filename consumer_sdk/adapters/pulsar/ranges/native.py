@@ -16,7 +16,8 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.calls import ask, call
 from consumer_sdk.adapters.pulsar.faults import translate
-from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError
+from consumer_sdk.adapters.pulsar.interpreter_exit import close_late
+from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError, TransientAdapterError
 
 __all__ = ["POLL", "NativeReader"]
 
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 POLL = 100
 """Milliseconds that a read waits for a first message; the longest that a close waits for a read."""
+
+AGAIN = 0.1
+"""Seconds until what failed for now is asked again."""
 
 CLOSE = 2.0
 """Seconds for the broker's answer to a close; the client goes on with it."""
@@ -62,7 +66,7 @@ class NativeReader:
             lambda done: self._client.create_reader_async(self.topic, start, configuration, done),
             f"reading {self.topic}",
             self._patience,
-            late=lambda native: native.close_async(lambda _: None),
+            late=close_late,
         )
 
     async def seek(self, time: float) -> None:
@@ -78,11 +82,24 @@ class NativeReader:
     async def has_more(self) -> bool:
         """Behind the last message that was read; before the first, at the start.
 
+        (1) A seek is answered; (2) the broker closes the reader; (3) it is asked for its last message,
+        and knows no such reader: BrokerMetadataError; (4) the client opens the reader again. The same
+        comes of an unload. So what fails for now is asked again.
+
         Raises:
             AdapterError: the broker refuses, or does not answer.
         """
         doing = f"asking {self.topic} for its last message"
-        return bool(await ask(self._native.has_message_available_async, doing, self._patience))
+        now = asyncio.get_running_loop().time
+        until = now() + self._patience
+        while True:
+            try:
+                left = max(until - now(), 0.0)
+                return bool(await ask(self._native.has_message_available_async, doing, left))
+            except TransientAdapterError:
+                if now() + AGAIN >= until:
+                    raise
+            await asyncio.sleep(AGAIN)
 
     async def run(self, work: Any, *arguments: Any) -> Any:
         """Calls what blocks, for `POLL` at most, with the native reader.

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import math
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.option_texts import make_options
 from consumer_sdk.adapters.pulsar.connection import Connection
-from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.urls import READERS, parse_url
-from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.adapters.pulsar.options import OWN, PulsarOptions, parse_url
+from consumer_sdk.options import SECONDS, check_options, make_options
 
-__all__ = ["NOBODY", "RangeOptions", "adapter_options", "parse_range_url"]
+__all__ = ["NOBODY", "SHARED", "RangeOptions", "adapter_options", "parse_range_url"]
 
 NOBODY = "-"
 """The subscription's name where there is none: it is never subscribed to."""
 
 FORM = "write pulsar://host:port/topic[,topic]?subscription=name&admin_url=http://host:8080"
-SECONDS = ("stall_timeout", "seen_within")
-OWN = {
+TIMES = {"stall_timeout": SECONDS, "seen_within": SECONDS}
+SHARED = (
     *("subscription", "pattern", "initial_position", "admin_url", "admin_token", "receiver_queue"),
-    *(field.name for field in fields(Connection)),
-}
-OWN_READERS: dict[str, Any] = {
-    **{name: READERS[name] for name in OWN & READERS.keys()},
-    **dict.fromkeys(SECONDS, float),
-}
+    "crypto_key_reader",
+)
+"""Options that an adapter has too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +41,15 @@ class RangeOptions:
     seen_within: float
 
     def __post_init__(self) -> None:
-        for name in SECONDS:
-            given: object = getattr(self, name)  # whatever a caller has given
-            if not (isinstance(given, int | float) and 0 < given < math.inf):
-                raise ConfigurationError(f"{name}={given!r}: give seconds, above 0")
+        check_options(self, TIMES)
 
     def for_reader(self, queue: int) -> Any:
         """The native reader's options, with so many messages that are sent ahead."""
         made = _pulsar.ReaderConfiguration()
         made.receiver_queue_size(queue)
+        # The client draws a reader's name without a lock. Two that are opened at the same time, one in
+        # the caller's thread and one in the client's, may draw the same; the second is refused as busy.
+        made.subscription_role_prefix(f"reader-{uuid.uuid4().hex}")
         keys = self.pulsar.crypto_key_reader
         if keys is not None:
             made.crypto_key_reader(keys.cryptoKeyReader)
@@ -92,4 +87,4 @@ def parse_range_url(url: str) -> tuple[list[str], dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, or an option is unknown or only a consumer's.
     """
-    return parse_url(url, OWN_READERS, FORM)
+    return parse_url(url, {name: OWN[name] for name in SHARED} | TIMES, FORM)

@@ -8,16 +8,27 @@ import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from consumer_sdk.adapters.pulsar.options import InitialPosition
+from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.options import OWN, InitialPosition
+from consumer_sdk.adapters.pulsar.ranges.admin import progress_in
 from consumer_sdk.adapters.pulsar.ranges.connected import Connected
+from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.options import (
+    SHARED,
     RangeOptions,
     adapter_options,
     parse_range_url,
 )
-from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.errors import (
+    AdapterError,
+    ConsumerClosedError,
+    ConsumerSdkError,
+    PartitionLostError,
+)
+from consumer_sdk.options import names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
-from consumer_sdk.records import Outcome, OutcomeKind, Partition, Position, Start
+from consumer_sdk.records import Committed, Outcome, OutcomeKind, Partition, Position, Start
 from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
 
 __all__ = ["PulsarRanges"]
@@ -58,10 +69,11 @@ class PulsarRanges(RangeReader):
     read begins at the first record that is kept, and says so in a warning that names the partition.
 
     Args:
-        topics: their names; of another namespace as ``tenant/namespace/name``.
+        topics: their names, one by one or in a list; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
         subscription: whose position `commit` moves; None for nobody's.
-        pattern: instead of topics, a regular expression that a topic's whole name has to match.
+        pattern: instead of topics, a regular expression that a topic's whole name has to match;
+            of another namespace as ``tenant/namespace/regex``.
             Needs ``admin_url``.
         initial_position: where a subscription begins that is made: ``"earliest"`` or ``"latest"``.
             In partitions that are new later, at the earliest.
@@ -86,7 +98,7 @@ class PulsarRanges(RangeReader):
 
     def __init__(
         self,
-        *topics: str,
+        *topics: str | Sequence[str],
         service_url: str,
         subscription: str | None = None,
         pattern: str | None = None,
@@ -100,7 +112,7 @@ class PulsarRanges(RangeReader):
         **connection: Any,
     ) -> None:
         pulsar = adapter_options(
-            topics,
+            names_of(topics),
             subscription,
             {"service_url": service_url, **connection},
             pattern=pattern,
@@ -127,6 +139,11 @@ class PulsarRanges(RangeReader):
         """
         topics, options = parse_range_url(url)
         return cls(*topics, **options)
+
+    @classmethod
+    def consumer_options(cls) -> Collection[str]:
+        """Options of a consumer's URL that have no meaning here."""
+        return OWN.keys() - set(SHARED)
 
     @property
     def _open(self) -> Connected:
@@ -219,6 +236,46 @@ class PulsarRanges(RangeReader):
             return dict.fromkeys(positions, Outcome(OutcomeKind.FENCED, error=error))
         return await cursors.commit(positions)
 
+    async def committed(
+        self, group: str, partitions: Collection[Partition]
+    ) -> Mapping[Partition, Committed | None]:
+        """What a subscription has acked; needs ``admin_url``."""
+        admin = self._open.tools()
+        topics = map(topic_of, partitions)
+        found = await asyncio.gather(*map(admin.internals, topics))
+        progress = (None if each is None else progress_in(each, group) for each in found)
+        return {
+            partition: None if each is None else Committed(each)
+            for partition, each in zip(partitions, progress, strict=True)
+        }
+
+    async def members(self, group: str, partitions: Collection[Partition]) -> Sequence[str]:
+        """The subscription's consumers; needs ``admin_url``."""
+        admin = self._open.tools()
+        found = await asyncio.gather(
+            *(admin.consumers(topic_of(each), group) for each in partitions)
+        )
+        return sorted({name for names in found for name in names})
+
+    async def reset(
+        self, group: str, positions: Mapping[Partition, Position]
+    ) -> Mapping[Partition, Outcome]:
+        """Sets the subscription to the entry of each position; its consumers connect again."""
+        found = await asyncio.gather(*(self._reset(group, *each) for each in positions.items()))
+        return dict(zip(positions, found, strict=True))
+
+    async def _reset(self, group: str, partition: Partition, position: Place) -> Outcome:
+        admin, topic = self._open.tools(), topic_of(partition)
+        try:
+            if await Entries(topic, admin).splits_message(position):
+                return Outcome.retry(AdapterError(_inside_chunks(partition, position)))
+            if await admin.reset_cursor(topic, group, position):
+                return Outcome.durable()
+            gone = PartitionLostError(f"{partition} has no subscription {group!r}")
+            return Outcome(OutcomeKind.GONE, error=gone)
+        except ConsumerSdkError as error:
+            return Outcome.retry(error)
+
     def encode_position(self, position: Position) -> str:
         return encode_message_id(position)
 
@@ -230,3 +287,10 @@ class PulsarRanges(RangeReader):
         connected, self._connected = self._connected, None
         if connected is not None and self._pid == os.getpid():
             await connected.aclose()
+
+
+def _inside_chunks(partition: Partition, position: Place) -> str:
+    return (
+        f"{partition}: a message in chunks ends at {encode_message_id(position)}, and would be lost: "
+        f"reset to an earlier position, such as with --shift -1"
+    )

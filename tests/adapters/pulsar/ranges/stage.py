@@ -16,6 +16,7 @@ from consumer_sdk.range_reads import Columns, PartitionRange
 from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.testing.servers import PulsarEndpoint
 from consumer_sdk.testing.servers.pulsar_admin import call, path_of
+from tests.adapters.pulsar.producing import producing
 
 __all__ = ["Stage", "columns_of", "consuming", "interleaved", "producing", "read", "values"]
 
@@ -40,7 +41,7 @@ class Stage:
     async def trim(self, ledger: int) -> None:
         """Has the broker delete what nobody keeps; returns when a ledger is gone."""
         path = path_of(self.topic)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while True:
                 await asyncio.to_thread(call, self.server.admin_url, "POST", f"{path}/trim")
                 found = await asyncio.to_thread(
@@ -107,17 +108,6 @@ def values(parts: Sequence[Columns]) -> list[bytes | None]:
 def columns_of(part: Columns) -> Iterator[tuple[Position, bytes | None]]:
     """Positions with values."""
     return zip(part.positions, part.values, strict=True)
-
-
-@contextmanager
-def producing(server: PulsarEndpoint, topic: str, **options: Any) -> Iterator[Any]:
-    """A producer of Pulsar's own client."""
-    logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
-    client = pulsar.Client(server.service_url, logger=logger)
-    try:
-        yield client.create_producer(topic, **options)
-    finally:
-        client.close()
 
 
 @contextmanager

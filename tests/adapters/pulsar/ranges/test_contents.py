@@ -110,7 +110,7 @@ async def test_chunks_of_no_whole_message_end_a_range(stage: Stage) -> None:
     async with stage.open() as ranges:
         whole = await stage.whole(ranges)
         assert whole.stop[1] == 3
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(300):
             assert await read(ranges, stage.range(whole.start, (whole.stop[0], 2, 0))) == []
 
 

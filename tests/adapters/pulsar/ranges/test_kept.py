@@ -24,7 +24,7 @@ async def readers(stage: Stage) -> set[str]:
 
 async def gone(stage: Stage) -> None:
     """Returns when the topic has no reader."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(300):
         while await readers(stage):
             await asyncio.sleep(0.01)
 

@@ -44,3 +44,11 @@ def test_an_option_that_cannot_work_is_refused_at_once(options: dict[str, Any]) 
     """Before anything is connected."""
     with pytest.raises(ConfigurationError):
         PulsarRanges("t", service_url="pulsar://h:1", **options)
+
+
+def test_each_reader_has_a_name_that_no_other_can_have() -> None:
+    """The client's own names can be equal where two threads draw at a time; that reads as "busy"."""
+    options = PulsarRanges("t", service_url="pulsar://h:1")._options
+    names = {options.for_reader(1).subscription_role_prefix() for _ in range(50)}
+    assert len(names) == 50
+    assert all(name.startswith("reader-") for name in names)
