@@ -32,13 +32,19 @@ class ReadAheadSession(ABC):
     Args:
         name: of its tasks.
         partitions: those held, as they are at any time.
+        news: one that others share; by default its own.
 
     Attributes:
         news: set when there may be something to fetch.
     """
 
-    def __init__(self, name: str, partitions: Callable[[], Collection[Partition]]) -> None:
-        self.news = asyncio.Event()
+    def __init__(
+        self,
+        name: str,
+        partitions: Callable[[], Collection[Partition]],
+        news: asyncio.Event | None = None,
+    ) -> None:
+        self.news = asyncio.Event() if news is None else news
         self._name = name
         self._partitions = partitions
         self._turns = Turns()
@@ -58,6 +64,8 @@ class ReadAheadSession(ABC):
         self._main.add_done_callback(lambda _: self.news.set())
 
     async def _live(self) -> None:
+        if self._main is None:  # an eager task: the adapter does not say yet that it is open
+            await asyncio.sleep(0)
         async with self._tasks:
             for duty in self._duties():
                 _ = self._spawn(duty)
@@ -94,13 +102,14 @@ class ReadAheadSession(ABC):
         """The next runs, each partition in its turn; waits for some without polling."""
 
         async def collect() -> list[Run]:
-            self._raise_error()
+            self.raise_error()
             ready = [partition for partition in self._partitions() if partition.has_run]
             return self._turns.take(ready, _take, max_records, max_bytes)
 
         return await fetch(collect, self.news, max_wait)
 
-    def _raise_error(self) -> None:
+    def raise_error(self) -> None:
+        """Raises what has failed, once, or what has ended it."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error

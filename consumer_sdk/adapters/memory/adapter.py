@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.fetching import fetch
 from consumer_sdk.adapters.memory.broker import MemoryBroker
 from consumer_sdk.adapters.memory.calls import Calls, Seam
-from consumer_sdk.adapters.memory.kinds import ConsumerKind, Options
+from consumer_sdk.adapters.memory.kinds import TYPES, ConsumerKind, Options
 from consumer_sdk.adapters.memory.session import Session
+from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
+from consumer_sdk.options import instance, names_of, read_texts
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -27,6 +28,8 @@ from consumer_sdk.records import (
 )
 
 __all__ = ["MemoryAdapter"]
+
+FORM = "write memory://broker/stream?group=name&subscription=shared"
 
 CLOSE_PATIENCE = 1.0
 """Seconds that a cancelled coordination may take to end."""
@@ -44,7 +47,7 @@ class MemoryAdapter(Adapter):
 
     Args:
         broker: where the streams are.
-        streams: names; they exist when the consumer starts.
+        streams: names, one by one or in a list; they exist when the consumer starts.
         group: whose position it is; None: all partitions and no commits.
         subscription: see the table. All consumers of a group use the same.
         metadata_size: characters of checkpoint that a group's commit may carry; with 0 a commit
@@ -60,7 +63,7 @@ class MemoryAdapter(Adapter):
     def __init__(
         self,
         broker: MemoryBroker,
-        *streams: str,
+        *streams: str | Sequence[str],
         group: str | None = None,
         subscription: ConsumerKind = "group",
         metadata_size: int = 4096,
@@ -68,8 +71,9 @@ class MemoryAdapter(Adapter):
         batch_index_acks: bool = False,
         seam: Seam | None = None,
     ) -> None:
+        instance(MemoryBroker, "a MemoryBroker()").check("broker", broker, "MemoryAdapter")
         self._options = Options(
-            streams=streams,
+            streams=names_of(streams),
             group=group,
             subscription=subscription,
             metadata_size=metadata_size,
@@ -93,14 +97,16 @@ class MemoryAdapter(Adapter):
         Raises:
             ConfigurationError: the URL is malformed, or no broker has that name.
         """
-        parts = urlsplit(url)
-        options: dict[str, Any] = dict(parse_qsl(parts.query))
-        streams = [unquote(name) for name in parts.path.strip("/").split(",") if name]
-        if parts.scheme != "memory" or not streams or options.keys() - {"group", "subscription"}:
-            raise ConfigurationError(
-                f"{url!r}: write memory://broker/stream?group=name&subscription=shared"
-            )
+        parts, texts = split_url(url, {"memory"}, FORM)
+        streams = topics_of(parts.path)
+        if not streams:
+            raise ConfigurationError(f"{shown(url)}: the streams are missing in the URL: {FORM}")
+        options = read_texts(texts, {name: TYPES[name] for name in ("group", "subscription")})
         return cls(MemoryBroker.named(parts.netloc), *streams, **options)
+
+    def __repr__(self) -> str:
+        streams = ", ".join(map(repr, self._options.streams))
+        return f"MemoryAdapter({streams}, group={self.group!r})"
 
     async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:  # noqa: ARG002 - the group assigns
         """Joins the group."""
@@ -156,17 +162,16 @@ class MemoryAdapter(Adapter):
 
     def pause(self, assignment: Assignment) -> None:
         """Stops fetching it, keeping its position."""
-        self._pause(assignment, is_paused=True)
+        holding = self._session.membership.holding(assignment)
+        if holding is not None:
+            holding.is_paused = True
 
     def resume(self, assignment: Assignment) -> None:
         """Undoes `pause`."""
-        self._pause(assignment, is_paused=False)
-
-    def _pause(self, assignment: Assignment, *, is_paused: bool) -> None:
         holding = self._session.membership.holding(assignment)
         if holding is not None:
-            holding.is_paused = is_paused
-            self._news.set()
+            holding.resume()
+            holding.news()
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """Stores the group's positions, or acks records; fenced by what is held."""
@@ -203,6 +208,11 @@ class MemoryAdapter(Adapter):
         """Differs between streams of one name, made one after another."""
         return self._session.identity(assignment)
 
+    def gaps(self, positions: Sequence[Position]) -> Sequence[int]:
+        """Of a subscription's places ``(entry, index)``: entries are named by their first position."""
+        numbers = list(map(sum, positions))
+        return [at for at in range(1, len(numbers)) if numbers[at] > numbers[at - 1] + 1]
+
     def encode_position(self, position: Position) -> str:
         """Decimal digits; of a subscription, ``entry:index``."""
         return self._options.positions.encode(position)
@@ -211,7 +221,7 @@ class MemoryAdapter(Adapter):
         """Reads `encode_position` back."""
         return self._options.positions.decode(text)
 
-    def dead_letters(self) -> DeadLetters:
+    def dead_letters(self) -> DeadLetters | None:
         """The broker's own: ``broker.dead_letters.letters``."""
         return self.memory.dead_letters
 

@@ -191,6 +191,14 @@ class MemoryBroker:
         stored = [StoredRecord(key, value, (), stamp) for key, value in pairs]
         return list(self.stream(stream).logs[partition].append(stored, is_entry=True))
 
+    def damage(self, stream: str, partition: int, positions: Iterable[int]) -> None:
+        """Makes records unreadable, as bits do that flip on a disk."""
+        self.stream(stream).logs[partition].unreadable.update(positions)
+
+    def withhold(self, stream: str, partition: int, positions: Iterable[int]) -> None:
+        """Only these are withheld from now on: subscriptions get them once they reconnect later."""
+        self.stream(stream).logs[partition].withheld = set(positions)
+
     def skip(self, stream: str, partition: int, positions: int = 1) -> None:
         """Leaves positions without a record, as transaction markers do."""
         self.stream(stream).logs[partition].skip(positions)

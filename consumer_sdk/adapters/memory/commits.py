@@ -7,7 +7,8 @@ from dataclasses import replace
 from consumer_sdk.adapters.memory.group import Commit, Group
 from consumer_sdk.adapters.memory.membership import Membership
 from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, Partition
-from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers.checkpoint_forms import Fitted
+from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, fit_checkpoint
 
 __all__ = ["Commits"]
 
@@ -32,12 +33,12 @@ class Commits:
             # that retention has cut into may begin below the position.
             first = min([position, *(first for first, _ in checkpoint.ranges[:1])])
             checkpoint = replace(checkpoint, watermark=first - 1)
-        text, covered = self._encode(partition, checkpoint)
+        text, covered, forgotten = self._fit(partition, checkpoint)
         member = membership.member
         owner = (member.id, member.generation, flush.assignment.epoch)
         new = Commit(position, text, owner, flush.number, flush.is_copy)
         membership.group.commit(partition, new)
-        return Outcome.durable(covered)
+        return Outcome.durable(covered, forgotten)
 
     def load(self, group: Group, partition: Partition, identity: str | None) -> Committed | None:
         """What the group has committed for a partition."""
@@ -58,17 +59,16 @@ class Commits:
             checkpoint = replace(checkpoint, watermark=None)
         return Committed(checkpoint, is_copy=committed.is_copy)
 
-    def _encode(
-        self, partition: Partition, checkpoint: Checkpoint
-    ) -> tuple[str | None, int | None]:
-        """The text that fits, if any does, and how far it goes when that is not all."""
-        text, covered = encode_checkpoint(
+    def _fit(self, partition: Partition, checkpoint: Checkpoint) -> Fitted:
+        """The text that fits, None if none does."""
+        fitted = fit_checkpoint(
             checkpoint,
             broker="memory",
             partition=partition,
             encode_position=str,
             max_size=self._max_size,
         )
-        if len(text) <= self._max_size:
-            return text, covered
-        return None, checkpoint.watermark if checkpoint.ranges else None
+        if len(fitted.data) <= self._max_size:
+            return fitted
+        covered = checkpoint.watermark if checkpoint.ranges else None
+        return Fitted(None, covered, len(checkpoint.attempts))

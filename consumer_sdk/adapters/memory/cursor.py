@@ -198,7 +198,10 @@ class Cursor:
         """What waits in a connection, within limits; at least one record if there is any."""
         taken: list[Sent] = []
         while connection.waiting and len(taken) < max_records and (max_bytes > 0 or not taken):
-            taken.append(connection.waiting.popleft())
+            sent = connection.waiting.popleft()
+            if sent.position in self._log.withheld:
+                continue
+            taken.append(sent)
             max_bytes -= taken[-1].record.size
         self.dispatch()
         return taken

@@ -61,7 +61,7 @@ class Member:
     streams: tuple[str, ...]
     on_rebalance: Callable[[], None]
     generation: int = -1
-    share: tuple[Partition, ...] = ()
+    share: dict[Partition, None] = field(default_factory=dict)
     joining: asyncio.Future[None] | None = field(default=None, repr=False)
 
 
@@ -186,7 +186,7 @@ class Group:
 
     def shares(self) -> Mapping[str, Sequence[Partition]]:
         """Who holds what, by member."""
-        return {member.id: member.share for member in self.members.values()}
+        return {member.id: tuple(member.share) for member in self.members.values()}
 
     def _drop_laggards(self) -> None:
         for member in [m for m in self.members.values() if m.joining is None]:
@@ -213,7 +213,7 @@ class Group:
         """Range assignor: neighbouring partitions go to one member, stream by stream."""
         for member in self.members.values():
             member.generation = self.generation
-            member.share = ()
+            member.share = {}
         for stream in sorted({s for m in self.members.values() for s in m.streams}):
             partitions = self._partitions(stream)
             self._known.setdefault(stream, frozenset(partitions))
@@ -221,12 +221,12 @@ class Group:
             for number, member in enumerate(takers):
                 first = number * len(partitions) // len(takers)
                 last = (number + 1) * len(partitions) // len(takers)
-                member.share += tuple(partitions[first:last])
+                member.share |= dict.fromkeys(partitions[first:last])
 
     @staticmethod
     def _reset(member: Member) -> None:
         member.generation = -1
-        member.share = ()
+        member.share = {}
         if member.joining is not None and not member.joining.done():
             member.joining.set_result(None)
         member.joining = None

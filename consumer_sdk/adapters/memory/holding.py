@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from consumer_sdk.adapters.memory.log import PartitionLog, Slice
-from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.adapters.memory.positions import Positions
+from consumer_sdk.errors import PositionOutOfRangeError, UnreadableRecordError
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Message, Run, Start, StartPoint
 
 __all__ = ["Holding", "PositionHolding", "resolve"]
@@ -32,14 +33,16 @@ class Holding(ABC):
     """One grant.
 
     Attributes:
-        is_gated: the owner has not answered yet, or the partition is being given up.
+        on_news: told of the holding when there may be something to read.
+        is_gated: the owner has not answered yet, or the partition is being given up, or over.
         is_paused: by the runtime, or after a fault.
     """
 
     assignment: Assignment
     log: PartitionLog
     identity: str
-    on_news: Callable[[], None]
+    on_news: Callable[[Holding], None]
+    positions: Positions
     is_gated: bool = True
     is_paused: bool = False
 
@@ -47,6 +50,15 @@ class Holding(ABC):
     def is_readable(self) -> bool:
         """A fetch may take records from it."""
         return not self.is_gated and not self.is_paused
+
+    @property
+    def has_more(self) -> bool:
+        """Another read may find something, without any news."""
+        return True
+
+    def news(self) -> None:
+        """There may be something to read."""
+        self.on_news(self)
 
     @abstractmethod
     def begin(self, start: Start) -> None:
@@ -69,6 +81,19 @@ class Holding(ABC):
         self.is_paused = True
         return Run(self.assignment, fault=error)
 
+    def unreadable(self, message: Message, behind: int | None) -> Run:
+        """Pauses the partition at a record that cannot be read."""
+        self.is_paused = True
+        at = self.positions.encode(message.position)
+        error = UnreadableRecordError(
+            f"{self.assignment.partition}: the record at {at} cannot be read"
+        )
+        return Run.unreadable(message, behind, error, first=at, last=at)
+
+    def resume(self) -> None:
+        """Undoes a pause; after `unreadable` it goes on behind that."""
+        self.is_paused = False
+
 
 @dataclass(slots=True, eq=False)
 class PositionHolding(Holding):
@@ -78,14 +103,20 @@ class PositionHolding(Holding):
         committed: where the group was when it was granted; None for nowhere.
         position: the next one to read; None until the owner has said where to start, and for
             one that has nothing to read.
+        behind: the position behind one that cannot be read and was handed out as such.
     """
 
     committed: int | None = None
     position: int | None = None
+    behind: int | None = None
 
     @property
     def is_readable(self) -> bool:
         return not self.is_gated and not self.is_paused and self.position is not None
+
+    @property
+    def has_more(self) -> bool:
+        return self.position != self.log.end
 
     def begin(self, start: Start) -> None:
         if start is StartPoint.BROKER:
@@ -93,11 +124,13 @@ class PositionHolding(Holding):
         elif start is not StartPoint.ENDED:
             position = resolve(self.log, start)
             self.position = self.log.end if position is None else position
-        self.log.listeners.append(self.on_news)
+        self.log.listeners.append(self.news)
+        self.news()
 
     def end(self) -> None:
-        if self.on_news in self.log.listeners:
-            self.log.listeners.remove(self.on_news)
+        self.is_gated = True
+        if self.news in self.log.listeners:
+            self.log.listeners.remove(self.news)
 
     def lag(self) -> int | None:
         return None if self.position is None else max(0, self.log.end - self.position)
@@ -116,8 +149,17 @@ class PositionHolding(Holding):
         found = log.read(position, max_records, max_bytes)
         if found.next_position == position:
             return None
+        if found.positions and found.positions[0] in log.unreadable:
+            self.behind = found.next_position
+            return self.unreadable(self._messages(found)[0], self.behind)
         self.position = found.next_position
-        return Run(self.assignment, self._messages(found), found.next_position, size=found.size)
+        messages = self._messages(found)
+        return Run(self.assignment, messages, found.next_position, size=found.size, ascends=True)
+
+    def resume(self) -> None:
+        if self.behind is not None:
+            self.position, self.behind = self.behind, None
+        Holding.resume(self)
 
     def _messages(self, found: Slice) -> list[Message]:
         assignment = self.assignment

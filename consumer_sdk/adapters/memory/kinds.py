@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from consumer_sdk.adapters.memory.cursor import CursorKind
 from consumer_sdk.adapters.memory.positions import ENTRIES, NUMBERS, Positions
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    NAMES,
+    TEXT,
+    WHOLE_NUMBER,
+    OptionType,
+    check_options,
+    choice,
+    optional,
+)
 from consumer_sdk.records import Capabilities, Kind
 
 __all__ = ["ConsumerKind", "Options"]
 
 ConsumerKind = Literal["group"] | CursorKind
+
+
+def _is_size(value: object) -> bool:
+    return WHOLE_NUMBER.accepts(value) and isinstance(value, int) and value >= 0
+
+
+TYPES: Mapping[str, OptionType] = {
+    "group": optional(TEXT),
+    "subscription": choice("group", *get_args(CursorKind)),
+    "metadata_size": replace(COUNT, wanted="a whole number, 0 or more", accepts=_is_size),
+    "prefetch": COUNT,
+    "batch_index_acks": FLAG,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,16 +54,8 @@ class Options:
     def __post_init__(self) -> None:
         if not self.streams:
             raise ConfigurationError("MemoryAdapter: name at least one stream")
-        if self.metadata_size < 0 or self.prefetch < 1:
-            raise ConfigurationError(
-                f"MemoryAdapter(metadata_size={self.metadata_size}, prefetch={self.prefetch}): "
-                f"at least 0, and at least 1"
-            )
-        kinds = ("group", *get_args(CursorKind))
-        if self.subscription not in kinds:
-            raise ConfigurationError(
-                f"MemoryAdapter(subscription={self.subscription!r}): one of {', '.join(kinds)}"
-            )
+        check_options(self, TYPES, "MemoryAdapter")
+        NAMES.check("streams", self.streams, "MemoryAdapter")
         if self.cursor_kind is not None and self.group is None:
             raise ConfigurationError(
                 f"MemoryAdapter(subscription={self.subscription!r}): name it with group=…"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 from consumer_sdk.records import Headers
@@ -53,12 +53,17 @@ class PartitionLog:
         start: the lowest position that can be read.
         end: the position that the next record gets.
         listeners: called, without arguments, when the log has grown.
+        unreadable: positions whose records no consumer can read.
+        withheld: positions whose records a subscription's consumers drop without a word, as Pulsar's
+            client does with what it cannot decrypt; they come again after a reconnect.
     """
 
     def __init__(self) -> None:
         self.start = 0
         self.end = 0
         self.listeners: list[Callable[[], None]] = []
+        self.unreadable: set[int] = set()
+        self.withheld: set[int] = set()
         # Parallel lists: a read is two slices, whatever the gaps. _ends holds running byte
         # counts, so that a byte limit is a bisection.
         self._positions: list[int] = []
@@ -104,13 +109,18 @@ class PartitionLog:
         del self._positions[:count], self._records[:count], self._ends[:count]
 
     def read(self, position: int, max_records: int, max_bytes: int) -> Slice:
-        """The records from ``position`` on; at least one if there is any."""
+        """The records from ``position`` on; at least one if there is any.
+
+        One that cannot be read comes alone.
+        """
         first = bisect_left(self._positions, position)
         last = min(first + max_records, len(self._positions))
         if first >= last:
             return Slice([], [], self.end if max_records else position, 0)
         before = self._ends[first] - self._records[first].size
         last = max(first + 1, bisect_right(self._ends, before + max_bytes, first, last))
+        if self.unreadable:
+            last = first + (self.readable(self._positions[first:last]) or 1)
         next_position = self.end if last == len(self._positions) else self._positions[last - 1] + 1
         return Slice(
             self._positions[first:last],
@@ -118,6 +128,10 @@ class PartitionLog:
             next_position,
             self._ends[last - 1] - before,
         )
+
+    def readable(self, positions: Iterable[int]) -> int:
+        """How many of these come before the first one that cannot be read."""
+        return sum(1 for _ in takewhile(lambda at: at not in self.unreadable, positions))
 
     def place(self, position: int) -> tuple[int, int]:
         """The entry that a position belongs to, and its index in it."""

@@ -115,7 +115,7 @@ class Membership:
                     await asyncio.get_running_loop().create_future()
                 await self.group.join(self.member)
                 if not self._is_closing:
-                    self._grant(self.member.share)
+                    self._grant(tuple(self.member.share))
                     await self._serve()
                     await self._give_up()
         finally:

@@ -52,8 +52,7 @@ class Session:
         self._broker = broker
         self._options = options
         self._seam = seam
-        self._on_news = on_news
-        self._reader = Reader(seam)
+        self._reader = Reader(seam, on_news)
         self._commits = Commits(options.capabilities.metadata_size)
         kind = options.cursor_kind
         self._subscription = kind and broker.subscribe(
@@ -77,18 +76,26 @@ class Session:
         if self._subscription is None:
             committed = self.membership.group.committed.get(partition)
             at = committed.position if committed else None
-            return PositionHolding(assignment, log, identity, self._on_news, committed=at)
+            return PositionHolding(
+                assignment, log, identity, self._reader.add, self._options.positions, committed=at
+            )
         cursor = self._subscription.cursor(partition, log)
         prefetch = self._options.prefetch
         return SubscribedHolding(
-            assignment, log, identity, self._on_news, cursor=cursor, prefetch=prefetch
+            assignment,
+            log,
+            identity,
+            self._reader.add,
+            self._options.positions,
+            cursor=cursor,
+            prefetch=prefetch,
         )
 
     # -- records ------------------------------------------------------------------------
 
     def read(self, max_records: int, max_bytes: int) -> list[Run]:
         """The next runs."""
-        return self._reader.read(self.membership.holdings.values(), max_records, max_bytes)
+        return self._reader.read(max_records, max_bytes)
 
     def positions(
         self, assignments: Sequence[Assignment], at: Start

@@ -57,7 +57,7 @@ class SubscribedHolding(Holding):
 
     def _connect(self) -> None:
         if self.has_begun:
-            self.connection = Connection(self.on_news, self.prefetch)
+            self.connection = Connection(self.news, self.prefetch)
             self.cursor.connect(self.connection)
 
     def cut(self) -> None:
@@ -72,6 +72,7 @@ class SubscribedHolding(Holding):
             self.connection = None
 
     def end(self) -> None:
+        self.is_gated = True
         self.has_begun = False
         if self._timer is not None:
             self._timer.cancel()
@@ -82,9 +83,14 @@ class SubscribedHolding(Holding):
     def read(self, max_records: int, max_bytes: int) -> Run | None:
         if self.connection is None:
             return None
-        sent = self.cursor.take(self.connection, max_records, max_bytes)
+        count = max_records
+        if self.log.unreadable:
+            count = self.log.readable(each.position for each in self.connection.waiting)
+        sent = self.cursor.take(self.connection, min(count or 1, max_records), max_bytes)
         if not sent:
             return None
+        if count == 0:
+            return self.unreadable(self._message(sent[0]), None)
         size = sum(each.record.size for each in sent)
         return Run(self.assignment, [self._message(each) for each in sent], size=size)
 

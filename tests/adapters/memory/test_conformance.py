@@ -18,6 +18,7 @@ from consumer_sdk.testing.conformance.adapters import (
     QueueSuite,
     RebalancingLogSuite,
     Record,
+    StandaloneLogSuite,
 )
 
 
@@ -25,7 +26,7 @@ class MemoryHarness(AdapterHarness):
     """The in-memory broker with short time-outs."""
 
     abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {"crash", "gap", "grow", "recreate", "reset", "truncate"}
+        {"crash", "gap", "grow", "recreate", "reset", "truncate", "unreadable"}
     )
     patience = 10.0
     quiet = 0.03
@@ -61,6 +62,10 @@ class MemoryHarness(AdapterHarness):
         assert isinstance(adapter, MemoryAdapter)
         adapter.crash()
 
+    async def append_unreadable(self, stream: str) -> None:
+        _, position = self.broker.append(stream, b"bytes", partition=0)
+        self.broker.damage(stream, 0, [position])
+
     async def skip(self, stream: str, partition: int = 0) -> None:
         self.broker.skip(stream, partition, 3)
 
@@ -87,6 +92,24 @@ class TestMemoryAdapter(AdapterSuite):
         return MemoryHarness()
 
 
+class StandaloneHarness(MemoryHarness):
+    """The same broker, and consumers without a group."""
+
+    shares_partitions = False
+
+    def make_adapter(self, stream: str, group: str, **options: Any) -> Adapter:
+        return MemoryAdapter(self.broker, stream, **options)
+
+
+class TestStandalone(StandaloneLogSuite):
+    """Each consumer reads all partitions."""
+
+    @pytest.fixture
+    def harness(self) -> AdapterHarness:
+        """A broker of its own for each case."""
+        return StandaloneHarness()
+
+
 class SubscriptionHarness(MemoryHarness):
     """The same broker with a subscription."""
 
@@ -94,6 +117,7 @@ class SubscriptionHarness(MemoryHarness):
         "backlog",
         "disconnect",
         "entry",
+        "late",
     }
 
     def __init__(self, kind: ConsumerKind, *, batch_index_acks: bool = False) -> None:
@@ -117,6 +141,13 @@ class SubscriptionHarness(MemoryHarness):
 
     async def backlog(self, stream: str, group: str) -> int:
         return self.broker.backlog(group, stream)
+
+    async def append_late(self, stream: str, records: Sequence[Record]) -> None:
+        places = await super().append(stream, records)
+        self.broker.withhold(stream, 0, places)
+
+    async def release(self, stream: str) -> None:
+        self.broker.withhold(stream, 0, ())
 
     async def append_entry(self, stream: str, records: Sequence[Record]) -> None:
         self.broker.append_entry(stream, [(record.key, record.value) for record in records])
