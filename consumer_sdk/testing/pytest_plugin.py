@@ -8,11 +8,21 @@ fixture                    scope     gives
 ``kinesalite_server``      session   a kinesalite that all tests share: use a stream of your own
 ``pulsar_server``          session   a Pulsar that all tests share: use a topic of your own
 ``zookeeper_server``       session   a ZooKeeper that all tests share: use a root path of your own
-``own_kafka_server``       function  a Kafka to kill, restart and pause
-``own_kinesis_server``     function  a kinesis-local to kill, restart (empty) and pause
-``own_pulsar_server``      function  a Pulsar to kill, restart and pause
-``own_zookeeper_server``   function  a ZooKeeper to kill, restart and pause
+``own_kafka_server``       function  a Kafka that the test may kill, restart and pause
+``own_kinesis_server``     function  a kinesis-local, likewise; a restart empties it
+``own_pulsar_server``      function  a Pulsar, likewise
+``own_zookeeper_server``   function  a ZooKeeper, likewise
 ========================== ========= ==============================================================
+
+A shared server starts when a test first asks for it, and ends with the run. With pytest-xdist it belongs to the
+controller, and all workers use the same one. To give it settings of your own, implement this hook in a ``conftest.py``
+at the root of your tests::
+
+    def pytest_consumer_sdk_server(name):  # "kafka", "kinesis", "kinesalite", "pulsar" or "zookeeper"
+        if name == "kafka":
+            return KafkaServer(properties={"message.max.bytes": 8 << 20})
+
+When a shared server ends during the run, the run stops and says so.
 
 Environment: ``CONSUMER_SDK_KAFKA=host:port``, ``CONSUMER_SDK_ZOOKEEPER=host:port``,
 ``CONSUMER_SDK_KINESIS=http://host:port`` (for both Kinesis fixtures), and ``CONSUMER_SDK_PULSAR=host:port``
@@ -21,11 +31,10 @@ jars or npm packages cannot be had, unless ``CONSUMER_SDK_REQUIRE_SERVERS=1`` ma
 as on a CI machine. A server that is there and does not start is always an error.
 """
 
-import asyncio
 import os
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
         Server,
         ZooKeeperServer,
     )
+    from consumer_sdk.testing.servers.shared import ServerDesk, SharedServers
 
 __all__ = [
     "kafka_server",
@@ -52,6 +62,7 @@ __all__ = [
     "own_kafka_server",
     "own_kinesis_server",
     "own_pulsar_server",
+    "own_servers",
     "own_zookeeper_server",
     "pulsar_server",
     "zookeeper_server",
@@ -61,110 +72,219 @@ __all__ = [
 pytest.register_assert_rewrite("consumer_sdk.testing.conformance")
 
 _ServerT = TypeVar("_ServerT", bound="Server")
+_PLUGIN = "consumer_sdk_servers"
+"""Under this name the plugin's object is registered, and a worker finds where to ask."""
+
+
+class _Hooks:
+    """What a ``conftest.py`` may implement."""
+
+    @pytest.hookspec(firstresult=True)
+    def pytest_consumer_sdk_server(self, name: str) -> "Server | None":
+        """Return the shared server of a name, not started yet; None for the one with our settings."""
+
+
+class _RunServers:
+    """The shared servers of this run, wherever they are."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._servers: SharedServers | None = None
+        self._desk: ServerDesk | None = None
+        self._session: Any = None
+
+    def get(self, name: str) -> Any:
+        from consumer_sdk.testing.servers.shared import ask_desk
+
+        workerinput: dict[str, Any] = getattr(self._config, "workerinput", {})
+        if _PLUGIN in workerinput:
+            return ask_desk(workerinput[_PLUGIN], name)
+        return self._own().get(name)
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Note who can stop the run."""
+        self._session = session
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a worker of pytest-xdist where to ask."""
+        from consumer_sdk.testing.servers.shared import ServerDesk
+
+        self._session = self._config.pluginmanager.get_plugin("dsession")
+        if self._desk is None:
+            self._desk = ServerDesk(self._own())
+        node.workerinput[_PLUGIN] = self._desk.address
+
+    def pytest_runtest_logreport(self) -> None:
+        """Stop the run when a server is gone: every further test would fail for this one reason."""
+        ended = self._servers and self._servers.ended()
+        if ended and not self._session.shouldstop:
+            self._session.shouldstop = ended
+
+    def pytest_unconfigure(self) -> None:
+        """End with the run, also after Ctrl-C."""
+        if self._desk is not None:
+            self._desk.close()
+        if self._servers is not None:
+            self._servers.close()
+
+    def _own(self) -> "SharedServers":
+        from consumer_sdk.testing.servers.shared import SharedServers
+
+        if self._servers is None:
+            self._servers = SharedServers(self._make)
+        return self._servers
+
+    def _make(self, name: str) -> "Server":
+        from consumer_sdk.testing.servers.shared import make_server
+
+        made: Server | None = self._config.hook.pytest_consumer_sdk_server(name=name)
+        return made or make_server(name)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Let a ``conftest.py`` say how a shared server is made."""
+    pluginmanager.add_hookspecs(_Hooks)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the run's servers where the fixtures find them."""
+    config.pluginmanager.register(_RunServers(config), _PLUGIN)
 
 
 @pytest.fixture(scope="session")
-def kafka_server() -> "Iterator[KafkaServer | ExternalKafka]":
+def kafka_server(pytestconfig: pytest.Config) -> "KafkaServer | ExternalKafka":
     """Give a Kafka that all tests share."""
-    from consumer_sdk.testing.servers import ExternalKafka, KafkaServer, external_address
-
-    if address := external_address("CONSUMER_SDK_KAFKA"):
-        yield ExternalKafka(address)
-    else:
-        with _running(KafkaServer()) as server:
-            yield server
+    found: KafkaServer | ExternalKafka = _shared(pytestconfig, "kafka")
+    return found
 
 
 @pytest.fixture(scope="session")
-def kinesis_server() -> "Iterator[KinesisServer | ExternalKinesis]":
+def kinesis_server(pytestconfig: pytest.Config) -> "KinesisServer | ExternalKinesis":
     """Give a kinesis-local that all tests share."""
-    from consumer_sdk.testing.servers import ExternalKinesis, KinesisServer, external_url
-
-    if url := external_url("CONSUMER_SDK_KINESIS"):
-        yield ExternalKinesis(url)
-    else:
-        with _running(KinesisServer()) as server:
-            yield server
+    found: KinesisServer | ExternalKinesis = _shared(pytestconfig, "kinesis")
+    return found
 
 
 @pytest.fixture(scope="session")
-def kinesalite_server() -> "Iterator[KinesaliteServer | ExternalKinesis]":
+def kinesalite_server(pytestconfig: pytest.Config) -> "KinesaliteServer | ExternalKinesis":
     """Give a kinesalite that all tests share."""
-    from consumer_sdk.testing.servers import ExternalKinesis, KinesaliteServer, external_url
-
-    if url := external_url("CONSUMER_SDK_KINESIS"):
-        yield ExternalKinesis(url)
-    else:
-        with _running(KinesaliteServer()) as server:
-            yield server
+    found: KinesaliteServer | ExternalKinesis = _shared(pytestconfig, "kinesalite")
+    return found
 
 
 @pytest.fixture(scope="session")
-def pulsar_server() -> "Iterator[PulsarServer | ExternalPulsar]":
+def pulsar_server(pytestconfig: pytest.Config) -> "PulsarServer | ExternalPulsar":
     """Give a Pulsar that all tests share."""
-    from consumer_sdk.testing.servers import PulsarServer, external_pulsar
-
-    if external := external_pulsar():
-        yield external
-    else:
-        with _running(PulsarServer(quick=True)) as server:
-            yield server
+    found: PulsarServer | ExternalPulsar = _shared(pytestconfig, "pulsar")
+    return found
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server() -> "Iterator[ZooKeeperServer | ExternalZooKeeper]":
+def zookeeper_server(pytestconfig: pytest.Config) -> "ZooKeeperServer | ExternalZooKeeper":
     """Give a ZooKeeper that all tests share."""
-    from consumer_sdk.testing.servers import ExternalZooKeeper, ZooKeeperServer, external_address
-
-    if address := external_address("CONSUMER_SDK_ZOOKEEPER"):
-        yield ExternalZooKeeper(address)
-    else:
-        with _running(ZooKeeperServer()) as server:
-            yield server
+    found: ZooKeeperServer | ExternalZooKeeper = _shared(pytestconfig, "zookeeper")
+    return found
 
 
 @pytest.fixture
-def own_kafka_server() -> "Iterator[KafkaServer]":
-    """Give a Kafka of the test's own, to kill, restart and pause."""
+def own_kafka_server(own_servers: "OwnServers") -> "Iterator[KafkaServer]":
+    """Give a Kafka that nobody else uses meanwhile, to kill, restart and pause."""
     from consumer_sdk.testing.servers import KafkaServer
 
-    _skip_when_external("CONSUMER_SDK_KAFKA")
-    with _running(KafkaServer()) as server:
+    with own_servers.lent(KafkaServer, "CONSUMER_SDK_KAFKA") as server:
         yield server
 
 
 @pytest.fixture
-def own_kinesis_server() -> "Iterator[KinesisServer]":
-    """Give a kinesis-local of the test's own, to kill, restart and pause; a restart empties it."""
+def own_kinesis_server(own_servers: "OwnServers") -> "Iterator[KinesisServer]":
+    """Give a kinesis-local, likewise; a restart empties it."""
     from consumer_sdk.testing.servers import KinesisServer
 
-    _skip_when_external("CONSUMER_SDK_KINESIS")
-    with _running(KinesisServer()) as server:
+    with own_servers.lent(KinesisServer, "CONSUMER_SDK_KINESIS") as server:
         yield server
 
 
 @pytest.fixture
-def own_pulsar_server() -> "Iterator[PulsarServer]":
-    """Give a Pulsar of the test's own, to kill, restart and pause."""
+def own_pulsar_server(own_servers: "OwnServers") -> "Iterator[PulsarServer]":
+    """Give a Pulsar, likewise."""
     from consumer_sdk.testing.servers import PulsarServer
 
-    _skip_when_external("CONSUMER_SDK_PULSAR")
-    with _running(PulsarServer(quick=True)) as server:
+    with own_servers.lent(PulsarServer, "CONSUMER_SDK_PULSAR") as server:
         yield server
 
 
 @pytest.fixture
-def own_zookeeper_server() -> "Iterator[ZooKeeperServer]":
-    """Give a ZooKeeper of the test's own, to kill, restart and pause."""
+def own_zookeeper_server(own_servers: "OwnServers") -> "Iterator[ZooKeeperServer]":
+    """Give a ZooKeeper, likewise."""
     from consumer_sdk.testing.servers import ZooKeeperServer
 
-    _skip_when_external("CONSUMER_SDK_ZOOKEEPER")
-    with _running(ZooKeeperServer()) as server:
+    with own_servers.lent(ZooKeeperServer, "CONSUMER_SDK_ZOOKEEPER") as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def own_servers() -> "Iterator[OwnServers]":
+    """Give the servers that tests of this process may harm."""
+    with closing(OwnServers()) as servers:
+        yield servers
+
+
+class OwnServers:
+    """One server of a kind, lent to one test after another: a start costs up to 20 s of processor time.
+
+    It runs when a test gets it, whatever the one before has done to it, and has the data of before.
+    """
+
+    def __init__(self) -> None:
+        self._servers: dict[type[Server], Server] = {}
+
+    @contextmanager
+    def lent(self, kind: "type[_ServerT]", external: str) -> "Iterator[_ServerT]":
+        from consumer_sdk.testing.servers.shared import complete
+
+        _skip_when_external(external)
+        if kind not in self._servers:
+            self._servers[kind] = kind()
+        server = self._servers[kind]
+        assert isinstance(server, kind)
+        with _skipping():
+            complete(server.start())
+        try:
+            yield server
+        finally:
+            if server.is_running:
+                server.resume()
+
+    def close(self) -> None:
+        from consumer_sdk.testing.servers.shared import complete
+
+        for server in self._servers.values():
+            complete(server.aclose())
+
+
+def _shared(config: pytest.Config, name: str) -> Any:
+    servers = config.pluginmanager.get_plugin(_PLUGIN)
+    assert isinstance(servers, _RunServers)
+    with _skipping():
+        return servers.get(name)
 
 
 @contextmanager
 def _running(server: _ServerT) -> Iterator[_ServerT]:
+    from consumer_sdk.testing.servers.shared import complete
+
+    try:
+        with _skipping():
+            complete(server.start())
+        yield server
+    finally:
+        complete(server.aclose())
+
+
+@contextmanager
+def _skipping() -> Iterator[None]:
+    """Skip the test when its server cannot be had here."""
     from consumer_sdk.errors import MissingExtraError
     from consumer_sdk.testing.servers import (
         JarResolutionError,
@@ -173,22 +293,9 @@ def _running(server: _ServerT) -> Iterator[_ServerT]:
     )
 
     try:
-        _complete(server.start())
-        yield server
+        yield
     except (JarResolutionError, JavaNotFoundError, MissingExtraError, NodePackageError) as error:
         _unavailable(str(error))
-    finally:
-        _complete(server.aclose())
-
-
-def _complete(work: Coroutine[object, object, None]) -> None:
-    # asyncio.run() would unset the current loop, which belongs to the test's own runner.
-    loop = asyncio.new_event_loop()
-    try:
-        loop.run_until_complete(work)
-    finally:
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
 
 
 def _skip_when_external(variable: str) -> None:

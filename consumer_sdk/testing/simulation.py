@@ -22,9 +22,11 @@ import math
 import random
 import selectors
 import threading
+import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -41,6 +43,7 @@ __all__ = [
 
 T = TypeVar("T")
 
+CLOCK_RESOLUTION = time.get_clock_info("monotonic").resolution
 LIVELOCK_TURNS = 200_000
 """Turns of the loop without any progress of time after which it is taken to spin."""
 
@@ -126,6 +129,22 @@ class SimulationLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._now
+
+    def call_at(  # type: ignore[override]  # typeshed's type variables do not allow a plain one
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Lets the time pass by which the loop may run a timer too early.
+
+        asyncio runs a timer that is due within the clock's resolution. Who waits again for what
+        is left of it would do so for ever where time stands still.
+        """
+        if when < self._now + CLOCK_RESOLUTION:
+            self._now = max(self._now, when)
+        return super().call_at(when, callback, *args, context=context)
 
     def jump(self, timeout: float | None) -> None:
         """Moves time forward by ``timeout``, as if it had been waited for.

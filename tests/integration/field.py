@@ -18,7 +18,7 @@ from tests.adapters.kafka.harness import KafkaHarness
 
 __all__ = ["Field", "Place", "place", "until"]
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds until something that has to happen counts as missing; a busy machine is slow."""
 
 Place = tuple[int, int]

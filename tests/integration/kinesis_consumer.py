@@ -10,20 +10,26 @@ import os
 import random
 import sys
 import time
+from pathlib import Path
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.adapters import KinesisAdapter
 from consumer_sdk.stores import LocalStore, ZooKeeperStore
 
-__all__ = ["BLOCK", "GROUP", "LEASE", "REGION", "store_at"]
+__all__ = ["BLOCK", "GROUP", "LEASE", "REGION", "released_by", "store_at"]
 
 GROUP, REGION = "team", "us-east-1"
 LEASE = 2.5
 """Seconds."""
 
 BLOCK = b"block"
-"""A record that the handler computes for, without a pause, while two leases end."""
+"""A record that the handler computes for, without a pause, until `released_by` is there."""
+
+
+def released_by(file: Path | str) -> Path:
+    """Who makes this file lets the handler of `BLOCK` go on."""
+    return Path(f"{file}.released")
 
 
 def store_at(place: str) -> CheckpointStore:
@@ -36,11 +42,13 @@ async def main(endpoint: str, stream: str, store: str, file: str) -> None:
     """Processes until it is killed or stopped."""
     out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     chance = random.Random(os.getpid())
+    released = released_by(file)
 
     async def handle(message: Message) -> None:
         await asyncio.sleep(chance.random() * 0.005)
         if message.value == BLOCK:
-            time.sleep(2 * LEASE)  # noqa: ASYNC251 - what a handler must not do
+            while not released.exists():
+                time.sleep(0.05)  # noqa: ASYNC251 - what a handler must not do
         sequence, _ = message.position
         os.write(out, f"{os.getpid()} {message.partition.id} {sequence}\n".encode())
 

@@ -14,6 +14,7 @@ from typing import Any
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
 from consumer_sdk.adapters.kinesis.client import ClientService
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Service
 from consumer_sdk.records import Checkpoint, Lease, Partition
 from consumer_sdk.records.position_texts import decode_sequence
@@ -24,7 +25,7 @@ from tests.adapters.kinesis.server_harness import connection
 
 __all__ = ["PATIENCE", "KinesisField", "Seen", "WatchedAdapter"]
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds until something that has to happen counts as missing; a busy machine is slow."""
 
 GROUP = "g"
@@ -52,11 +53,12 @@ class WatchedAdapter(KinesisAdapter):
     @property
     def asked(self) -> Sequence[str]:
         """The shard of each iterator."""
-        assert isinstance(self._service, WatchedService)
-        return self._service.asked
+        (service,) = self._services
+        assert isinstance(service, WatchedService)
+        return service.asked
 
-    def _make_service(self) -> Service:
-        return WatchedService(self._options.stream, self._options.connection)
+    def _make_service(self, options: KinesisOptions) -> Service:
+        return WatchedService(options.stream, options.connection)
 
 
 class Seen:

@@ -23,7 +23,7 @@ from tests.integration.kinesis_consumer import GROUP, LEASE, store_at
 __all__ = ["ROOT", "Death", "Done", "Place", "Team", "is_settled", "lines_of"]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 300.0
 LOOK = 0.02
 
 Place = tuple[str, int]

@@ -24,7 +24,7 @@ GROUP = "team"
 KEYS = 17
 """Of what `Field.load` produces."""
 
-PATIENCE = 60.0
+PATIENCE = 300.0
 """Seconds that anything may take, on a machine with much else to do."""
 
 
@@ -200,6 +200,11 @@ class Child:
             return is_so(self.lines())
 
         await until(is_there)
+
+    def wait_until_stopped(self) -> None:
+        """SIGSTOP only asks: on a busy machine a thread may still run."""
+        assert self.process is not None
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def signal(self, number: int) -> None:
         """Sends a signal."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
@@ -64,7 +63,7 @@ class Feeder:
 
     async def until(self, count: int) -> None:
         """Runs it until there are so many rows, and kills it."""
-        async with self.running() as process, asyncio.timeout(90):
+        async with self.running() as process, asyncio.timeout(300):
             while self.count() < count:
                 assert process.returncode is None, "the consumer ended by itself"
                 await asyncio.sleep(0.02)
@@ -89,6 +88,7 @@ class Feeder:
         return rows
 
 
+@pytest.mark.campaign
 @pytest.mark.kafka
 async def test_kafka_fed_through_kills_is_in_spark_once(
     kafka_server: KafkaServer,
@@ -124,6 +124,7 @@ async def test_kafka_fed_through_kills_is_in_spark_once(
     assert len({(row["partition"], row["offset"]) for row in rows}) == COUNT
 
 
+@pytest.mark.campaign
 @pytest.mark.kinesis
 async def test_kinesis_fed_through_kills_is_in_spark_once(
     kinesis_server: KinesisServer,
@@ -154,6 +155,7 @@ async def test_kinesis_fed_through_kills_is_in_spark_once(
 
 
 @pytest.mark.pulsar
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 async def test_pulsar_fed_through_kills_is_in_spark_once(
     pulsar_server: PulsarServer,

@@ -17,7 +17,7 @@ from tests.integration.field import PATIENCE, Field
 from tests.stores.exchange_world import entry, exported, file_of, opened
 from tests.stores.test_legacy_znodes import storm
 
-pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 
 
 async def taken(field: Field, store: CheckpointStore, count: int) -> list[int]:

@@ -16,7 +16,7 @@ from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.stores import LocalStore
 from tests.integration.field import PATIENCE, Field, Place, place, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 
 SLOW_RETRIES = RetryPolicy(max_attempts=1000, initial=0.1, multiplier=1.0, jitter=0.0)
 

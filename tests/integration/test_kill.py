@@ -18,7 +18,7 @@ from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import KafkaServer
 from consumer_sdk.trackers import decode_checkpoint
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.kafka
 
 PARTITIONS = 3
 RECORDS = 12_000
@@ -80,7 +80,7 @@ async def _until(path: Path, count: int, process: asyncio.subprocess.Process) ->
         await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.campaign)])
 async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_was_open(
     kafka_server: KafkaServer, tmp_path: Path, kills: int
 ) -> None:
@@ -99,7 +99,9 @@ async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_wa
         process = await asyncio.create_subprocess_exec(*command)
         try:
             if run < kills:
-                await _until(out, len(before) + chance.randrange(1, 2 * RECORDS // kills), process)
+                goal = len(before) + chance.randrange(1, 2 * RECORDS // kills)
+                # A quick process goes past its goal before it is killed; more than all never comes.
+                await _until(out, min(goal, RECORDS), process)
             else:
                 while produced - set(_processed(out)):
                     assert process.returncode is None, "the consumer ended by itself"
@@ -116,6 +118,7 @@ async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_wa
     assert sum(counts.values()) - len(counts) <= was_open
 
 
+@pytest.mark.campaign
 async def test_broker_killed_five_times_under_load_loses_nothing(
     own_kafka_server: KafkaServer,
 ) -> None:

@@ -14,7 +14,7 @@ from consumer_sdk.testing.servers import KinesisServer, ZooKeeperServer
 from tests.integration.kinesis_consumer import LEASE
 from tests.integration.kinesis_team import Team
 
-pytestmark = [pytest.mark.kinesis, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.kinesis
 
 MEMBERS, SHARDS = 3, 12
 
@@ -84,6 +84,7 @@ async def test_killed_member_of_three_loses_nothing_with_a_local_store(
     await run_local(kinesis_server, tmp_path, 2)
 
 
+@pytest.mark.campaign
 @pytest.mark.zookeeper
 async def test_killed_member_of_three_loses_nothing_with_zookeeper(
     kinesis_server: KinesisServer, zookeeper_server: ZooKeeperServer, tmp_path: Path
@@ -92,7 +93,7 @@ async def test_killed_member_of_three_loses_nothing_with_zookeeper(
     await run_zookeeper(kinesis_server, zookeeper_server, tmp_path, 1)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_members_killed_ten_times_lose_nothing_with_a_local_store(
     kinesis_server: KinesisServer, tmp_path: Path
 ) -> None:
@@ -100,7 +101,7 @@ async def test_members_killed_ten_times_lose_nothing_with_a_local_store(
     await run_local(kinesis_server, tmp_path, 10)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.zookeeper
 async def test_members_killed_ten_times_lose_nothing_with_zookeeper(
     kinesis_server: KinesisServer, zookeeper_server: ZooKeeperServer, tmp_path: Path

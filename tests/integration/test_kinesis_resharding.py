@@ -13,7 +13,7 @@ from consumer_sdk.testing.servers import KinesisServer
 from tests.integration.field import until
 from tests.integration.kinesis_field import KinesisField, Seen
 
-pytestmark = [pytest.mark.kinesis, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.kinesis
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ async def test_consumer_without_a_group_reads_a_split_shard_and_its_children(
     await field.append(20)
     seen = Seen()
     consumer = field.consumer(field.adapter(group=None), store=None)
-    async with asyncio.timeout(60), field.running(consumer, seen.handle) as task:
+    async with asyncio.timeout(300), field.running(consumer, seen.handle) as task:
         await until(lambda: len(seen.numbers) == 20, "the parent", task)
         await field.server.split(field.stream, parent)
         await field.append(20)

@@ -16,7 +16,7 @@ from consumer_sdk.testing.servers.java import find_java
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.runtime.start_cases import Scene
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]  # the first time, jars are fetched
+pytestmark = pytest.mark.kafka
 
 TOOLS = JarSet(
     "kafka-tools",

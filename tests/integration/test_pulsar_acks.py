@@ -18,7 +18,7 @@ pytestmark = pytest.mark.pulsar
 
 async def _read(consumer: Consumer, count: int) -> list[Message]:
     messages = aiter(consumer)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         return [await anext(messages) for _ in range(count)]
 
 

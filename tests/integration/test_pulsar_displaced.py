@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import PulsarServer
 from tests.integration.pulsar_field import Child, Field, Handled, numbers, running, until
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.pulsar
 
 
 async def test_exclusive_second_consumer_waits_until_the_first_has_gone(
@@ -64,7 +66,7 @@ async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_tur
     try:
         await field.produce(numbers(100))
         await child.until(lambda lines: len(lines) >= 20)
-        child.signal(signal.SIGSTOP)
+        stop_between_transactions(child, store)
         other = Handled()
         consumer = Consumer(
             field.adapter("exclusive"), store=LocalStore(store), flush_interval=0.05
@@ -85,6 +87,20 @@ async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_tur
         await field.until_acked()
     finally:
         await child.kill()
+
+
+def stop_between_transactions(child: Child, store: str) -> None:
+    """Freezes it; one that stands inside a transaction of the file would keep all others out."""
+    while True:
+        child.signal(signal.SIGSTOP)
+        child.wait_until_stopped()
+        with closing(sqlite3.connect(store, timeout=0, isolation_level=None)) as file:
+            try:
+                file.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                child.signal(signal.SIGCONT)
+            else:
+                return
 
 
 def _values(child: Child) -> list[bytes]:

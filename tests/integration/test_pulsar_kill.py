@@ -26,7 +26,7 @@ from tests.integration.pulsar_field import (
     until_true,
 )
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.pulsar
 
 PER_KILL = 400
 
@@ -44,7 +44,8 @@ async def kill_consumers(
         for _ in range(kills):
             before = len(child.lines())
             await child.start(field, kind, *store)
-            goal = before + chance.randrange(1, PER_KILL)
+            # A quick process goes past its goal before it is killed; more than all never comes.
+            goal = min(before + chance.randrange(1, PER_KILL), count)
             await child.until(lambda lines, goal=goal: len(lines) >= goal)  # type: ignore[misc]
             await child.kill()
         await child.start(field, kind, *store)
@@ -108,7 +109,7 @@ async def test_attempts_of_a_queue_go_on_over_kills_up_to_the_dead_letters(
 KINDS = pytest.mark.parametrize("kind", ["exclusive", "shared"])
 
 
-@KINDS
+@pytest.mark.parametrize("kind", ["exclusive", pytest.param("shared", marks=pytest.mark.campaign)])
 async def test_killed_three_times_loses_nothing(
     pulsar_server: PulsarServer, kind: str, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ async def test_killed_three_times_loses_nothing(
     await kill_consumers(pulsar_server, kind, tmp_path, 3)
 
 
+@pytest.mark.campaign
 async def test_killed_three_times_with_a_store_loses_nothing(
     pulsar_server: PulsarServer, tmp_path: Path
 ) -> None:
@@ -123,7 +125,7 @@ async def test_killed_three_times_with_a_store_loses_nothing(
     await kill_consumers(pulsar_server, "exclusive", tmp_path, 3, with_store=True)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @KINDS
 async def test_killed_twenty_times_loses_nothing(
     pulsar_server: PulsarServer, kind: str, tmp_path: Path
@@ -132,7 +134,7 @@ async def test_killed_twenty_times_loses_nothing(
     await kill_consumers(pulsar_server, kind, tmp_path, 20)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_killed_twenty_times_with_a_store_loses_nothing(
     pulsar_server: PulsarServer, tmp_path: Path
 ) -> None:
@@ -140,6 +142,7 @@ async def test_killed_twenty_times_with_a_store_loses_nothing(
     await kill_consumers(pulsar_server, "exclusive", tmp_path, 20, with_store=True)
 
 
+@pytest.mark.campaign
 async def test_broker_killed_under_load_loses_nothing_and_attempts_are_kept(
     own_pulsar_server: PulsarServer,
 ) -> None:
@@ -182,6 +185,7 @@ def _fail_poison(value: bytes, _: int) -> None:
         raise RuntimeError("poison")
 
 
+@pytest.mark.campaign
 async def test_frozen_broker_close_is_bounded_and_nothing_is_lost(
     own_pulsar_server: PulsarServer,
 ) -> None:
@@ -198,7 +202,7 @@ async def test_frozen_broker_close_is_bounded_and_nothing_is_lost(
         began = loop.time()
         consumer.stop()
         await task
-        assert loop.time() - began < 15
+        assert loop.time() - began < 25
     finally:
         own_pulsar_server.resume()
     async with running(Consumer(field.adapter("shared")), handled):

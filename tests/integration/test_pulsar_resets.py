@@ -13,6 +13,7 @@ from consumer_sdk.adapters import PulsarAdapter
 from consumer_sdk.records import Position
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import PulsarServer
+from consumer_sdk.trackers import QueueTracker
 from tests.integration.pulsar_field import GROUP, Field, Handled, numbers, running, until
 
 pytestmark = pytest.mark.pulsar
@@ -112,6 +113,27 @@ async def test_what_is_settled_lately_is_suppressed_after_a_reset(
     assert Counter(handled.calls) == Counter(numbers(11))
 
 
+@pytest.mark.parametrize("kind", ["shared", "key_shared"])
+async def test_reset_of_an_idle_queue_is_followed_when_its_acks_are_old(
+    pulsar_server: PulsarServer, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Without traffic too: nothing else is acked, and nothing comes, between the acks and the reset."""
+    assert QueueTracker.__init__.__kwdefaults__ is not None
+    monkeypatch.setitem(QueueTracker.__init__.__kwdefaults__, "proof_age", SOON)
+    field = await Field(pulsar_server, "idle").create()
+    await field.produce(numbers(10))
+    handled = Handled()
+    async with running(Consumer(field.adapter(kind)), handled):
+        await until(lambda: handled.has(numbers(10)))
+        await field.until_acked()
+        await asyncio.sleep(3 * SOON)  # a generation of acks is forgotten after twice its age
+        await pulsar_server.reset_cursor(field.topic, GROUP, "earliest")
+        await until(lambda: len(handled.calls) == 20)
+        await field.until_acked()
+    assert Counter(handled.calls) == Counter(numbers(10) * 2)
+
+
+@pytest.mark.campaign
 async def test_what_a_killed_broker_sends_again_is_no_reset(
     own_pulsar_server: PulsarServer,
 ) -> None:

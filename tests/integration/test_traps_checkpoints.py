@@ -14,7 +14,7 @@ from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.integration.field import PATIENCE, Field, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 
 FOREIGN = {
     "words": "written by hand",
@@ -46,7 +46,7 @@ async def test_ranges_beyond_the_end_of_the_log_skip_no_record_to_come(field: Fi
     await field.append(6)
     hostile = Checkpoint(2, 3, ((4, 4), (5, 2**62)))
     partition = Partition(field.topic, "0")
-    text, _ = write_metadata(hostile, 3, group=field.group, partition=partition, limit=4096)
+    text = write_metadata(hostile, 3, group=field.group, partition=partition, limit=4096).data
     await field.commit_as_another(3, text)
     async with asyncio.timeout(PATIENCE), field.consumer(drain_timeout=0.1) as consumer:
         taken = [await anext(consumer) for _ in range(2)]
@@ -128,6 +128,36 @@ async def test_retention_that_overtakes_a_running_consumer_follows_the_policy(
         assert seen[-7:] == list(range(195, 202))
         assert consumer.stats().lost > 0
         assert await field.committed() == {0: 202}
+
+
+async def test_records_in_hand_are_finished_when_retention_overtakes_the_fetch(
+    field: Field,
+) -> None:
+    """T12: the broker has lost them; each is handed out once, and only the unread ones are lost."""
+    await field.create()
+    await field.append(20)
+    consumer = field.consumer(out_of_range="earliest", max_in_flight=10, fetch_records=10)
+    seen: list[Message] = []
+    is_overtaken = asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        seen.append(message)
+        await is_overtaken.wait()
+
+    async with field.running(consumer, handle, concurrency=2) as running:
+        await until(lambda: bool(consumer.stats().paused and seen), "fetching pauses", running)
+        for _ in range(20):  # so many that no fetch on its way brings them all
+            await field.append(10)
+        await field.kafka.truncate(field.topic, 215)
+        in_hand = range(consumer.stats().fetched)
+        is_overtaken.set()
+        await until(lambda: seen[-1].position == 219, "it goes on", running)
+        await field.until_committed({0: 220})
+    taken = sorted(message.position for message in seen)
+    last_old = max(at for at in taken if at < 215)
+    assert taken == [*range(last_old + 1), *range(215, 220)]
+    assert last_old >= in_hand[-1]
+    assert consumer.stats().lost == 215 - last_old - 1
 
 
 async def test_position_passes_what_transactions_leave_behind(field: Field) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from consumer_sdk import Consumer, Message
 from tests.integration.field import Field, Place, place, until
+from tests.integration.stopped_consumer import SESSION
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 
 SHORT: dict[str, Any] = {"session_timeout": 1.2, "heartbeat_interval": 0.1}
 
@@ -156,6 +161,72 @@ async def test_handler_that_blocks_the_loop_is_evicted_and_the_consumer_goes_on(
     offsets = field.seen_commits[0]
     assert offsets == sorted(offsets)
     assert await field.state() == "Empty"
+
+
+async def test_record_whose_handler_blocks_the_loop_ends_in_the_dead_letters(
+    field: Field, caplog: pytest.LogCaptureFixture
+) -> None:
+    """T16: without a store, too; the records beside it are done, and the log says what to do."""
+    await field.create()
+    produced = await field.append(20)
+    tries: Counter[Place] = Counter()
+
+    async def handle(message: Message) -> None:
+        tries[place(message)] += 1
+        if message.position == 5:
+            time.sleep(2 * SHORT["session_timeout"])  # noqa: ASYNC251 - that is the trap
+
+    async with field.running(field.consumer(adapter=SHORT), handle, concurrency=1):
+        await field.until_committed({0: 20})
+        (letter,) = await field.read_all(f"{field.topic}-{field.group}-DLQ", 1)
+    told = dict(letter.headers)
+    assert (told["dlq.position"], told["dlq.attempts"]) == (b"5", b"3")
+    assert b"asyncio.to_thread" in told["dlq.error"]
+    assert tries.keys() == produced
+    assert tries[0, 5] == 4  # what had blocked the loop the first time was not known yet
+    assert "no longer knows this member" in caplog.text
+
+
+async def test_woken_process_starts_no_handler_for_what_others_have(
+    field: Field, tmp_path: Path
+) -> None:
+    """SIGSTOP for two sessions: what it starts after SIGCONT, it was assigned after it."""
+    await field.create(4)
+    for partition in range(4):
+        await field.append(5000, partition=partition)
+    files = [tmp_path / name for name in ("stopped", "heir")]
+    stopped, heir = [await _consumer_process(field, file) for file in files]
+    try:
+        await _until_started(files[0], 50)
+        await _until_started(files[1], 50)
+        for _ in range(3):
+            os.kill(stopped.pid, signal.SIGSTOP)
+            await asyncio.sleep(2 * SESSION)
+            before = len(_starts(files[0]))
+            await _until_started(files[1], len(_starts(files[1])) + 50)
+            os.kill(stopped.pid, signal.SIGCONT)
+            await _until_started(files[0], before + 50)
+            started = _starts(files[0])
+            assert min(started[before:]) > max(started[:before])
+    finally:
+        for process in (stopped, heir):
+            process.kill()
+            await process.wait()
+
+
+async def _consumer_process(field: Field, file: Path) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "tests.integration.stopped_consumer", field.kafka.servers]
+    return await asyncio.create_subprocess_exec(*command, field.topic, field.group, str(file))
+
+
+def _starts(file: Path) -> list[int]:
+    """The epochs of the records whose handlers were started."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [int(line.split()[0]) for line in lines]
+
+
+async def _until_started(file: Path, count: int) -> None:
+    await until(lambda: len(_starts(file)) >= count, f"{count} handlers start")
 
 
 async def test_back_pressure_of_one_epoch_does_not_pause_the_next(field: Field) -> None:

@@ -12,7 +12,7 @@ from consumer_sdk import Message, Ordering, Reject
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.integration.field import Field, until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.kafka
 
 RECORDS = [
     Record(b'{"n": 0}', b"a"),

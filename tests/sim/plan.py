@@ -10,6 +10,7 @@ from typing import Any, Literal
 from consumer_sdk import Ordering, RetryPolicy
 from consumer_sdk.adapters.memory.cursor import CursorKind
 from consumer_sdk.records import Start
+from consumer_sdk.runtime.options import OutOfRange, StartName
 from consumer_sdk.testing import FaultRates
 
 Style = Literal["run", "run_batches", "messages", "batches"]
@@ -98,7 +99,7 @@ class Plan:
     has_gaps: bool
     has_store: bool
     metadata_size: int
-    start: Start | str
+    start: Start | StartName
     grows_at: float | None
     expires_at: tuple[float, ...]
     truncates_at: tuple[float, ...]
@@ -112,7 +113,7 @@ class Plan:
     again: Again | None = None
     subscribing: Subscribing | None = None
     faults_end: float = FAULTS_END
-    out_of_range: str = "earliest"
+    out_of_range: OutOfRange = "earliest"
 
     @property
     def keeps_checkpoints(self) -> bool:

@@ -17,8 +17,8 @@ from consumer_sdk.testing import Simulation, simulate
 
 __all__ = ["Failure", "Runner", "describe", "environment"]
 
-CHUNK = 50
-"""Seeds that one child process takes at a time."""
+SMALLEST_CHUNK, LARGEST_CHUNK = 50, 500
+"""Seeds that one child process takes at a time: its start takes as long as six seeds."""
 
 ENOUGH = 20
 """Failures after which no further seeds are started."""
@@ -106,8 +106,9 @@ class Runner:
 
         Each child has PYTHONHASHSEED=0, as the replay has: sets of bytes keep their order.
         """
+        size = min(max(count // (8 * jobs), SMALLEST_CHUNK), LARGEST_CHUNK)
         chunks = [
-            range(at, min(at + CHUNK, first + count)) for at in range(first, first + count, CHUNK)
+            range(at, min(at + size, first + count)) for at in range(first, first + count, size)
         ]
         running: list[subprocess.Popen[str]] = []
         failed = 0

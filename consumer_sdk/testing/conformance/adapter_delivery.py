@@ -8,8 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, StoreError
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    ConfigurationError,
+    StoreError,
+    UnreadableRecordError,
+)
 from consumer_sdk.records import Message, Run
+from consumer_sdk.records.runs import FIRST_UNREADABLE, LAST_UNREADABLE
 from consumer_sdk.testing.conformance.adapter_case import AdapterCase
 from consumer_sdk.testing.conformance.adapter_harness import Record
 
@@ -139,6 +145,38 @@ class DeliveryCases(AdapterCase):
             assert tuple(tuple(pair) for pair in message.headers) == tuple(record.headers)
             assert record.timestamp in {None, message.timestamp}
             assert message.attempt == 1
+
+    async def test_unreadable_record_stops_its_partition_behind_what_came_before(self) -> None:
+        """A fault that says where, after all before it; nothing more comes, at any restart."""
+        self.needs("unreadable")
+        stream = await self.broker.create_stream()
+        await self.broker.append(stream, numbered(0, 3))
+        await self.broker.append_unreadable(stream)
+        await self.broker.append(stream, numbered(4, 6))
+        for _ in range(2):
+            async with self.member(stream) as member:
+                run = await member.read_fault()
+                assert isinstance(run.fault, UnreadableRecordError)
+                assert stream in str(run.fault)
+                assert values(messages(member.runs[:-1])) == [0, 1, 2]
+                await member.read_nothing()
+
+    async def test_resume_goes_on_behind_an_unreadable_record(self) -> None:
+        """The fault carries the raw bytes as a message between its neighbours, with its place."""
+        self.needs("unreadable")
+        stream = await self.broker.create_stream()
+        before = await self.broker.append(stream, numbered(0, 3))
+        await self.broker.append_unreadable(stream)
+        behind = await self.broker.append(stream, numbered(4, 6))
+        async with self.member(stream) as member:
+            run = await member.read_fault()
+            (message,) = run.messages
+            assert message.value
+            assert before[-1] < message.position < behind[0]
+            text = member.adapter.encode_position(message.position).encode()
+            assert dict(message.headers) == {FIRST_UNREADABLE: text, LAST_UNREADABLE: text}
+            member.adapter.resume(run.assignment)
+            assert [m.position for m in await member.read(2)] == behind
 
     async def test_paused_partition_keeps_its_position_and_its_neighbour_flows(self) -> None:
         """T18: a pause lets at most what was on its way through; resuming misses nothing."""

@@ -33,10 +33,12 @@ Ability = Literal[
     "entry",
     "gap",
     "grow",
+    "late",
     "recreate",
     "reset",
     "split",
     "truncate",
+    "unreadable",
 ]
 
 
@@ -129,6 +131,18 @@ class AdapterHarness(ABC):
 
     async def append_entry(self, stream: str, records: Sequence[Record]) -> None:
         """Ability ``"entry"``: stores all records in one entry, as a producer's batch."""
+        raise NotImplementedError
+
+    async def append_late(self, stream: str, records: Sequence[Record]) -> None:
+        """Ability ``"late"``: stores records that consumers do not get before `release`."""
+        raise NotImplementedError
+
+    async def release(self, stream: str) -> None:
+        """Ability ``"late"``: what was stored by `append_late` comes after the next reconnect."""
+        raise NotImplementedError
+
+    async def append_unreadable(self, stream: str) -> None:
+        """Ability ``"unreadable"``: stores one record that can never be read."""
         raise NotImplementedError
 
     async def skip(self, stream: str, partition: int = 0) -> None:

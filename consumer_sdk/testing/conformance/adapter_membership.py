@@ -29,6 +29,13 @@ class MembershipCases(AdapterCase):
             assert new.epoch > old.epoch
             assert values(await member.read(5)) == list(range(5))
 
+    async def test_member_that_lives_is_certain_of_what_it_holds(self) -> None:
+        """`held_until` lies ahead while heartbeats or renewals are answered."""
+        stream = await self.broker.create_stream()
+        async with self.member(stream) as member:
+            await member.holding(1)
+            assert member.adapter.held_until() > asyncio.get_running_loop().time()
+
     async def test_close_revokes_first_and_hands_over(self) -> None:
         """`aclose` has the owner flush, then leaves; the next member gets all at once."""
         stream = await self.broker.create_stream(2)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from consumer_sdk.records import Message, OutcomeKind
+import pytest
+
+from consumer_sdk.abc import Adapter
+from consumer_sdk.records import Kind, Message, OutcomeKind, Run
 from consumer_sdk.testing.conformance.adapter_case import AdapterCase
 from consumer_sdk.testing.conformance.adapter_delivery import messages, numbered, values
 from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.trackers import WatermarkTracker
 
 __all__ = ["RedeliveryCases"]
 
@@ -90,6 +95,75 @@ class RedeliveryCases(AdapterCase):
             assert {m.position for m in again} <= {m.position for m in got}
             await member.ack(again)
             await self._until_backlog_is_empty(stream)
+
+    async def test_record_that_comes_late_is_delivered_and_the_others_are_not_again(self) -> None:
+        """Never seen is not settled: under the same assignment, once."""
+        self.needs("backlog")
+        stream = await self._with_late_records()
+        async with self.member(stream) as member:
+            tracker = self._tracker(member.adapter, await member.read(4))
+            await self._settle(member, tracker, range(4))
+            await self.broker.release(stream)
+            await self.broker.disconnect(member.adapter)
+            assert await self._read_new(member, tracker) == {2, 3}
+            await self._settle(member, tracker, [m.index for m in messages(member.runs)])
+            await self._until_backlog_is_empty(stream)
+
+    async def test_record_that_comes_late_is_delivered_after_a_restart(self) -> None:
+        """The checkpoint of before lies above it, and does not settle it."""
+        stream = await self._with_late_records()
+        async with self.member(stream) as member:
+            tracker = self._tracker(member.adapter, await member.read(4))
+            await self._settle(member, tracker, range(4))
+            checkpoint = tracker.checkpoint(0, 0)
+        await self.broker.release(stream)
+        async with self.member(stream) as member:
+            (assignment,) = await member.holding(1)
+            again = WatermarkTracker(assignment, names_settled=True, gaps=member.adapter.gaps)
+            again.restore(checkpoint, 0, 0, durable=True)
+            assert await self._read_new(member, again) == {2, 3}
+
+    async def _with_late_records(self) -> str:
+        """A stream of 0, 1, 4 and 5, with 2 and 3 between them that come late."""
+        self.needs("late")
+        stream = await self.broker.create_stream()
+        if self.broker.make_adapter(stream, self.group).capabilities.kind is not Kind.LOG:
+            pytest.skip("a queue settles nothing but what it names")
+        await self.broker.append(stream, numbered(0, 2))
+        await self.broker.append_late(stream, numbered(2, 4))
+        await self.broker.append(stream, numbered(4, 6))
+        return stream
+
+    def _tracker(self, adapter: Adapter, got: list[Message]) -> WatermarkTracker:
+        """Of a log, with these tracked."""
+        assert values(got) == [0, 1, 4, 5]
+        assignment = got[0].assignment
+        tracker = WatermarkTracker(assignment, names_settled=True, gaps=adapter.gaps)
+        tracker.track(Run(assignment, got), 0)
+        return tracker
+
+    async def _settle(
+        self, member: Member, tracker: WatermarkTracker, indices: Sequence[int]
+    ) -> None:
+        tracker.ack_all(indices)
+        flush = tracker.flush(0, 0, force=True)
+        assert flush is not None
+        (outcome,) = await member.adapter.commit([flush])
+        assert outcome.kind in DONE
+        tracker.flushed(flush, outcome)
+
+    async def _read_new(self, member: Member, tracker: WatermarkTracker) -> set[int]:
+        """Values of what is to be handed out, once there is some and no more comes."""
+        found: list[Message] = []
+        member.runs.clear()
+        async with asyncio.timeout(self.broker.patience):
+            while True:
+                runs = await member.fetch()
+                for run in runs:
+                    run.messages = tracker.track(run, 0).bind(run.messages)
+                    found += run.messages
+                if found and not runs:
+                    return set(values(found))
 
     async def test_ack_under_an_epoch_that_is_over_is_refused(self) -> None:
         """T1: it answers so, and raises nothing."""

@@ -21,6 +21,7 @@ from consumer_sdk.testing.conformance.adapter_delivery import DeliveryCases
 from consumer_sdk.testing.conformance.adapter_harness import AdapterHarness, Record
 from consumer_sdk.testing.conformance.adapter_leases import LeaseCases
 from consumer_sdk.testing.conformance.adapter_membership import MembershipCases, RebalanceCases
+from consumer_sdk.testing.conformance.adapter_pausing import PausingCases
 from consumer_sdk.testing.conformance.adapter_queue import QueueCases
 from consumer_sdk.testing.conformance.adapter_redelivery import RedeliveryCases
 from consumer_sdk.testing.conformance.adapter_starts import PositionCases, StartCases
@@ -33,22 +34,41 @@ __all__ = [
     "RebalancingLogSuite",
     "Record",
     "RedeliveringLogSuite",
+    "StandaloneLogSuite",
 ]
 
 
 class AdapterSuite(
-    DeliveryCases, StartCases, PositionCases, CommitCases, MembershipCases, RebalanceCases
+    DeliveryCases,
+    StartCases,
+    PositionCases,
+    CommitCases,
+    MembershipCases,
+    RebalanceCases,
+    PausingCases,
 ):
     """The claims of `consumer_sdk.abc.Adapter`, for logs whose group keeps a position."""
 
 
 class LeasedLogSuite(
-    DeliveryCases, StartCases, PositionCases, MembershipCases, RebalanceCases, LeaseCases
+    DeliveryCases,
+    StartCases,
+    PositionCases,
+    MembershipCases,
+    RebalanceCases,
+    LeaseCases,
+    PausingCases,
 ):
     """For logs of a broker that neither keeps positions nor shares partitions out."""
 
 
-class RedeliveringLogSuite(DeliveryCases, StartCases, MembershipCases, RedeliveryCases):
+class StandaloneLogSuite(DeliveryCases, StartCases, PositionCases, MembershipCases, PausingCases):
+    """For logs of which each consumer reads all partitions: no group shares them, or keeps positions."""
+
+
+class RedeliveringLogSuite(
+    DeliveryCases, StartCases, MembershipCases, RedeliveryCases, PausingCases
+):
     """For logs whose broker wants to hear of each settled record (``wants_settled``).
 
     A group of which the broker knows nothing starts at the earliest record.
@@ -61,7 +81,7 @@ class RebalancingLogSuite(RedeliveringLogSuite, RebalanceCases):
     """The same, where the broker tells a member before it gives a partition to another."""
 
 
-class QueueSuite(DeliveryCases, MembershipCases, RedeliveryCases, QueueCases):
+class QueueSuite(DeliveryCases, MembershipCases, RedeliveryCases, QueueCases, PausingCases):
     """For adapters of kind QUEUE.
 
     A group of which the broker knows nothing starts at the earliest record.

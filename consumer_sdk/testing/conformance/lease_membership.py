@@ -43,6 +43,33 @@ class MembershipCases(LeaseCase):
             view = await other.view()
             assert (set(view.members), dict(view.leases)) == ({other.member}, {})
 
+    async def test_member_with_a_limit_has_no_more_and_the_others_have_the_rest(
+        self, join: Joiner
+    ) -> None:
+        """Everybody knows the limit, also of a member that came later."""
+        mine = await join()
+        await mine.sync(dict.fromkeys("abcdef", ()))
+        await self.settle(mine)
+        assert len((await mine.view()).held) == len("abcdef")
+        small, large = await join(most=1), await join()
+        await self.settle(mine, small, large)
+        counts = [len((await each.view()).held) for each in (mine, small, large)]
+        assert sorted(counts) == [1, 2, 3]
+        assert counts[1] == 1
+
+    async def test_member_of_twice_the_weight_has_twice_as_many(self, join: Joiner) -> None:
+        """Everybody knows the weight, also of a member that came later; a limit counts beside it."""
+        mine = await join()
+        await mine.sync(dict.fromkeys("abcdef", ()))
+        await self.settle(mine)
+        heavy = await join(weight=2)
+        await self.settle(mine, heavy)
+        counts = [len((await each.view()).held) for each in (mine, heavy)]
+        assert counts == [2, 4]
+        full = await join(weight=9, most=1)
+        await self.settle(mine, heavy, full)
+        assert len((await full.view()).held) == 1
+
     async def test_silent_member_dies_and_its_partitions_are_taken(self, join: Joiner) -> None:
         """Nobody was told: the others have seen no renewal for as long as a lease lasts."""
         mine, theirs = await join(), await join()
@@ -55,6 +82,31 @@ class MembershipCases(LeaseCase):
         view = await theirs.view()
         assert view.members == {theirs.member}
         assert (await theirs.take(moves(view).take)).keys() == {"a"}
+
+    async def test_partitions_of_the_dead_go_to_who_was_seen_alive(self, join: Joiner) -> None:
+        """Two die one after the other: nothing waits for the second, who has not been missed yet."""
+        mine, first, second = await join(), await join(), await join()
+        await mine.sync({"a": (), "b": (), "c": (), "d": ()})
+        await first.take(dict.fromkeys("abcd", 0))
+        await mine.view()
+        for renewing in [(mine, second)] * 2 + [(mine,)] * 2:
+            join.sleep(STEP)
+            for each in renewing:
+                await each.renew()
+            view = await mine.view()
+        assert view.members == {mine.member, second.member}
+        assert view.silent == {second.member}
+        assert moves(view).take.keys() == set("abcd")
+
+    async def test_member_that_renews_is_not_silent(self, join: Joiner) -> None:
+        """As soon as it was seen to; its own counts at once."""
+        mine, theirs = await join(), await join()
+        assert (await mine.view()).silent == {theirs.member}
+        for _ in range(6):
+            join.sleep(STEP)
+            await mine.renew()
+            await theirs.renew()
+            assert (await mine.view()).silent == frozenset()
 
     async def test_member_that_renews_lives(self, join: Joiner) -> None:
         """However long it goes on, and however far the clocks are apart."""

@@ -140,6 +140,25 @@ class OwnershipCases(LeaseCase):
         assert (await theirs.view()).overdue == frozenset()
         assert list(await mine.renew()) == [wanted]
 
+    async def test_wish_for_what_is_its_share_no_longer_is_taken_back(self, join: Joiner) -> None:
+        """Its time does not count on: wanted again much later, it is handed over, not taken."""
+        mine, theirs = await join(), await join()
+        await mine.sync({"a": (), "b": ()})
+        fences = await mine.take({"a": 0, "b": 0})
+        assert await self.step(theirs)
+        (wanted,) = moves(await mine.view()).hand_over
+        (other,) = {"a", "b"} - {wanted}
+        await mine.release({other: fences[other]})  # before it has looked
+        await self.settle(theirs)
+        assert (await self.lease(mine, wanted)).wanted_by is None
+        await mine.want([other])
+        await theirs.unwant([other, wanted, "unknown"])
+        assert (await self.lease(mine, other)).wanted_by == mine.member
+        await self.watch(join, theirs, mine)
+        join.sleep(HANDOVER + DURATION)
+        await theirs.want([wanted])
+        assert (await theirs.view()).overdue == frozenset()
+
     async def test_new_owner_has_the_whole_time_to_hand_over(self, join: Joiner) -> None:
         """How long another owner did not let go does not count against it."""
         mine, theirs, third = await join(), await join(), await join()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from consumer_sdk.abc import StoreItem
+from consumer_sdk.records import Partition
 from consumer_sdk.records.balance import moves
 from consumer_sdk.records.leases import Lease
-from consumer_sdk.testing.conformance.lease_case import Joiner, LeaseCase
+from consumer_sdk.testing.conformance.lease_case import STEP, Joiner, LeaseCase
 
 __all__ = ["PartitionCases"]
 
@@ -74,6 +75,67 @@ class PartitionCases(LeaseCase):
         await mine.sync({"x": ()})
         await mine.sync({"a": ()})
         assert await self.claims(join, mine, await self.taken(mine))
+
+    async def test_reopened_partition_has_not_ended_and_is_nobodys(self, join: Joiner) -> None:
+        """It can be taken again, also from who held it, whose late end changes nothing."""
+        mine, operator = await join(), await join(renews=False)
+        await mine.sync(self.parents)
+        fences = await mine.take({"a": 0, "b": 0, "c": 0})
+        await mine.release({"a": fences["a"]}, ended=True)
+        await operator.reopen(["a", "b", "unknown"])
+        assert sorted(await mine.renew()) == ["b"]
+        await mine.release({"b": fences["b"]}, ended=True)
+        seen = (await operator.view()).leases
+        assert [seen[p].ended for p in "abc"] == [False, False, False]
+        assert [seen[p].owner for p in "abc"] == [None, None, mine.member]
+        assert (await mine.take({"a": fences["a"], "b": fences["b"]})).keys() == {"a", "b"}
+        await operator.reopen()
+        assert sorted(await mine.renew()) == ["a", "b", "c"]
+
+    async def test_removed_leases_are_taken_again_under_higher_fences(self, join: Joiner) -> None:
+        """Who held them has lost them, and can claim no checkpoint any more."""
+        mine, operator = await join(), await join(renews=False)
+        assert not await operator.clear()
+        await mine.sync(self.parents)
+        before = await self.taken(mine)
+        assert await operator.clear()
+        assert (await operator.view()).leases == {}
+        assert list(await mine.renew()) == ["a"]
+        await mine.sync(self.parents)
+        assert await self.taken(mine) > before
+
+    async def test_partition_whose_checkpoint_is_deleted_has_not_ended(self, join: Joiner) -> None:
+        """A group that is started anew reads it again; other partitions stay as they are."""
+        mine = await join()
+        await mine.sync({"a": (), "b": ()})
+        fences = await mine.take({"a": 0, "b": 0})
+        assert await self.claims(join, mine, fences["a"])
+        await mine.release(fences, ended=True)
+        await join.stores[mine].delete("g", [Partition("s", "a"), Partition("other", "b")])
+        ended = {p: lease.ended for p, lease in (await mine.view()).leases.items()}
+        assert ended == {"a": False, "b": True}
+
+    async def test_streams_with_leases_are_listed(self, join: Joiner) -> None:
+        """Of this group alone, and in order."""
+        mine = await join(stream="z/%")
+        assert list(await join.stores[mine].leased_streams("g")) == []
+        await mine.sync({"a": ()})
+        for group, stream in (("g", "a"), ("other", "o")):
+            await (await join(group=group, stream=stream)).sync({"a": ()})
+        assert list(await join.stores[mine].leased_streams("g")) == ["a", "z/%"]
+
+    async def test_lease_tells_since_when(self, join: Joiner) -> None:
+        """Of its last take, release or end, by the clock of who did it; nothing depends on it."""
+        mine = await join()
+        await mine.sync({"a": ()})
+        assert (await self.lease(mine)).since is None
+        fence = await self.taken(mine)
+        taken = join.clocks[mine].wall()
+        join.sleep(STEP)
+        await mine.want(["a"])
+        assert (await self.lease(mine)).since == int(taken)
+        await mine.release({"a": fence}, ended=True)
+        assert (await self.lease(mine)).since == int(join.clocks[mine].wall())
 
     async def test_stream_made_again_starts_anew(self, join: Joiner) -> None:
         """The same partitions of another stream: nobody owns them, no end of before counts."""

@@ -20,7 +20,7 @@ from consumer_sdk.records import (
 )
 from consumer_sdk.trackers import RetryPolicy
 
-__all__ = ["DURABLE", "NOW", "POLICY", "WALL", "TrackerCase"]
+__all__ = ["ASSIGNMENT", "DURABLE", "NOW", "POLICY", "WALL", "TrackerCase"]
 
 ASSIGNMENT = Assignment(Partition("orders", "0"), epoch=1)
 POLICY = RetryPolicy(max_attempts=3, initial=1.0, multiplier=2.0, maximum=10.0, jitter=0.0)
@@ -112,8 +112,13 @@ class TrackerCase:
         return again
 
     def restored(self, tracker: AckTracker, **fields: Any) -> AckTracker:
-        """The tracker, started from a checkpoint whose positions are given as numbers."""
+        """The tracker, started from a checkpoint whose positions are given as numbers.
+
+        Nothing below the lowest of them was handed out, as one of a broker that redelivers says.
+        """
         watermark, resume = fields.get("watermark"), fields.get("resume")
+        settled = [first for first, _ in fields.get("ranges", ())]
+        lowest = min([*settled, *([] if watermark is None else [watermark])], default=None)
         checkpoint = Checkpoint(
             watermark=None if watermark is None else self.position(watermark),
             resume=None if resume is None else self.position(resume),
@@ -125,6 +130,7 @@ class TrackerCase:
                 self.position(number): attempt
                 for number, attempt in fields.get("attempts", {}).items()
             },
+            unseen=() if lowest is None else ((None, self.position(lowest)),),
         )
         tracker.restore(checkpoint, NOW, WALL, durable=fields.get("durable", True))
         return tracker

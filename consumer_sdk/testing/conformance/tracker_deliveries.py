@@ -4,8 +4,20 @@
 
 from __future__ import annotations
 
-from consumer_sdk.records import VerdictKind
-from consumer_sdk.testing.conformance.tracker_case import NOW, POLICY, WALL, TrackerCase
+import math
+from typing import Any
+
+import pytest
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Arrival, Run, VerdictKind
+from consumer_sdk.testing.conformance.tracker_case import (
+    ASSIGNMENT,
+    NOW,
+    POLICY,
+    WALL,
+    TrackerCase,
+)
 
 __all__ = ["AckCases", "RestartCases", "TimeoutCases"]
 
@@ -20,6 +32,16 @@ class AckCases(TrackerCase):
         assert (first.first, first.count, second.first, second.count) == (0, 3, 3, 2)
         assert first.plain
         assert tracker.unsettled == 5
+
+    def test_messages_of_an_overlapping_run_are_bound_to_what_settles_them(self) -> None:
+        """A re-fetch or redelivery in front of new records moves no index to another record."""
+        tracker = self.tracker(3)
+        messages = self.messages(range(1, 5))
+        tracked = tracker.track(Run(ASSIGNMENT, messages, size=4), NOW)
+        bound = tracked.bind(messages)
+        assert [(m.position, m.index) for m in bound] == [(self.position(n), n) for n in (3, 4)]
+        tracker.ack(bound[0].index)
+        assert self.carried(self.flush(tracker)) == {3}
 
     def test_ack_settles_its_own_record_and_no_other(self) -> None:
         """T21: whatever the order, and whatever is in flight before it."""
@@ -98,6 +120,18 @@ class TimeoutCases(TrackerCase):
         assert not tracker.extend(2, 1, NOW + 10, 20.0)
         assert [index for index, _, _ in tracker.due(NOW + 25).expired] == [1]
 
+    def test_many_timeouts_come_in_parts(self) -> None:
+        """Of records that were handed out together too; what is settled in between is left out."""
+        tracker = self.tracker(8, ack_timeout=10.0)
+        tracker.handed_out(self.messages(range(8)), NOW)
+        assert [index for index, _, _ in tracker.due(NOW + 10, 3).expired] == [0, 1, 2]
+        assert tracker.ack(3)
+        assert tracker.extend(5, 1, NOW + 10, 20.0)
+        assert [index for index, _, _ in tracker.due(NOW + 10, 2).expired] == [4, 6]
+        assert tracker.next_due() == NOW + 10
+        assert 7 in {index for index, _, _ in tracker.due(NOW + 10, 100).expired}
+        assert 5 in {index for index, _, _ in tracker.due(NOW + 30).expired}
+
     def test_timeout_can_be_turned_off_and_on(self) -> None:
         """``extend`` with no seconds, and with an item; it needs one where there was none."""
         tracker = self.tracker(1)
@@ -120,9 +154,58 @@ class TimeoutCases(TrackerCase):
         again = self.redelivery(first, 0, 2)
         assert list(tracker.handed_out([again, second], NOW)) == [second]
 
+    @pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf])
+    def test_impossible_extension_is_refused_and_changes_nothing(self, seconds: float) -> None:
+        """A typed error; the ack timeout is what it was."""
+        tracker = self.tracker(1, ack_timeout=10.0)
+        tracker.handed_out(self.messages(range(1)), NOW)
+        with pytest.raises(ConfigurationError, match="extend"):
+            tracker.extend(0, 1, NOW, seconds)
+        assert tracker.next_due() == NOW + 10
+
+    @pytest.mark.parametrize(
+        "option, value",
+        [
+            ("ack_timeout", 0),
+            ("ack_timeout", -1.0),
+            ("ack_timeout", math.nan),
+            ("flush_interval", -1.0),
+            ("flush_interval", math.nan),
+        ],
+    )
+    def test_impossible_option_is_refused_by_name(self, option: str, value: float) -> None:
+        """When the tracker is made, before it has tracked anything."""
+        options: dict[str, Any] = {option: value}
+        with pytest.raises(ConfigurationError, match=option):
+            self.tracker(**options)
+
 
 class RestartCases(TrackerCase):
     """Attempts outlive the tracker."""
+
+    def test_restored_records_arrive_as_what_the_checkpoint_says_of_them(self) -> None:
+        """To be delivered with their attempt, held back, or given up; each once and in order."""
+        attempts = {0: (1, WALL - 5), 1: (2, WALL + 4), 2: (3, WALL)}
+        tracker = self.restored(self.tracker(), resume=0, attempts=attempts)
+        messages = self.messages([0, 1, 2, 3])
+        tracked = tracker.track(Run(ASSIGNMENT, messages, size=4), NOW)
+        arrivals = tracked.arrivals(tracked.bind(messages))
+        assert [(m.position, m.index, m.attempt, arrival) for m, arrival in arrivals] == [
+            (self.position(0), 0, 2, Arrival.DELIVER),
+            (self.position(1), 1, 1, Arrival.HELD),
+            (self.position(2), 2, 1, Arrival.EXHAUSTED),
+            (self.position(3), 3, 1, Arrival.DELIVER),
+        ]
+
+    def test_restore_after_track_is_refused(self) -> None:
+        """It would forget what was tracked; of an empty run too, which may have moved on."""
+        for numbers in ((), range(2)):
+            tracker = self.tracker()
+            self.track(tracker, numbers, 9)
+            before = tracker.checkpoint(NOW, WALL)
+            with pytest.raises(ConfigurationError, match="restore"):
+                self.restored(tracker, resume=0)
+            assert tracker.checkpoint(NOW, WALL) == before
 
     def test_nack_alone_is_flushed_with_its_attempt(self) -> None:
         """The count and the due time survive a crash although nothing was settled."""
@@ -152,6 +235,34 @@ class RestartCases(TrackerCase):
         tracker.ack(0)
         attempts = self.flush(tracker).checkpoint.attempts
         assert attempts == {self.position(3): (1, WALL + 4)}
+
+    def test_delay_that_was_asked_for_survives_restarts(self) -> None:
+        """Also one beyond the longest back-off, and over two restarts before its record comes."""
+        tracker = self.tracker(1)
+        tracker.nack(0, 1, NOW, 3600.0)
+        first = self.flush(tracker).checkpoint
+        for _ in range(2):
+            again = self.tracker()
+            again.restore(first, NOW, WALL + 600, durable=False)
+            flush = again.flush(NOW, WALL + 600, force=True)
+            assert flush is not None
+            assert dict(flush.checkpoint.attempts) == dict(first.attempts)
+            first = flush.checkpoint
+        self.track(again, range(1))
+        assert again.next_due() == NOW + 3000
+
+    def test_clock_that_was_set_back_does_not_lengthen_a_delay(self) -> None:
+        """What was left of it when the checkpoint was made is the most that is waited."""
+        tracker = self.tracker(2)
+        tracker.nack(0, 1, NOW, 3600.0)
+        tracker.nack(1, 1, NOW, 1.0)
+        checkpoint = self.flush(tracker).checkpoint
+        again = self.tracker()
+        again.restore(checkpoint, NOW, WALL - 1e9, durable=True)
+        self.track(again, range(2))
+        assert again.next_due() == NOW + POLICY.maximum
+        assert len(again.due(NOW + 3599).ready) == 1
+        assert again.next_due() == NOW + 3600
 
     def test_restored_delay_is_clamped_to_the_longest_back_off(self) -> None:
         """A wall clock that was set wrong cannot park a record for ever."""

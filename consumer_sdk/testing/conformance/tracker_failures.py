@@ -39,6 +39,17 @@ class FailureCases(TrackerCase):
             tracker.nack(index, 1, NOW, 2.0, index)
         assert [index for index, _, _ in tracker.due(NOW + 2).ready] == [0, 1, 2, 3]
 
+    def test_many_retries_come_in_parts(self) -> None:
+        """As many as are asked for, the earliest due first, and the rest afterwards."""
+        tracker = self.tracker(7)
+        for index in range(7):
+            tracker.nack(index, 1, NOW, 2.0 if index < 5 else 1.0, index)
+        parts = []
+        while (due := tracker.next_due()) is not None and due <= NOW + 2:
+            parts.append([index for index, _, _ in tracker.due(NOW + 2, 3).ready])
+            assert tracker.retrying == 7 - sum(map(len, parts))
+        assert parts == [[0, 5, 6], [1, 2, 3], [4]]
+
     def test_short_delay_does_not_wait_behind_a_long_one(self) -> None:
         """Whatever was scheduled first."""
         tracker = self.tracker(2)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.records import Outcome, OutcomeKind, VerdictKind
 from consumer_sdk.testing.conformance.tracker_case import DURABLE, NOW, WALL, TrackerCase
 
@@ -70,6 +71,31 @@ class FlushCases(TrackerCase):
         tracker.flushed(again, DURABLE)
         assert tracker.durable_number == again.number
 
+    def test_answer_of_retry_puts_the_flush_back_and_it_is_due_again(self) -> None:
+        """Whoever hands each answer on as it came loses nothing: only DURABLE and SENT confirm."""
+        calls: list[None] = []
+        tracker = self.tracker(2, wake=lambda: calls.append(None))
+        tracker.ack(0)
+        failed = self.flush(tracker)
+        tracker.flushed(failed, Outcome.retry(OSError("no answer")))
+        assert (tracker.durable_number, tracker.is_dirty, len(calls)) == (0, True, 2)
+        again = self.flush(tracker)
+        assert self.carried(again) == {0}
+        tracker.flushed(again, DURABLE)
+        assert tracker.durable_number == again.number
+
+    @pytest.mark.parametrize("kind", [OutcomeKind.FENCED, OutcomeKind.GONE])
+    def test_refused_flush_is_not_durable_and_waits_for_the_next_change(
+        self, kind: OutcomeKind
+    ) -> None:
+        """Flushed again at once it would be refused again, for ever; what it had is not lost."""
+        tracker = self.tracker(2)
+        tracker.ack(0)
+        tracker.flushed(self.flush(tracker), Outcome(kind, error=OSError("refused")))
+        assert (tracker.durable_number, tracker.is_dirty, tracker.flush_due) == (0, False, None)
+        tracker.ack(1)
+        assert self.carried(self.make_durable(tracker)) == {0, 1}
+
     def test_numbers_tell_a_receipt_what_to_wait_for(self) -> None:
         """``flush_number`` read after an ack is the number of the flush that carries it."""
         tracker = self.tracker(2)
@@ -116,5 +142,15 @@ class EndCases(TrackerCase):
         assert tracker.flush(NOW, WALL, force=True) is None
         assert tracker.unsettled == tracker.retrying == 0
         assert tracker.next_due() is None
+        assert not self.restored(tracker, resume=3, durable=False).is_dirty
         late = self.track(tracker, range(5, 7))
         assert (late.first, late.count, list(late.dropped)) == (0, 0, [0, 1])
+
+    def test_closed_tracker_refuses_a_checkpoint(self) -> None:
+        """It has forgotten the open records: stored, that checkpoint would pass them."""
+        tracker = self.tracker()
+        self.track(tracker, range(3), 3)
+        tracker.ack(0)
+        tracker.close()
+        with pytest.raises(ConsumerClosedError, match="before close"):
+            tracker.checkpoint(NOW, WALL)

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from consumer_sdk.abc import AckTracker
+from consumer_sdk.errors import AdapterError
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome
 from consumer_sdk.testing.conformance.tracker_case import NOW, RECORDS, WALL, TrackerCase
 
@@ -85,6 +88,26 @@ class PositionCases(LogCase):
         tracked = self.track(tracker, range(1, 5))
         assert list(tracked.dropped) == [0, 1]
         assert (tracked.first, tracked.count) == (3, 2)
+
+    @pytest.mark.parametrize("numbers", [[5, 3, 7], [3, 7, 5], [4, 3], [2, 1, 9, 8]])
+    def test_run_that_goes_back_to_a_new_record_is_refused_whole(self, numbers: list[int]) -> None:
+        """Else that record would count as settled with the ack of one above it."""
+        tracker = self.tracker(3)
+        before = tracker.checkpoint(NOW, WALL)
+        with pytest.raises(AdapterError, match="goes back"):
+            self.track(tracker, numbers, 10)
+        assert tracker.checkpoint(NOW, WALL) == before
+        assert tracker.unsettled == 3
+        assert self.track(tracker, sorted(numbers)).count == len(set(numbers) - {0, 1, 2})
+
+    def test_run_that_goes_back_to_what_was_seen_is_a_refetch(self) -> None:
+        """Before the run or within it: each record gets one index, and its ack settles it alone."""
+        tracker = self.tracker(2)
+        tracked = self.track(tracker, [2, 0, 2, 2, 3, 1, 5])
+        assert list(tracked.dropped) == [1, 2, 3, 5]
+        assert (tracked.first, tracked.count) == (2, 3)
+        tracker.ack_all([0, 1, 2, 4])
+        self.holds(tracker, 2, [(5, 5)])
 
     def test_start_that_was_just_resolved_is_pinned(self) -> None:
         """The first flush writes it, without any ack."""

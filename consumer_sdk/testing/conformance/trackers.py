@@ -12,7 +12,7 @@ tracker sees nothing but positions, so that a suite with tuples for positions is
 
 from __future__ import annotations
 
-from consumer_sdk.testing.conformance.tracker_case import TrackerCase
+from consumer_sdk.testing.conformance.tracker_case import WALL, TrackerCase
 from consumer_sdk.testing.conformance.tracker_deliveries import (
     AckCases,
     RestartCases,
@@ -35,7 +35,14 @@ class LogTrackerSuite(PositionCases, RangeCases, TrackerSuite):
 
 
 class NamingLogTrackerSuite(NamingCases, LogTrackerSuite):
-    """Those of a log whose broker wants each settled record named."""
+    """Those of a log whose broker wants each settled record named, and may deliver one late."""
+
+    def test_attempts_of_a_record_that_is_gone_are_purged(self) -> None:
+        """Not here: what was left out may come late, and its attempts count on."""
+        tracker = self.restored(self.tracker(), resume=0, attempts={1: (1, WALL)})
+        self.track(tracker, [0, 2])
+        tracker.ack_all([0, 1])
+        assert list(self.holds(tracker, 2).attempts) == [self.position(1)]
 
 
 class QueueTrackerSuite(RedeliveryCases, NamingCases, TrackerSuite):

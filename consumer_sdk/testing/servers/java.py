@@ -18,6 +18,14 @@ _FIX = (
     "java-17-openjdk-headless on Fedora) or point JAVA_HOME at one"
 )
 
+_QUICK = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",  # the jars' hashes are checked
+)
+_THOROUGH = ("-XX:+UseG1GC",)
+
 _LOG4J = """\
 appender.out.type=Console
 appender.out.name=out
@@ -46,7 +54,26 @@ def find_java() -> Path:
 
 
 class JavaServer(Server):
-    """A `Server` that Java runs; its data outlives `stop`, `kill` and `restart`."""
+    """A `Server` that Java runs; its data outlives `stop`, `kill` and `restart`.
+
+    Args:
+        quick: leave out Java's second compiler, its verifier, and its collector with threads of its
+            own. A start costs half of the processor time; a benchmark should measure what users run instead.
+    """
+
+    def __init__(
+        self,
+        *,
+        directory: Path | str | None = None,
+        port: int | None = None,
+        start_timeout: float = 600.0,
+        quick: bool = True,
+    ) -> None:
+        super().__init__(directory=directory, port=port, start_timeout=start_timeout)
+        self._quick = quick
+
+    def _java_options(self) -> list[str]:
+        return list(_QUICK if self._quick else _THOROUGH)
 
     def _find_program(self) -> Path:
         return find_java()

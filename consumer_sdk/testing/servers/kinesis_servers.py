@@ -82,7 +82,7 @@ class KinesisServer(NodeServer, KinesisEndpoint):
         directory: Path | str | None = None,
         port: int | None = None,
         settings: Mapping[str, object] | None = None,
-        start_timeout: float = 60.0,
+        start_timeout: float = 600.0,
     ) -> None:
         super().__init__(directory=directory, port=port, start_timeout=start_timeout)
         self._settings = dict(settings or {})
@@ -139,7 +139,7 @@ class KinesaliteServer(NodeServer, KinesisEndpoint):
         directory: Path | str | None = None,
         port: int | None = None,
         options: Mapping[str, object] | None = None,
-        start_timeout: float = 60.0,
+        start_timeout: float = 600.0,
     ) -> None:
         super().__init__(directory=directory, port=port, start_timeout=start_timeout)
         self._options = dict(options or {})

@@ -1,24 +1,55 @@
 """Free ports on the loopback address."""
 
+import random
 import socket
+import sys
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 from consumer_sdk.testing.servers.errors import PortInUseError
 
-__all__ = ["HOST", "check_ports", "free_ports"]
+__all__ = ["HOST", "check_ports", "free_ports", "hold_ports"]
 
 HOST = "127.0.0.1"
+
+
+_FIRST, _END = 20_000, 32_000
+"""Below the ports that systems give to outgoing connections (Linux from 32768, others from 49152).
+
+With one of those, a client that tries again while a killed server is down can be given the
+server's own port, and then connects to itself.
+"""
 
 
 def free_ports(count: int) -> list[int]:
     """Return so many different ports that nobody listened on a moment ago."""
     with ExitStack() as stack:
-        # All are open at the same time, else the system may hand out one of them twice.
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
+        # All are open at the same time, else one of them could be found twice.
+        return [_bound(stack.enter_context(socket.socket())) for _ in range(count)]
+
+
+def _bound(probe: socket.socket) -> int:
+    # Not the lowest that is free: processes that look at the same moment would all find it.
+    for port in random.SystemRandom().sample(range(_FIRST, _END), _END - _FIRST):
+        with suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    raise PortInUseError(f"no port of {HOST} from {_FIRST} to {_END - 1} is free: end some servers")
+
+
+def hold_ports(ports: Iterable[int]) -> ExitStack:
+    """Keep ports from `free_ports` of all processes, though their server is slow to start, or down.
+
+    A socket that is bound and does not listen is no obstacle for a server on Linux, since servers
+    set SO_REUSEADDR. Elsewhere it would be, and nothing is held.
+    """
+    with ExitStack() as stack:
+        for port in ports if sys.platform == "linux" else ():
+            held = stack.enter_context(socket.socket())
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with suppress(OSError):  # it is in use: the start says so
+                held.bind((HOST, port))
+        return stack.pop_all()
 
 
 def check_ports(server: str, ports: Iterable[int]) -> None:

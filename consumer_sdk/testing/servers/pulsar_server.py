@@ -35,7 +35,6 @@ _JAVA_OPTIONS = (
     "-Dlog4j.shutdownHookEnabled=false",
     "-Dlog4j2.is.webapp=false",
     "-Dpulsar.allocator.exit_on_oom=true",
-    "-XX:+UseG1GC",
     "-Xms256m",
 )
 _LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
@@ -55,10 +54,10 @@ class PulsarServer(JavaServer, PulsarEndpoint):
         properties: broker settings that add to or replace ours, such as
             ``{"acknowledgmentAtBatchIndexLevelEnabled": "false"}``.
         heap: the largest Java heap, as Java writes it; as much again may lie beside it.
-        quick: leave out Java's second compiler, for a start with less than half of the work; for
-            tests, while a benchmark should measure what users run.
         settings: an Ivy settings file, see `resolve_jars`.
         start_timeout: seconds until a server that is not ready counts as failed.
+        quick: leave out Java's second compiler, for a start with half of the work. A benchmark should
+            measure what users run instead: False.
     """
 
     name = "Pulsar"
@@ -71,14 +70,13 @@ class PulsarServer(JavaServer, PulsarEndpoint):
         port: int | None = None,
         properties: Mapping[str, object] | None = None,
         heap: str = "768m",
-        quick: bool = False,
         settings: Path | None = None,
-        start_timeout: float = 120.0,
+        start_timeout: float = 240.0,
+        quick: bool = True,
     ) -> None:
-        super().__init__(directory=directory, port=port, start_timeout=start_timeout)
+        super().__init__(directory=directory, port=port, start_timeout=start_timeout, quick=quick)
         self._properties = dict(properties or {})
         self._heap = heap
-        self._quick = quick
         self._settings = settings
 
     @property
@@ -98,7 +96,7 @@ class PulsarServer(JavaServer, PulsarEndpoint):
             "standalone.conf", {**_properties_of(shipped), **self._all_properties()}
         )
         memory = [f"-Xmx{self._heap}", f"-XX:MaxDirectMemorySize={self._heap}"]
-        options = [*_java_options(java), *memory, *self._compiler(), self._logging_option()]
+        options = [*_options_of(java), *self._java_options(), *memory, self._logging_option()]
         main = "org.apache.pulsar.PulsarStandaloneStarter"
         return [str(java), *options, "-cp", f"{home}/lib/*", main, *self._arguments(config)]
 
@@ -114,10 +112,6 @@ class PulsarServer(JavaServer, PulsarEndpoint):
         return await ask(
             HOST, port, f"GET /admin/v2/{path} HTTP/1.0\r\nHost: {HOST}:{port}\r\n\r\n".encode()
         )
-
-    def _compiler(self) -> list[str]:
-        # Two thirds of a start are Java's second compiler at work: 18 s of CPU time, 7 s without.
-        return ["-XX:TieredStopAtLevel=1"] if self._quick else []
 
     def _arguments(self, config: Path) -> list[str]:
         data = self.directory / "data"
@@ -153,7 +147,7 @@ class PulsarServer(JavaServer, PulsarEndpoint):
         }
 
 
-def _java_options(java: Path) -> list[str]:
+def _options_of(java: Path) -> list[str]:
     unsafe = ["--sun-misc-unsafe-memory-access=allow"] if java_version(java) >= _UNSAFE_JAVA else []
     return [*unsafe, *_JAVA_OPTIONS]
 

@@ -5,12 +5,13 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
 from consumer_sdk.testing.servers.errors import ServerError, ServerStartError, tail
-from consumer_sdk.testing.servers.ports import HOST, check_ports, free_ports
+from consumer_sdk.testing.servers.ports import HOST, check_ports, free_ports, hold_ports
 from consumer_sdk.testing.servers.process import ServerProcess
 
 __all__ = ["Server"]
@@ -42,12 +43,13 @@ class Server(ABC):
         *,
         directory: Path | str | None = None,
         port: int | None = None,
-        start_timeout: float = 60.0,
+        start_timeout: float = 600.0,
     ) -> None:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._directory = None if directory is None else Path(directory).absolute()
         self._port = port
         self._ports: list[int] = []
+        self._held = ExitStack()
         self._start_timeout = start_timeout
         self._process: ServerProcess | None = None
 
@@ -75,6 +77,7 @@ class Server(ABC):
         if not self._ports:
             first = [] if self._port is None else [self._port]
             self._ports = first + free_ports(self.port_count - len(first))
+            self._held = hold_ports(self._ports)
         return self._ports
 
     @property
@@ -95,6 +98,12 @@ class Server(ABC):
             ServerError: it is not running.
         """
         return self._running().pid
+
+    @property
+    def last_words(self) -> str:
+        """What is known of its end, in a line: the exit status and the end of the log."""
+        status = None if self._process is None else self._process.exit_status
+        return f"exit status {status}, last line of its log: {tail(self.log, lines=1)}"
 
     async def __aenter__(self) -> Self:
         try:
@@ -161,6 +170,7 @@ class Server(ABC):
         try:
             await self.stop()
         finally:
+            self._held.close()
             if self._temporary is not None:
                 self._temporary.cleanup()
                 self._temporary = self._directory = None

@@ -153,7 +153,8 @@ class Campaign:
         self._landed.look()
         self.figures.count_rows(self._stage.sent, self._landed.rows)
         self.figures.repeated = self._job.events.count("again")
-        self.figures.differing = self._job.events.count("differs")
+        differing = [line for line in self._job.events.lines() if line.startswith("differs")]
+        self.figures.differing = len(differing)
         self.figures.failed = self._job.events.count("failed")
         self.figures.orphans = self._driver.orphans
-        print(self.figures)  # noqa: T201 - what a slow test was run for
+        print(self.figures, *differing, sep="\n")  # noqa: T201 - what a slow test was run for

@@ -70,14 +70,22 @@ class Sink:
         path = self._folder / f"{number}.ndjson"
         text = "".join(f"{json.dumps(row)}\n" for row in sorted(rows))
         if path.exists():
-            is_same = path.read_text() == text
-            self._events.say(f"{'again' if is_same else 'differs'} {number}")
+            self._events.say(_compared(number, path.read_text(), text))
         scratch = path.with_suffix(".part")
         with scratch.open("w") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         scratch.replace(path)
+
+
+def _compared(number: int, before: str, now: str) -> str:
+    if before == now:
+        return f"again {number}"
+    old, new = set(before.splitlines()), set(now.splitlines())
+    return (
+        f"differs {number}: gone {sorted(old - new)[:3]}, new {sorted(new - old)[:3]} of {len(new)}"
+    )
 
 
 class Landed:

@@ -12,7 +12,7 @@ from tests.integration.spark_kills.campaign import LOCAL, Campaign, seeded
 from tests.integration.spark_kills.feed_stage import FeedStage
 from tests.integration.spark_kills.kafka_stage import Kafka
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 async def check_killed(server: Kafka, folder: Path, targets: Sequence[str], seed: int) -> int:
@@ -28,6 +28,7 @@ async def check_killed(server: Kafka, folder: Path, targets: Sequence[str], seed
     return stage.deleted
 
 
+@pytest.mark.campaign
 async def test_consumer_and_driver_killed_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -35,7 +36,7 @@ async def test_consumer_and_driver_killed_deliver_each_record_once(
     await check_killed(kafka_server, tmp_path, seeded(4, consumer=2, driver=1), seed=4)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_consumers_killed_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -43,7 +44,7 @@ async def test_consumers_killed_five_times_deliver_each_record_once(
     await check_killed(kafka_server, tmp_path, ["consumer"] * 5, seed=5)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_drivers_killed_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from tests.integration.spark_kills.campaign import LOCAL, LOCAL_CLUSTER, Campaig
 from tests.integration.spark_kills.figures import Figures
 from tests.integration.spark_kills.kafka_stage import Kafka, KafkaStage
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 KILLS = 25
 
@@ -31,15 +31,25 @@ async def killed(
     return figures
 
 
-async def test_workers_runners_and_drivers_killed_twice_each_deliver_each_record_once(
+async def test_worker_runner_and_driver_killed_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
     """Traps 4, 6, 8, 20: no kill loses or repeats a row, and acks follow Spark's log."""
+    figures = await killed(kafka_server, tmp_path, seeded(2, worker=1, runner=1, driver=1))
+    assert figures.failed <= 1, str(figures)  # a worker's death fails no query
+
+
+@pytest.mark.campaign
+async def test_workers_runners_and_drivers_killed_twice_each_deliver_each_record_once(
+    kafka_server: Kafka, tmp_path: Path
+) -> None:
+    """Six kills of one query."""
     targets = seeded(2, worker=2, runner=2, driver=2)
     figures = await killed(kafka_server, tmp_path, targets)
     assert figures.failed <= 2, str(figures)  # a worker's death fails no query
 
 
+@pytest.mark.campaign
 async def test_executors_killed_twice_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -48,7 +58,7 @@ async def test_executors_killed_twice_deliver_each_record_once(
     assert figures.failed == 0, str(figures)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_workers_killed_twenty_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -57,7 +67,7 @@ async def test_workers_killed_twenty_five_times_deliver_each_record_once(
     assert figures.failed == 0, str(figures)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_runners_killed_twenty_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -66,7 +76,7 @@ async def test_runners_killed_twenty_five_times_deliver_each_record_once(
     assert figures.failed == KILLS, str(figures)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(KILLS // 5))
 async def test_drivers_killed_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path, seed: int
@@ -76,7 +86,7 @@ async def test_drivers_killed_five_times_deliver_each_record_once(
     assert figures.failed == 0, str(figures)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 async def test_executors_killed_twenty_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from consumer_sdk.testing.servers import PulsarEndpoint
 from tests.integration.spark_kills.campaign import LOCAL, Campaign, seeded
 from tests.integration.spark_kills.pulsar_stage import PulsarStage
 
-pytestmark = [pytest.mark.spark, pytest.mark.pulsar, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.spark, pytest.mark.pulsar]
 
 
 async def check_killed(
@@ -26,6 +26,7 @@ async def check_killed(
     assert figures.failed <= figures.kills["runner"], str(figures)
 
 
+@pytest.mark.campaign
 async def test_worker_runner_and_driver_killed_deliver_each_record_once(
     pulsar_server: PulsarEndpoint, tmp_path: Path
 ) -> None:
@@ -34,7 +35,7 @@ async def test_worker_runner_and_driver_killed_deliver_each_record_once(
     await check_killed(pulsar_server, tmp_path, targets)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.parametrize("target", ["worker", "runner", "driver"])
 async def test_killed_five_times_delivers_each_record_once(
     pulsar_server: PulsarEndpoint, tmp_path: Path, target: str

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from consumer_sdk.records import Assignment, Checkpoint, Partition
+from consumer_sdk import Ordering
+from consumer_sdk.records import Assignment, Checkpoint, Message, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.testing.kinesis import FakeShard
 from tests.sim.ledger import Ledger
@@ -24,6 +26,8 @@ class KinesisLedger(Ledger):
     Attributes:
         since: the group has to process what has arrived since then; None: not known yet.
         shards: all that were ever made.
+        held_until: what each process knows of its leases.
+        woken_at: when each process went on that was stopped for long.
     """
 
     def __init__(self, now: Callable[[], float], trace: Callable[[str], None] | None) -> None:
@@ -34,6 +38,8 @@ class KinesisLedger(Ledger):
         self._undurable: dict[str, set[int]] = {}
         self._claimants: dict[Partition, tuple[int, str]] = {}
         self._leases: Mapping[str, Lease] = {}
+        self.held_until: dict[str, Callable[[], float]] = {}
+        self.woken_at: dict[str, float] = {}
 
     # -- the stream -----------------------------------------------------------------------
 
@@ -93,6 +99,13 @@ class KinesisLedger(Ledger):
         return not is_read and not self._leases.get(shard.id, Lease()).ended
 
     # -- deliveries -----------------------------------------------------------------------
+
+    def begin(self, process: str, messages: Sequence[Message], ordering: Ordering | None) -> object:
+        # Who pulls may have one more, before the loop has turned.
+        is_run = ordering is not None
+        if is_run and self.held_until[process]() <= self.woken_at.get(process, -math.inf):
+            self.breaks(f"{process} was woken, and works before it has renewed its leases")
+        return super().begin(process, messages, ordering)
 
     def _check_delivery(self, grant: Grant, record: Record, attempt: int) -> None:
         super()._check_delivery(grant, record, attempt)

@@ -61,6 +61,8 @@ class KinesisPlan(Plan):
         bursts_at: when the reads of all processes are refused, and how many of each.
         freezes_at: when a process stops, and for how long.
         pauses_at: when the host of all processes stops, and for how long.
+        sizes: ``max_shards`` and ``weight`` of the processes, one after the other; but the last one,
+            which has to finish alone, has no maximum.
     """
 
     backlog: int
@@ -79,6 +81,7 @@ class KinesisPlan(Plan):
     bursts_at: tuple[tuple[float, int], ...]
     freezes_at: tuple[tuple[float, float], ...]
     pauses_at: tuple[tuple[float, float], ...]
+    sizes: tuple[tuple[int | None, int], ...]
 
     @property
     def is_long(self) -> bool:
@@ -188,7 +191,20 @@ def _make_plan(chance: random.Random, end: float) -> KinesisPlan:
         ),
         freezes_at=_stops(chance, end, (0, 1, 1, 3)),
         pauses_at=_stops(chance, end, (0, 0, 0, 1)),
+        sizes=_sizes(chance),
     )
+
+
+def _sizes(chance: random.Random) -> tuple[tuple[int | None, int], ...]:
+    """A third of the groups have members of different size.
+
+    Drawn from a copy, so that the seeds of groups without are what they were before there were sizes.
+    """
+    copy = random.Random()
+    copy.setstate(chance.getstate())
+    if copy.random() < 2 / 3:
+        return ((None, 1),)
+    return tuple((copy.choice((None, None, 1, 2, 4)), copy.choice((1, 1, 2, 3))) for _ in range(5))
 
 
 def _limits(chance: random.Random) -> ShardLimits:

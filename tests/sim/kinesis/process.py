@@ -14,6 +14,7 @@ from consumer_sdk.adapters.kinesis.faults import (
     ThrottledError,
 )
 from consumer_sdk.errors import TransientAdapterError, TransientStoreError
+from consumer_sdk.runtime.loop_watch import GAP
 from consumer_sdk.testing import Faults
 from tests.sim.kinesis.freezing import PROCESS
 from tests.sim.kinesis.watching import StoreWatch, WatchedAdapter, WatchedService
@@ -68,7 +69,13 @@ class KinesisProcess(Process):
         self._watch = StoreWatch(self.name, self.faults, scene.observer, ledger)
         self.service = WatchedService(scene.kinesis, self.faults, ledger, scene.clock.monotonic)
         return WatchedAdapter(
-            scene.drawn, self.name, self.service, self._watch, ledger=ledger, opened=self.woken
+            scene.drawn,
+            self.name,
+            self.service,
+            self._watch,
+            ledger=ledger,
+            opened=self.woken,
+            size=scene.size_of(self.name),
         )
 
     def _make_store(self) -> CheckpointStore:
@@ -97,6 +104,12 @@ class KinesisProcess(Process):
         return self.adapter.is_open and not (self.is_over or self.is_leaving)
 
     @property
+    def has_room(self) -> bool:
+        """It may have another shard."""
+        member, most = self.adapter.member, self.adapter.most
+        return member is None or most is None or len(self._scene.shards.owned_by(member)) < most
+
+    @property
     def is_over(self) -> bool:
         """It was killed, or has closed."""
         return self.faults.is_dead or self.task.done()
@@ -111,7 +124,12 @@ class KinesisProcess(Process):
         self.frozen += seconds
         self.woken(seconds)
         self._scene.freezer.freeze(self.name)
-        asyncio.get_running_loop().call_later(seconds, self._scene.freezer.thaw, self.name)
+        asyncio.get_running_loop().call_later(seconds, self._thaw, seconds)
+
+    def _thaw(self, seconds: float) -> None:
+        if seconds > GAP:
+            self._scene.shards.woken_at[self.name] = self._world.clock.monotonic()
+        self._scene.freezer.thaw(self.name)
 
     def woken(self, seconds: float = 0.0) -> None:
         """It goes on in so many seconds; or it has just joined, or was killed."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from consumer_sdk.adapters.kinesis import grants
+from consumer_sdk.runtime import tidying
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, SimulationLoop
 from consumer_sdk.testing.kinesis import FakeKinesis
@@ -28,6 +29,9 @@ __all__ = ["KinesisScene"]
 
 DELAYED = 12.0
 """Seconds by which lost and slow calls may put off a takeover: a few of the longest in a row."""
+
+PAID = 6.0
+"""Seconds after a read in which a shard may refuse whoever reads next: the longest answer is worth five."""
 
 WEEK = 7 * 86_400.0
 """Retention; what is trimmed is trimmed on purpose."""
@@ -64,7 +68,22 @@ class KinesisScene(Scene):
         assert not is_new
         return KinesisProcess(self, name, life, chance)
 
+    def size_of(self, process: str) -> tuple[int | None, int]:
+        """The ``max_shards`` and the ``weight`` of a process that starts."""
+        sizes = self.drawn.sizes
+        most, weight = sizes[len(self.processes) % len(sizes)]
+        return (None if process == "last" else most), weight
+
     # -- the course of events -----------------------------------------------------------
+
+    async def live(self) -> int:
+        """As any scene; checkpoints are tidied up soon, since each process lives for some seconds alone."""
+        before = tidying.FIRST, tidying.PACE
+        tidying.FIRST, tidying.PACE = 1.0, 3.0
+        try:
+            return await super().live()
+        finally:
+            tidying.FIRST, tidying.PACE = before
 
     async def _story(self) -> None:
         await super()._story()
@@ -133,7 +152,13 @@ class KinesisScene(Scene):
         assert isinstance(loop, SimulationLoop)
         loop.jump(seconds)
         for process in self._all():
+            process.frozen += seconds
             process.awake_since = max(process.awake_since, self.clock.monotonic())
+
+    async def _begin_again(self) -> None:
+        """Whoever has just left may have used up the shards' limits, of which the next one cannot know."""
+        if self.drawn.is_calm:
+            await asyncio.sleep(PAID)
 
     # -- takeovers ------------------------------------------------------------------------
 
@@ -151,12 +176,14 @@ class KinesisScene(Scene):
         Unless another member was given its share meanwhile that did not live to take it, or is on
         its way out: that begins anew then.
         """
-        plan, killed = self.drawn, self.clock.monotonic()
+        plan, since = self.drawn, self.clock.monotonic()
         limit = plan.lease * 7 / 3 + (0.5 if plan.is_on_time else DELAYED)
         while (left := self.shards.owned_by(member)) and not self._is_over:
-            waited = self.clock.monotonic() - max(killed, self._calm_since())
-            if waited > limit and any(p.is_at_work for p in self._all()):
-                self.ledger.breaks(f"{left} of {process}, killed at {killed} s, are left alone")
+            at_work = [p for p in self._all() if p.is_at_work]
+            if at_work and not any(p.has_room for p in at_work):
+                since = self.clock.monotonic()
+            if at_work and self.clock.monotonic() - max(since, self._calm_since()) > limit:
+                self.ledger.breaks(f"{left} of {process}, killed, are left alone since {since} s")
             await asyncio.sleep(0.5)
 
     def _calm_since(self) -> float:

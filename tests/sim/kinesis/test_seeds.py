@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
+from consumer_sdk.runtime import tidying
 from tests.sim.kinesis.seeds import RUNNER
 from tests.sim.runner import environment
-
-SEEDS = int(os.environ.get("SEEDS", "2000"))
 
 DIGEST = (
     "import sys; from tests.sim.kinesis.seeds import RUNNER; "
@@ -20,12 +19,27 @@ DIGEST = (
 
 
 @pytest.mark.sim
-@pytest.mark.timeout(60 + SEEDS)
-def test_every_seed_keeps_every_promise() -> None:
+@pytest.mark.parametrize(
+    "seeds", [range(100), pytest.param(range(100, 2000), marks=pytest.mark.campaign)]
+)
+def test_every_seed_keeps_every_promise(seeds: range) -> None:
     """Kinesis traps 5, 6, 10, 12 to 15, 18, 20 to 23, 25 and 27, in seeded lives of groups."""
     failures: list[str] = []
-    failed = RUNNER.run_seeds(0, SEEDS, os.cpu_count() or 1, failures.append)
+    failed = RUNNER.run_seeds(seeds.start, len(seeds), os.cpu_count() or 1, failures.append)
     assert not failed, "\n".join(failures)
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize("seed", [3805, 5462])
+def test_seed_that_found_a_defect_passes(seed: int) -> None:
+    """What each of them tells.
+
+    3805: a close during which all processes were stopped. 5462: a process drains until the next one starts,
+    which is refused for what the first has read, and was blamed for it.
+    """
+    before = tidying.FIRST, tidying.PACE
+    RUNNER.run_seed(seed)
+    assert before == (tidying.FIRST, tidying.PACE)  # other tests of this process want theirs
 
 
 @pytest.mark.sim

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from consumer_sdk.abc import AssignmentOwner, Leases, LeaseSource
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
 from consumer_sdk.adapters.kinesis.faults import ThrottledError
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Service
 from consumer_sdk.records import Assignment, AtPosition, Partition, Start, StartPoint
 from consumer_sdk.stores import MemoryStore
@@ -151,8 +152,10 @@ class WatchedAdapter(KinesisAdapter):
 
     Args:
         opened: called when it is open.
+        size: its ``max_shards`` and ``weight``.
 
     Attributes:
+        most: its ``max_shards``.
         member: its name in the group; None before it is open.
         is_open: `open` has returned.
     """
@@ -166,13 +169,17 @@ class WatchedAdapter(KinesisAdapter):
         *,
         ledger: KinesisLedger,
         opened: Callable[[], None],
+        size: tuple[int | None, int],
     ) -> None:
+        self.most, weight = size
         super().__init__(
             STREAM,
             group=GROUP,
             fan_out="reader" if plan.is_pushed else None,
             lease_duration=plan.lease,
             handover_timeout=plan.handover,
+            max_shards=self.most,
+            weight=weight,
             discovery_interval=plan.discovery,
             poll_interval=plan.poll,
             buffer_bytes=plan.buffer,
@@ -182,11 +189,12 @@ class WatchedAdapter(KinesisAdapter):
         self._watched = service
         self._watch = watch
         self._ledger = ledger
+        ledger.held_until[process] = self.held_until
         self._when_open = opened
         self.member: str | None = None
         self.is_open = False
 
-    def _make_service(self) -> Service:
+    def _make_service(self, options: KinesisOptions) -> Service:
         return self._watched
 
     async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
@@ -194,7 +202,7 @@ class WatchedAdapter(KinesisAdapter):
         assert leases is not None
         source = leases
 
-        def named(group: str, stream: str, **times: float) -> Leases | None:
+        def named(group: str, stream: str, **times: Any) -> Leases | None:
             made = source(group, stream, **times)
             self.member = None if made is None else made.member
             return made

@@ -1,5 +1,6 @@
 """Looks at what a process listens on, as the system sees it."""
 
+from contextlib import suppress
 from pathlib import Path
 
 _LISTEN = "0A"  # the state's number in /proc/net/tcp
@@ -24,7 +25,10 @@ def only_loopback(*ports: int) -> list[tuple[str, int]]:
 
 def _sockets(pid: int) -> set[str]:
     """Return the inodes of the process's sockets."""
-    links = [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            links.append(str(each.readlink()))
     return {link.removeprefix("socket:[").rstrip("]") for link in links if "socket:[" in link}
 
 

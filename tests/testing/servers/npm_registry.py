@@ -8,6 +8,7 @@ import tarfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import final
@@ -15,6 +16,7 @@ from typing import final
 NAME, VERSION = "present", "1.0.0"
 
 
+@cache  # its hash has the second in it
 def tarball() -> bytes:
     """Return the package as npm packs it; its install script would leave a file behind."""
     manifest = {"name": NAME, "version": VERSION, "scripts": {"install": "touch it-ran"}}

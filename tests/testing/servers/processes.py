@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-_PATIENCE = 20.0  # seconds; a loaded machine takes its time
+_PATIENCE = 300.0  # seconds; a loaded machine takes its time
 
 
 def is_gone(pid: int) -> bool:
@@ -29,3 +29,23 @@ def is_gone_soon(pid: int) -> bool:
     while not is_gone(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     return is_gone(pid)
+
+
+def marked(mark: str) -> set[str]:
+    """The processes that inherited an environment variable."""
+    found = set()
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in environment.read_bytes().split(b"\0"):
+                found.add(environment.parent.name)
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def left_after(seconds: float, mark: str) -> set[str]:
+    """The processes that are still there then: Spark's JVM takes a moment to see its end."""
+    deadline = time.monotonic() + seconds
+    while (found := marked(mark)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found

@@ -46,6 +46,7 @@ async def test_created_topic_has_its_partitions_and_settings(kafka_server: Kafka
         await kafka_server.create_topic(topic)
 
 
+@pytest.mark.campaign
 async def test_records_survive_kill_restart_and_pause(own_kafka_server: KafkaServer) -> None:
     """A restart after SIGKILL has the data, the ports and another process."""
     server = own_kafka_server
@@ -92,6 +93,7 @@ async def test_refused_setting_is_shown() -> None:
             pass
 
 
+@pytest.mark.campaign
 async def test_death_at_start_shows_the_end_of_the_log() -> None:
     """What passes the format step and kills the broker is in the error too."""
     broken = KafkaServer(properties={"metric.reporters": "org.example.Absent"})

@@ -177,7 +177,7 @@ async def test_stopped_server_ends_by_itself(server_class: AnyServer) -> None:
     """SIGTERM is enough, and no process is left."""
     async with server_class() as server:
         pid = server.pid
-        async with asyncio.timeout(10):  # less than the patience after which it would be killed
+        async with asyncio.timeout(18):  # less than the patience after which it would be killed
             await server.stop()
         assert is_gone(pid)
 

@@ -47,6 +47,7 @@ def test_packages_out_of_reach_skip_with_the_reason(tmp_path: Path) -> None:
     assert "npm could not install kinesis-local" in said
 
 
+@pytest.mark.campaign
 def test_packages_out_of_reach_fail_where_servers_are_required(tmp_path: Path) -> None:
     """On a CI machine the same is a failure."""
     said = run(tmp_path, CONSUMER_SDK_REQUIRE_SERVERS="1")

@@ -28,6 +28,7 @@ def listening_of_a_jvm(pid: int) -> list[tuple[str, int]]:
             assert not is_gone(pid)
 
 
+@pytest.mark.campaign
 async def test_messages_and_subscriptions_survive_kill_restart_and_pause(
     own_pulsar_server: PulsarServer,
 ) -> None:
@@ -59,19 +60,20 @@ async def test_messages_and_subscriptions_survive_kill_restart_and_pause(
     assert not folder.exists()
 
 
+@pytest.mark.campaign
 async def test_acks_inside_a_batch_are_on_and_can_be_switched_off(
     pulsar_server: PulsarEndpoint,
 ) -> None:
     """The default is what Pulsar 4.1 has; a setting of the caller's replaces ours."""
     assert await redelivered_after_part_of_a_batch(pulsar_server) == [b"4"]
     off = {"acknowledgmentAtBatchIndexLevelEnabled": "false"}
-    async with PulsarServer(properties=off, quick=True) as server:
+    async with PulsarServer(properties=off) as server:
         assert len(await redelivered_after_part_of_a_batch(server)) == 5
 
 
 async def test_refused_setting_is_shown() -> None:
     """Pulsar's own words about a bad setting are in the error, and no process is left."""
-    server = PulsarServer(properties={"numIOThreads": "many"}, quick=True)
+    server = PulsarServer(properties={"numIOThreads": "many"})
     with pytest.raises(ServerStartError, match=r"(?s)ended at its start.*many"):
         await server.start()
     assert not server.is_running

@@ -52,6 +52,7 @@ def run(folder: Path, **environment: str) -> str:
     return result.stdout
 
 
+@pytest.mark.campaign
 def test_archive_out_of_reach_skips_with_the_reason(tmp_path: Path) -> None:
     """On a developer's machine without a network the tests are skipped, and say why."""
     said = run(tmp_path)
@@ -59,6 +60,7 @@ def test_archive_out_of_reach_skips_with_the_reason(tmp_path: Path) -> None:
     assert "the jars of pulsar could not be fetched" in said
 
 
+@pytest.mark.campaign
 def test_archive_out_of_reach_fails_where_servers_are_required(tmp_path: Path) -> None:
     """On a CI machine the same is a failure."""
     said = run(tmp_path, CONSUMER_SDK_REQUIRE_SERVERS="1")

@@ -77,7 +77,13 @@ async def test_death_at_start_shows_the_end_of_the_log() -> None:
             pass
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "sigkill"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, marks=pytest.mark.campaign, id="ctrl-c"),
+        pytest.param(signal.SIGKILL, id="sigkill"),
+    ],
+)
 def test_ended_test_run_leaves_no_server(tmp_path: Path, number: signal.Signals) -> None:
     """However pytest ends, the servers of its fixtures end with it."""
     (tmp_path / "test_inner.py").write_text(RUN, encoding="utf-8")
