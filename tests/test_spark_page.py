@@ -12,6 +12,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.sink_options import OURS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "spark.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"\w+", PAGE))
@@ -30,6 +31,11 @@ def test_every_option_of_pull_is_on_the_page() -> None:
     options = named_in(found.value, "there are ")
     assert {"url", "ackMode", "minPartitions"} <= options
     assert options - WORDS == set()
+
+
+def test_every_option_of_the_sink_is_on_the_page() -> None:
+    """An option that is added needs a row."""
+    assert set(OURS) - WORDS == set()
 
 
 def test_every_option_of_a_feed_is_on_the_page() -> None:

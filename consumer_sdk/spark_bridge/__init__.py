@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from consumer_sdk.spark_bridge.checkpoint_import import import_checkpoint
     from consumer_sdk.spark_bridge.dead_letter_sink import stream_dead_letters, write_dead_letters
-    from consumer_sdk.spark_bridge.decoding import from_json_value
-    from consumer_sdk.spark_bridge.decoding_avro import from_avro_value
+    from consumer_sdk.spark_bridge.decoding.avro import from_avro_value
+    from consumer_sdk.spark_bridge.decoding.json_values import from_json_value
+    from consumer_sdk.spark_bridge.decoding.protobuf import from_protobuf_value
     from consumer_sdk.spark_bridge.errors import (
         DataLossError,
         DeadLetterError,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         FeedFormatError,
         FeedRecordError,
         OffsetFormatError,
+        SinkError,
         SparkBridgeError,
         StrictAckError,
         TransientFeedError,
@@ -43,6 +46,7 @@ __all__ = [
     "OffsetFormatError",
     "QueryStats",
     "Sample",
+    "SinkError",
     "SourceMetrics",
     "SourceStats",
     "SparkBridgeError",
@@ -52,6 +56,8 @@ __all__ = [
     "count_bytes",
     "from_avro_value",
     "from_json_value",
+    "from_protobuf_value",
+    "import_checkpoint",
     "read",
     "read_stream",
     "register",
@@ -75,6 +81,7 @@ __getattr__ = lazy_names(
         "OffsetFormatError": "consumer_sdk.spark_bridge.errors",
         "QueryStats": "consumer_sdk.spark_bridge.query_stats",
         "Sample": "consumer_sdk.spark_bridge.query_stats",
+        "SinkError": "consumer_sdk.spark_bridge.errors",
         "SourceMetrics": "consumer_sdk.spark_bridge.metrics",
         "SourceStats": "consumer_sdk.spark_bridge.query_stats",
         "SparkBridgeError": "consumer_sdk.spark_bridge.errors",
@@ -82,8 +89,10 @@ __getattr__ = lazy_names(
         "StrictAckError": "consumer_sdk.spark_bridge.errors",
         "TransientFeedError": "consumer_sdk.spark_bridge.errors",
         "count_bytes": "consumer_sdk.spark_bridge.metrics",
-        "from_avro_value": "consumer_sdk.spark_bridge.decoding_avro",
-        "from_json_value": "consumer_sdk.spark_bridge.decoding",
+        "from_avro_value": "consumer_sdk.spark_bridge.decoding.avro",
+        "from_json_value": "consumer_sdk.spark_bridge.decoding.json_values",
+        "from_protobuf_value": "consumer_sdk.spark_bridge.decoding.protobuf",
+        "import_checkpoint": "consumer_sdk.spark_bridge.checkpoint_import",
         "read": "consumer_sdk.spark_bridge.frames",
         "read_stream": "consumer_sdk.spark_bridge.frames",
         "register": "consumer_sdk.spark_bridge.frames",

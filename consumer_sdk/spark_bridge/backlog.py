@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pyspark.sql.streaming.datasource import (
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    ReadMaxRows,
-    ReadMinRows,
-)
+from consumer_sdk.spark_bridge.pull.admission import Limit
 
 __all__ = ["Backlog"]
 
@@ -43,17 +37,18 @@ class Backlog:
         del self.sizes[: max(0, number - self.first)]
         self.first = max(self.first, number)
 
-    def admit(self, start: int, end: int, limit: ReadLimit) -> int:
+    def admit(self, start: int, end: int, limit: Limit) -> int:
         """Where a read that starts at ``start`` ends, at most ``end``; at least one segment."""
         sizes = self.sizes[start - self.first : end - self.first]
-        if isinstance(limit, ReadMaxFiles):
-            return start + min(len(sizes), max(1, limit.max_files))
-        if isinstance(limit, ReadMaxRows):
-            return start + _fitting([rows for rows, _ in sizes], limit.max_rows)
-        if isinstance(limit, ReadMaxBytes):
-            return start + _fitting([size for _, size in sizes], limit.max_bytes)
-        if isinstance(limit, ReadMinRows) and sum(rows for rows, _ in sizes) < limit.min_rows:
-            return start
+        match limit.kind:
+            case "max_files":
+                return start + min(len(sizes), max(1, limit.number))
+            case "max_rows":
+                return start + _fitting([rows for rows, _ in sizes], limit.number)
+            case "max_bytes":
+                return start + _fitting([size for _, size in sizes], limit.number)
+            case "min_rows" if sum(rows for rows, _ in sizes) < limit.number:
+                return start
         return start + len(sizes)
 
 

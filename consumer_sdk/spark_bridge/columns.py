@@ -3,7 +3,8 @@
 The first seven are those of Spark's own Kafka source, with the same types, then its ``headers``
 (null when there are none, as there). A broker without integer partitions or offsets leaves
 ``partition`` or ``offset`` null; ``partitionId`` and ``position`` are always filled, as text.
-``timestampType`` is null: the SDK's messages do not carry it.
+``timestampType`` is Kafka's, 0 or 1, where Spark pulls from Kafka; of a feed it is null: the SDK's
+messages do not carry it.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ __all__ = ["Contents", "ranges_of", "texts_of"]
 
 def ranges_of(rows: Sequence[Rows]) -> dict[str, list[tuple[int, int]]]:
     """The integer positions of ``rows``, which hold each partition once, as a manifest's."""
-    numbers = {str(run.partition): _numbers(run.places) for run in rows}
+    numbers = {run.partition.path: _numbers(run.places) for run in rows}
     return {key: _intervals(places) for key, places in numbers.items() if places}
 
 
 def texts_of(rows: Sequence[Rows]) -> dict[str, list[str]]:
     """The other positions of ``rows``, likewise."""
-    texts = {str(run.partition): _texts(run.places) for run in rows}
+    texts = {run.partition.path: _texts(run.places) for run in rows}
     return {key: places for key, places in texts.items() if places}
 
 
@@ -130,7 +130,7 @@ class Contents:
         return [run for run in fresh if run.messages]
 
     def _unseen(self, run: Rows) -> Rows:
-        key = str(run.partition)
+        key = run.partition.path
         if isinstance(run.places, range) and not self._knows_any(key, run.places):
             return run
         unique = dict(zip(run.places, run.messages, strict=True))

@@ -6,29 +6,48 @@ connects, and what is optional is imported when it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamReader
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.frames import is_feed
-from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
 from consumer_sdk.spark_bridge.pull.option_values import count
 from consumer_sdk.spark_bridge.pull.options import PullOptions
-from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
+from consumer_sdk.spark_bridge.source_options import (
+    is_table,
+    source_options,
+    stored_options,
+    with_options,
+)
 
 __all__ = ["ConsumerSdkDataSource"]
 
 
 class ConsumerSdkDataSource(DataSource):
-    """Records of Kafka, of Pulsar, or of a directory that consumers feed.
+    """Records of Kafka, of Pulsar, or of a directory that consumers feed; rows to Kafka and Pulsar.
 
-    Options: a ``url`` (``kafka://``, ``pulsar://``, ``feed://``), or those of Spark's own Kafka
-    source; see `consumer_sdk.spark_bridge.read_stream`.
+    Options: a ``url`` (``kafka://``, ``pulsar://``, ``feed://``), which ``load`` takes too, or those
+    of Spark's own Kafka source; see `consumer_sdk.spark_bridge.read_stream`.
     """
 
     @classmethod
@@ -36,44 +55,93 @@ class ConsumerSdkDataSource(DataSource):
         """What ``spark.readStream.format`` takes."""
         return "consumer_sdk"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """The columns, by the options; see `consumer_sdk.spark_bridge.columns`."""
-        names = COLUMNS if self._is_feed else PullOptions.parse(self.options).column_names
+        given = source_options(self.options)
+        names = COLUMNS if _is_feed(given) else PullOptions.parse(given).column_names
+        if is_table(self.options):
+            return with_options(_columns(names), given)
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The batch reader."""
-        if self._is_feed:
-            return FeedBatchReader(*self._feed(schema))
-        return PullBatchReader(self._pull(schema))
+        given = self._given(schema)
+        if _is_feed(given):
+            from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader
+
+            return FeedBatchReader(*_feed(given, schema))
+        from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
+
+        return PullBatchReader(_pull(given, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         """The streaming reader."""
-        if self._is_feed:
-            return FeedStreamReader(*self._feed(schema))
-        return PullStreamReader(self._pull(schema))
+        given = self._given(schema)
+        if _is_feed(given):
+            from consumer_sdk.spark_bridge.feed_reader import FeedStreamReader
 
-    @property
-    def _is_feed(self) -> bool:
-        return is_feed(self.options.get("url", ""))
+            return FeedStreamReader(*_feed(given, schema))
+        from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
 
-    def _feed(self, schema: StructType) -> tuple[FeedUrl, int]:
-        _check_schema(schema, tuple(COLUMNS))
-        # Spark hands options over in lower case, and adds "path" where load() has one.
-        if extra := sorted({name.lower() for name in self.options} - {"url", "tasks"}):
-            raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
-        url = FeedUrl.parse(self.options.get("url", ""))
-        return url, url.tasks or count("tasks", self.options.get("tasks", "2"))
+        return PullStreamReader(_pull(given, schema))
 
-    def _pull(self, schema: StructType) -> PullOptions:
-        """The options; a schema that names some of the columns chooses them."""
-        names = schema.fieldNames()
-        if set(names) <= COLUMNS.keys() and "columns" not in self.options:
-            _check_schema(schema, names)
-            return PullOptions.parse({**self.options, "columns": ",".join(names)})
-        options = PullOptions.parse(self.options)
-        _check_schema(schema, options.column_names)
-        return options
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
+        """The writer of a batch; see `consumer_sdk.spark_bridge.sink`."""
+        from consumer_sdk.spark_bridge.sink import batch_writer
+
+        return batch_writer(self._given(schema), schema, overwrite=overwrite)
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002, FBT001 - Spark's
+    ) -> DataSourceStreamWriter:
+        """The writer of a stream."""
+        from consumer_sdk.spark_bridge.sink import stream_writer
+
+        return stream_writer(self._given(schema), schema)
+
+    def _given(self, schema: StructType) -> dict[str, str]:
+        return stored_options(schema) | source_options(self.options)
+
+
+def _is_feed(given: Mapping[str, str]) -> bool:
+    return is_feed(given.get("url", ""))
+
+
+def _feed(given: Mapping[str, str], schema: StructType) -> tuple[FeedUrl, int]:
+    _check_schema(schema, tuple(COLUMNS))
+    if extra := sorted(given.keys() - {"url", "tasks"}):
+        raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
+    url = FeedUrl.parse(given.get("url", ""))
+    return url, url.tasks or count("tasks", given.get("tasks", "2"))
+
+
+def _pull(given: Mapping[str, str], schema: StructType) -> PullOptions:
+    """The options; a schema that names some of the columns chooses them."""
+    names = schema.fieldNames()
+    if set(names) <= COLUMNS.keys() and "columns" not in given:
+        _check_schema(schema, names)
+        return PullOptions.parse({**given, "columns": ",".join(names)})
+    options = PullOptions.parse(given)
+    _check_schema(schema, options.column_names)
+    return options
+
+
+def _columns(names: Iterable[str]) -> StructType:
+    """The same as a DDL text, which Spark parses only where a SparkContext runs."""
+    return StructType([StructField(name, _TYPES[COLUMNS[name]]) for name in names])
+
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: Mapping[str, DataType] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    COLUMNS["headers"]: ArrayType(_HEADER),
+}
 
 
 def _check_schema(schema: StructType, names: Sequence[str]) -> None:

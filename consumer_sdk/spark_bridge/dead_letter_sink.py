@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
-from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.dead_letter_rows import check_columns
+from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,10 +57,12 @@ def stream_dead_letters(
 ) -> DataStreamWriter:
     """A writer that sends a stream's rows to the dead letters; give it a checkpoint and start it.
 
-    As `write_dead_letters`; after a crash, the last micro-batch is written again.
+    As `write_dead_letters`; after a crash, the last micro-batch is written again. It needs
+    PySpark 4.1: with 4.0, call `write_dead_letters` in a ``foreachBatch``.
     """
     if not rows.isStreaming:
         raise ConfigurationError("this DataFrame is no stream: use write_dead_letters")
+    require_pyspark("4.1")  # the first whose streams write Arrow; a foreachBatch needs no such
     options = _prepare(rows, destination, group, patience)
     return rows.writeStream.format(_FORMAT).outputMode("append").options(**options)
 
@@ -74,8 +77,7 @@ def _prepare(rows: DataFrame, destination: str, group: str, patience: float) -> 
 
 
 def _register(spark: SparkSession) -> None:
-    try:
-        from consumer_sdk.spark_bridge.dead_letter_source import DeadLetterDataSource
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyspark", "spark") from error
+    require_pyspark()
+    from consumer_sdk.spark_bridge.dead_letter_source import DeadLetterDataSource
+
     spark.dataSource.register(DeadLetterDataSource)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -25,6 +24,12 @@ from consumer_sdk.spark_bridge.dead_letter_rows import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+else:
+    try:
+        from pyspark.sql.datasource import DataSourceStreamArrowWriter
+    except ImportError:  # PySpark 4.0, for which `stream_dead_letters` refuses
+        DataSourceStreamArrowWriter = object
 
 __all__ = ["DeadLetterDataSource"]
 

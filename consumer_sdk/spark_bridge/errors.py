@@ -11,6 +11,7 @@
         ├── DataLossError         records that the query has yet to read are gone from the broker
         ├── DeadLetterError       rows were not written to their dead-letter destination
         ├── OffsetFormatError     an offset of Spark's checkpoint was not written by this source
+        ├── SinkError             rows were not written to Kafka or Pulsar
         └── StrictAckError        with strictAcks: the group's position could not be moved
 """
 
@@ -23,6 +24,7 @@ __all__ = [
     "FeedFormatError",
     "FeedRecordError",
     "OffsetFormatError",
+    "SinkError",
     "SparkBridgeError",
     "StrictAckError",
     "TransientFeedError",
@@ -65,6 +67,14 @@ class DeadLetterError(SparkBridgeError):
 
 class OffsetFormatError(SparkBridgeError):
     """An offset in Spark's checkpoint was not written by this source, or for another broker."""
+
+
+class SinkError(SparkBridgeError):
+    """Rows could not be written to their topic; their task fails.
+
+    None of them is lost: Spark tries the task, or the batch, again, and what was written before
+    is there twice then.
+    """
 
 
 class StrictAckError(SparkBridgeError):

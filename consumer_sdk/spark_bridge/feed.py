@@ -122,6 +122,9 @@ class SparkFeed:
         keep_for: seconds that a segment is kept after this feed saw that Spark has committed it.
         remember: seconds for which positions that are not integers are recognised.
         filesystem: where ``path`` is; None for a local path.
+        group_access: the directory's group may read and write the feed too, such as a query
+            that runs as another user. By default only this user may: files are 0600 in folders
+            of 0700, since they hold the records' values. A local path only.
 
     Raises:
         ConfigurationError: an option cannot work.
@@ -143,12 +146,13 @@ class SparkFeed:
         keep_for: float = 300.0,
         remember: float = 3600.0,
         filesystem: Any = None,
+        group_access: bool = False,
     ) -> None:
         _check_counts(max_rows=max_rows, max_bytes=max_bytes)
         _check_counts(max_backlog_rows=max_backlog_rows, max_backlog_bytes=max_backlog_bytes)
         _check_seconds(max_wait=max_wait, keep_for=keep_for, remember=remember)
         import_pyarrow()
-        files = _files(path, filesystem)
+        files = _files(path, filesystem, group_access=group_access)
         self._writer = FeedWriter(files, encode_position, Keeping(keep_for, remember))
         self._max_wait = max_wait
         self._most = (max_backlog_rows or math.inf, max_backlog_bytes or math.inf)
@@ -402,14 +406,27 @@ class SparkFeed:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
 
 
-def _files(path: str | os.PathLike[str], filesystem: Any) -> Files:
-    try:
-        if text := os.fspath(path):
-            local = filesystem is None
-            return PosixFiles(Path(text).absolute()) if local else files_on(filesystem, text)
-    except TypeError:
-        pass  # no path at all, or one of bytes
-    raise ConfigurationError(f"SparkFeed(path): {path!r} is not the path of a directory")
+def _files(path: str | os.PathLike[str], filesystem: Any, *, group_access: bool) -> Files:
+    text = _path_text(path)
+    if filesystem is None:
+        return PosixFiles(Path(text).absolute(), group_access=group_access)
+    if group_access:
+        raise ConfigurationError(
+            "SparkFeed(group_access=True) is for a local path: a filesystem has its own rules"
+        )
+    return files_on(filesystem, text)
+
+
+def _path_text(path: object) -> str:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not text or not isinstance(text, str):
+        raise ConfigurationError(f"SparkFeed(path): {path!r} is not the path of a directory")
+    if text.startswith(("feed:", "feed+")):
+        raise ConfigurationError(
+            f"SparkFeed(path): {path!r} is a URL, which Spark reads from; give the directory "
+            "alone, such as /data/landing/orders, and filesystem= where that is not local"
+        )
+    return text
 
 
 def _check_counts(**counts: int | None) -> None:

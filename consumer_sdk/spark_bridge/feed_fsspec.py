@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 __all__ = ["FsspecFiles", "files_on", "fsspec_files"]
 
 
+_MARK = "feed"
+
+
 class FsspecFiles(Files):
     """A directory of an fsspec file system that can create exclusively.
 
@@ -49,6 +52,9 @@ class FsspecFiles(Files):
         for name in folders:
             self._do("makedirs", self._path(name), exist_ok=True)
         self._probe(f"{self._root}/{secrets.token_hex(8)}.tmp")
+        if not self.is_there():
+            # Object stores have no empty folders, and a query may come before the first record.
+            self._do("pipe_file", self._path(_MARK), b"")
 
     def is_there(self) -> bool:
         return bool(self._do("isdir", self._root))

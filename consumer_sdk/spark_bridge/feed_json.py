@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 
-__all__ = ["VERSION", "damaged", "decode", "encode"]
+__all__ = ["VERSION", "Fields", "damaged", "decode", "encode"]
+
+T = TypeVar("T")
 
 VERSION = 2
 """Of the feed directory's format. 2: segments may be deleted."""
@@ -21,7 +24,7 @@ def encode(body: Mapping[str, Any]) -> bytes:
     return _canonical({**full, "checksum": _checksum(full)}) + b"\n"
 
 
-def decode(data: bytes, where: str) -> dict[str, Any]:
+def decode(data: bytes, where: str) -> Fields:
     """Reads `encode` back.
 
     Raises:
@@ -31,15 +34,77 @@ def decode(data: bytes, where: str) -> dict[str, Any]:
         body = json.loads(data)
         checksum = body.pop("checksum")
         version = body["version"]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        is_whole = checksum == _checksum(body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise damaged(where, "it is not a file of a feed") from error
     if version != VERSION:
         raise FeedFormatError(
             f"{where} has format version {version!r}; this version of the SDK reads {VERSION}"
         )
-    if checksum != _checksum(body):
+    if not is_whole:
         raise damaged(where, "its checksum does not match")
-    return dict(body)
+    return Fields(where, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """A file's content. A right checksum does not make it right: whoever can write can seal it.
+
+    Attributes:
+        where: the file, as errors name it.
+        body: its JSON.
+
+    Every method raises FeedFormatError where a field is missing or is of another type.
+    """
+
+    where: str
+    body: Mapping[str, Any]
+
+    def integer(self, name: str) -> int:
+        """A whole number."""
+        return self._typed(self.body.get(name), int, name)
+
+    def text(self, name: str) -> str:
+        """A text."""
+        return self._typed(self.body.get(name), str, name)
+
+    def array(self, name: str, *kinds: type) -> list[Any]:
+        """A list of as many values, of these types."""
+        values: list[Any] = self._typed(self.body.get(name), list, name)
+        if [type(value) for value in values] != list(kinds):
+            raise self._wrong(name)
+        return values
+
+    def intervals(self, name: str) -> list[tuple[int, int]]:
+        """Pairs of whole numbers."""
+        return self._pairs(self.body.get(name), name)
+
+    def intervals_by_key(self, name: str) -> dict[str, list[tuple[int, int]]]:
+        """Pairs of whole numbers by text."""
+        found = self._typed(self.body.get(name), dict, name)
+        return {key: self._pairs(pairs, name) for key, pairs in found.items()}
+
+    def texts_by_key(self, name: str) -> dict[str, Sequence[str]]:
+        """Lists of texts by text."""
+        found: dict[str, Any] = self._typed(self.body.get(name), dict, name)
+        for texts in found.values():
+            for text in self._typed(texts, list, name):
+                self._typed(text, str, name)
+        return found
+
+    def _pairs(self, pairs: object, name: str) -> list[tuple[int, int]]:
+        lists = [self._typed(pair, list, name) for pair in self._typed(pairs, list, name)]
+        if not all([type(value) for value in pair] == [int, int] for pair in lists):
+            raise self._wrong(name)
+        return [(first, last) for first, last in lists]
+
+    def _typed(self, value: object, kind: type[T], name: str) -> T:
+        if type(value) is not kind:
+            raise self._wrong(name)
+        return value
+
+    def _wrong(self, name: str) -> FeedFormatError:
+        return damaged(self.where, f"its {name!r} is not what a feed writes there")
 
 
 def damaged(where: str, why: str) -> FeedFormatError:

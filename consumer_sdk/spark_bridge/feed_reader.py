@@ -13,13 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from consumer_sdk.spark_bridge.backlog import Backlog
 from consumer_sdk.spark_bridge.errors import FeedFormatError
@@ -28,10 +21,17 @@ from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.files import Files
 from consumer_sdk.spark_bridge.manifest import Manifest
 from consumer_sdk.spark_bridge.manifest_log import ManifestLog
+from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.read_limits import (
+    NextBatch,
+    SupportsTriggerAvailableNow,
+    to_spark,
+)
 from consumer_sdk.spark_bridge.segments import SegmentFile, pack, read_segments
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 __all__ = ["FeedBatchReader", "FeedStreamReader"]
 
@@ -70,6 +70,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._backlog: Backlog | None = None
         self._first: int | None = None
         self._target: int | None = None
+        self._next = NextBatch(self.initialOffset, _limit(url))
         self._let_go = -math.inf
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
@@ -87,33 +88,17 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The URL's limit for one micro-batch."""
-        if self._url.max_rows is not None:
-            return ReadMaxRows(self._url.max_rows)
-        if self._url.max_bytes is not None:
-            return ReadMaxBytes(self._url.max_bytes)
-        return ReadAllAvailable()
+        return to_spark(_limit(self._url))
 
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, int] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, int]:
-        """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news.
-
-        Spark 4.0 and 4.1 call it without arguments.
-        """
-        begin = self._begin(start)
-        # A checkpoint of another feed must let nothing be deleted.
-        self._known(begin)
-        if self._mark and not self._url.is_async:
-            # Spark has logged what ends here as committed. It calls `commit` only when it has
-            # planned the next micro-batch, which a full feed would wait for in vain.
-            self._mark.move(begin)
-        end = self._news(begin) if self._target is None else self._frozen(begin)
-        end = self._known(begin).admit(begin, end, limit or ReadAllAvailable())
-        if end > begin:
-            self._let_go = time.monotonic()
-        if start == _UNRESOLVED:
-            return {**_offset(end), "since": begin}
-        return start if start and end == begin else _offset(end)
+        """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news."""
+        is_logged = start is not None or self._next.is_asked
+        begin, admitted = self._next.asked(start, limit)
+        end = self._end(begin, admitted, is_logged=is_logged)
+        self._next.answered(end)
+        return end
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Reads no further than what is there now."""
@@ -126,6 +111,9 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The segments between two offsets, in few tasks."""
+        self._next.planned(end)
+        if start == end:
+            return []
         first = _number(end, "since") if start == _UNRESOLVED else _number(start)
         manifests = self._manifests(first, _number(end))
         if self._mark:
@@ -146,8 +134,32 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._mark:
             self._mark.move(_number(end))
 
-    def _begin(self, start: dict[str, int] | None) -> int:
-        if start is not None and start != _UNRESOLVED:
+    def _end(self, start: dict[str, int], limit: Limit, *, is_logged: bool) -> dict[str, int]:
+        """Where the micro-batch from ``start`` ends.
+
+        Args:
+            start: where it begins.
+            limit: what it may take.
+            is_logged: Spark has logged what ends at ``start`` as committed. Before PySpark 4.2 it
+                may ask before it repeats a micro-batch that a crash has left undone.
+        """
+        begin = self._begin(start)
+        # A checkpoint of another feed must let nothing be deleted.
+        self._known(begin)
+        if self._mark and is_logged and not self._url.is_async:
+            # Spark calls `commit` only when it has planned the next micro-batch, which a full
+            # feed would wait for in vain.
+            self._mark.move(begin)
+        end = self._news(begin) if self._target is None else self._frozen(begin)
+        end = self._known(begin).admit(begin, end, limit)
+        if end > begin:
+            self._let_go = time.monotonic()
+        if start == _UNRESOLVED:
+            return {**_offset(end), "since": begin}
+        return start if end == begin else _offset(end)
+
+    def _begin(self, start: dict[str, int]) -> int:
+        if start != _UNRESOLVED:
             return _number(start)
         if self._first is None:
             self._first = self._log.floor()
@@ -234,6 +246,12 @@ def _read(files: Files, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     # Spark calls read once, with None, when there was nothing to plan.
     segments = partition.files if isinstance(partition, Segments) else ()
     return read_segments(files, segments)
+
+
+def _limit(url: FeedUrl) -> Limit:
+    if url.max_rows is not None:
+        return Limit("max_rows", url.max_rows)
+    return Limit("all") if url.max_bytes is None else Limit("max_bytes", url.max_bytes)
 
 
 def _offset(number: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ import secrets
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.errors import FeedError
-from consumer_sdk.spark_bridge.feed_json import damaged, decode, encode
+from consumer_sdk.spark_bridge.feed_json import decode, encode
 from consumer_sdk.spark_bridge.files import Files
 from consumer_sdk.spark_bridge.manifest_log import READERS, ManifestLog
 
@@ -120,8 +120,5 @@ def _read(files: Files, name: str) -> tuple[int, str] | None:
         data = files.read(name)
     except FileNotFoundError:
         return None
-    where = f"{files.directory}/{name}"
-    body = decode(data, where)
-    if type(body.get("next")) is not int:
-        raise damaged(where, "it is not a reader's")
-    return body["next"], str(body.get("owner"))
+    fields = decode(data, f"{files.directory}/{name}")
+    return fields.integer("next"), str(fields.body.get("owner"))

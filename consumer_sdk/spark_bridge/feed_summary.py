@@ -55,12 +55,12 @@ class Summary:
         Raises:
             FeedFormatError: ``data`` is not summary ``number``, or was changed.
         """
-        body = decode(data, where)
-        if body.get("summary") != number:
+        fields = decode(data, where)
+        if fields.body.get("summary") != number:
             raise damaged(where, f"it is not summary {number}")
         return cls(
             number=number,
-            ranges={key: [(a, b) for a, b in spans] for key, spans in body["ranges"].items()},
-            remembered=[(a, b) for a, b in body["remembered"]],
-            at=body["at"],
+            ranges=fields.intervals_by_key("ranges"),
+            remembered=fields.intervals("remembered"),
+            at=fields.integer("at"),
         )

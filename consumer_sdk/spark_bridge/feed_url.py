@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.feed_fsspec import fsspec_files
 from consumer_sdk.spark_bridge.feed_readers import check_name
@@ -65,13 +66,13 @@ class FeedUrl:
         scheme, _, protocol = parts.scheme.partition("+")
         if scheme != "feed":
             raise ConfigurationError(
-                f"{url!r}: Spark reads from feed:// URLs, such as {_EXAMPLE}; "
+                f"{shown(url)}: Spark reads from feed:// URLs, such as {_EXAMPLE}; "
                 f"{parts.scheme or 'no scheme'!r} is not one"
             )
         where = _bucket_path(parts) if protocol else _local_path(parts)
         if where is None or parts.fragment:
             raise ConfigurationError(
-                f"{url!r}: needs an absolute directory after three slashes, such as {_EXAMPLE}, "
+                f"{shown(url)}: needs an absolute directory after three slashes, such as {_EXAMPLE}, "
                 "or a bucket and a directory, such as feed+s3://bucket/orders"
             )
         options = _options(url, parts.query)
@@ -120,11 +121,11 @@ def _options(url: str, query: str) -> dict[str, Any]:
         parse = _OPTIONS.get(name)
         if parse is None:
             raise ConfigurationError(
-                f"{url!r}: option {name!r} is unknown; options are {', '.join(_OPTIONS)}"
+                f"{shown(url)}: option {name!r} is unknown; options are {', '.join(_OPTIONS)}"
             )
         field, parsed = parse(url, name, value)
         if field in found:
-            raise ConfigurationError(f"{url!r}: option {name!r} is given twice")
+            raise ConfigurationError(f"{shown(url)}: option {name!r} is given twice")
         found[field] = parsed
     return _checked(url, found)
 
@@ -133,22 +134,22 @@ def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
     """The options that go together, without those that only said which others are meant."""
     if "max_rows" in found and "max_bytes" in found:
         raise ConfigurationError(
-            f"{url!r}: Spark takes one limit: maxRowsPerTrigger or maxBytesPerTrigger, not both"
+            f"{shown(url)}: Spark takes one limit: maxRowsPerTrigger or maxBytesPerTrigger, not both"
         )
     if found.get("min_rows", 0) > found.get("max_rows", math.inf):
-        raise ConfigurationError(f"{url!r}: minRowsPerTrigger is more than maxRowsPerTrigger")
+        raise ConfigurationError(f"{shown(url)}: minRowsPerTrigger is more than maxRowsPerTrigger")
     if "max_delay" in found and "min_rows" not in found:
         raise ConfigurationError(
-            f"{url!r}: maxTriggerDelay means nothing without minRowsPerTrigger"
+            f"{shown(url)}: maxTriggerDelay means nothing without minRowsPerTrigger"
         )
     lets_go = found.pop("retention", "keep") == "committed"
     if lets_go != ("reader" in found):
         raise ConfigurationError(
-            f"{url!r}: retention=committed and reader=NAME go together: the name, one for each "
+            f"{shown(url)}: retention=committed and reader=NAME go together: the name, one for each "
             "query, is under what the feed keeps how far the query is"
         )
     if "is_async" in found and not lets_go:
-        raise ConfigurationError(f"{url!r}: asyncProgress means nothing without retention")
+        raise ConfigurationError(f"{shown(url)}: asyncProgress means nothing without retention")
     return found
 
 
@@ -157,7 +158,7 @@ def _typed(field: str, read: Callable[[str, str], Any]) -> Callable[[str, str, s
         try:
             return field, read(name, value)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{url!r}: {error}") from None
+            raise ConfigurationError(f"{shown(url)}: {error}") from None
 
     return parse
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from consumer_sdk.spark_bridge.errors import TransientFeedError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Files", "PosixFiles", "sync_directory", "translated", "write_durably"]
+__all__ = ["Files", "PosixFiles", "create", "sync_directory", "translated", "write_durably"]
 
 # No retry mends these: no permission, no directory, no hard links.
 _HOPELESS = {
@@ -113,12 +114,19 @@ class Files(ABC):
 
 
 class PosixFiles(Files):
-    """A directory of a file system with hard links."""
+    """A directory of a file system with hard links.
 
-    __slots__ = ("_root",)
+    Args:
+        root: the directory.
+        group_access: whether the folders that `prepare` makes are also for the group of the
+            directory. A file is for whom its folder is for.
+    """
 
-    def __init__(self, root: Path) -> None:
+    __slots__ = ("_group_access", "_root")
+
+    def __init__(self, root: Path, *, group_access: bool = False) -> None:
         self._root = root
+        self._group_access = group_access
 
     @property
     def directory(self) -> str:
@@ -129,8 +137,14 @@ class PosixFiles(Files):
         return self._root
 
     def prepare(self, folders: Iterable[str]) -> None:
+        mode = 0o770 if self._group_access else 0o700
+        is_new = not self._root.exists()
         for name in folders:
-            (self._root / name).mkdir(parents=True, exist_ok=True)
+            folder = self._root / name
+            folder.mkdir(parents=True, exist_ok=True)
+            _restrict(folder, mode)
+        if is_new:
+            _restrict(self._root, mode)
         sync_directory(self._root)
 
     def is_there(self) -> bool:
@@ -184,9 +198,26 @@ class PosixFiles(Files):
         sync_directory(self._root / folder)
 
 
+def create(path: Path, flags: int) -> int:
+    """Opens ``path``, and gives a new file to those whom its folder is for, whatever the umask.
+
+    Args:
+        path: the file.
+        flags: of `os.open`.
+
+    Returns:
+        the file descriptor.
+    """
+    group = path.parent.stat().st_mode & 0o060
+    handle = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if flags & os.O_CREAT and group:
+        os.fchmod(handle, 0o600 | group)
+    return handle
+
+
 def write_durably(path: Path, data: bytes | memoryview) -> None:
     """Creates ``path``, which must not exist, with ``data``; on failure nothing is left of it."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    handle = create(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         try:
             _write_all(handle, memoryview(data))
@@ -196,6 +227,15 @@ def write_durably(path: Path, data: bytes | memoryview) -> None:
     except OSError:
         path.unlink(missing_ok=True)
         raise
+
+
+def _restrict(folder: Path, mode: int) -> None:
+    """Gives a folder its mode, and leaves the bit by which its files belong to its group."""
+    found = folder.stat()
+    wanted = mode | found.st_mode & stat.S_ISGID
+    # Whoever is not its owner has no say.
+    if stat.S_IMODE(found.st_mode) != wanted and found.st_uid == os.geteuid():
+        folder.chmod(wanted)
 
 
 def _write_all(handle: int, view: memoryview) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["read", "read_stream", "register"]
@@ -30,14 +33,20 @@ def register(spark: SparkSession) -> None:
     ``pyspark_consumer_sdk``.
 
     Raises:
-        MissingExtraError: pyspark or pyarrow is not installed.
+        MissingExtraError: pyspark or pyarrow is not installed, or PySpark is older than 4.0.
     """
     import_pyarrow()
+    require_pyspark()
+    from pyspark.errors import AnalysisException
+
+    from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
+
     try:
-        from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyspark", "spark") from error
-    spark.dataSource.register(ConsumerSdkDataSource)
+        spark.dataSource.register(ConsumerSdkDataSource)
+    except AnalysisException as error:
+        # PySpark 4.0 refuses what it has found by itself, as the docstring says.
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> DataFrame:
@@ -67,12 +76,13 @@ def read_stream(spark: SparkSession, url: str | None = None, **options: Any) -> 
         options: of a broker: ``startingOffsets``, ``maxOffsetsPerTrigger``, ``failOnDataLoss``
             and the others of Spark's Kafka source; ``ackMode`` (``auto``, ``commit``,
             ``none``), ``strictAcks``, ``store``, ``columns``, ``tasks`` (the most tasks of one
-            micro-batch; Spark's default parallelism otherwise). Names with a dot are passed as
+            micro-batch; Spark's default parallelism otherwise). Values may be dictionaries, for
+            ``startingOffsets``, and lists, for ``subscribe``. Names with a dot are passed as
             ``**{"kafka.bootstrap.servers": "…"}``.
 
     Raises:
         ConfigurationError: the URL or an option is wrong, or there is no such directory.
-        MissingExtraError: pyspark or pyarrow is not installed.
+        MissingExtraError: pyspark or pyarrow is not installed, or PySpark is older than 4.0.
     """
     given = _prepare(spark, url, options)
     return spark.readStream.format(_FORMAT).options(**given).load()
@@ -94,22 +104,36 @@ def _prepare(spark: SparkSession, url: str | None, options: Mapping[str, Any]) -
     given = {name: _text(value) for name, value in options.items()}
     if url is not None:
         given["url"] = url
+    # Of Spark Connect there is none: clients, secrets and directories are the server's.
+    context = getattr(spark, "sparkContext", None)
     if url is not None and is_feed(url):
-        _check_feed(url, options)
+        _check_feed(url, options, is_here=context is not None)
     else:
-        PullOptions.parse(given).open_reader()
+        parsed = PullOptions.parse(given)
+        if context is not None:
+            parsed.open_reader()
     register(spark)
-    return {"tasks": str(max(1, spark.sparkContext.defaultParallelism))} | given
+    return _tasks(context) | given
 
 
-def _check_feed(url: str, options: Mapping[str, Any]) -> None:
+def _tasks(context: SparkContext | None) -> dict[str, str]:
+    """At most as many tasks as run at a time, where that is known."""
+    return {} if context is None else {"tasks": str(max(1, context.defaultParallelism))}
+
+
+def _check_feed(url: str, options: Mapping[str, Any], *, is_here: bool) -> None:
     if extra := sorted(options.keys() - {"tasks"}):
         raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
     feed = FeedUrl.parse(url)
-    # Of another file system, the first look of a task tells.
-    if url.startswith("feed:"):
+    # Of another file system or machine, the first look of a task tells.
+    if is_here and url.startswith("feed:"):
         feed.check_exists()
 
 
 def _text(value: Any) -> str:
+    """As Spark's options have it, which are texts: JSON of a dictionary, commas for a list."""
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from consumer_sdk.spark_bridge.feed_json import damaged, decode, encode
 
 __all__ = ["Manifest", "Writer"]
+
+# A file's name comes from a file: it may lead nowhere else.
+_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,254}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +80,20 @@ class Manifest:
         Raises:
             FeedFormatError: ``data`` is not manifest ``number``, or was changed.
         """
-        body = decode(data, where)
-        if body.get("number") != number:
-            raise damaged(where, f"it says that it is number {body.get('number')}")
+        fields = decode(data, where)
+        if fields.integer("number") != number:
+            raise damaged(where, f"it says that it is number {fields.body['number']}")
+        segment = fields.text("segment")
+        if not _SEGMENT.fullmatch(segment):
+            raise damaged(where, f"{segment!r} is not the name of a segment")
         return cls(
             number=number,
-            segment=body["segment"],
-            rows=body["rows"],
-            size=body["bytes"],
-            crc32=body["crc32"],
-            ranges={key: [(a, b) for a, b in spans] for key, spans in body["ranges"].items()},
-            texts=body["texts"],
-            at=body["at"],
-            writer=Writer(*body["writer"]),
+            segment=segment,
+            rows=fields.integer("rows"),
+            size=fields.integer("bytes"),
+            crc32=fields.integer("crc32"),
+            ranges=fields.intervals_by_key("ranges"),
+            texts=fields.texts_by_key("texts"),
+            at=fields.integer("at"),
+            writer=Writer(*fields.array("writer", str, int, int)),
         )

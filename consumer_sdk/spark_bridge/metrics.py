@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
-from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 from consumer_sdk.spark_bridge.query_stats import (
     BYTES,
     Progress,
@@ -148,12 +149,11 @@ def watch(
         callback: see `SourceMetrics`.
 
     Raises:
-        MissingExtraError: pyspark is not installed.
+        MissingExtraError: pyspark is not installed, or older than 4.0.
     """
-    try:
-        from consumer_sdk.spark_bridge.listener import ProgressListener
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyspark", "spark") from error
+    require_pyspark()
+    from consumer_sdk.spark_bridge.listener import ProgressListener
+
     metrics = SourceMetrics(callback)
     listener = ProgressListener(metrics)
     spark.streams.addListener(listener)

@@ -22,8 +22,8 @@ def split_rejects(rows: DataFrame) -> tuple[DataFrame, DataFrame]:
     each query that is started on one of them reads the source for itself: `route_rejects` reads it once.
 
     Args:
-        rows: what `from_json_value`, `from_avro_value` or your own code gave a ``reason``, which
-            is null where there is none.
+        rows: what `from_json_value` and its like, or your own code, gave a ``reason``, which is
+            null where there is none.
 
     Raises:
         ConfigurationError: there is no such column.

@@ -13,6 +13,8 @@ import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
+from consumer_sdk.spark_bridge.files import create
+
 __all__ = ["DeadWriters", "WriterLock"]
 
 _SUFFIX = ".lock"
@@ -83,7 +85,7 @@ class DeadWriters:
 def _lock(path: Path, flags: int) -> int | None:
     """An exclusively locked handle of ``path``, or None if it is another's, or gone."""
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o644)
+        handle = create(path, os.O_RDWR | flags)
     except FileNotFoundError:
         return None
     try:

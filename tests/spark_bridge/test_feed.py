@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import stat
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,8 @@ import pytest
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.spark_bridge import FeedError, FeedFormatError, FeedRecordError, SparkFeed
 from consumer_sdk.spark_bridge import feed as feed_module
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark
+from consumer_sdk.spark_bridge.files import PosixFiles
 from tests.spark_bridge.feeding import (
     ROOT,
     close,
@@ -142,7 +145,7 @@ async def test_a_directory_that_is_away_lets_records_wait(
     async with SparkFeed(tmp_path / "feed", max_wait=0.0) as feed:
         (tmp_path / "feed" / "segments").rename(tmp_path / "away")
         waiting = asyncio.create_task(feed.put(messages(0, 0)[0]))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while "records wait" not in caplog.text:
                 await asyncio.sleep(0)
         (tmp_path / "away").rename(tmp_path / "feed" / "segments")
@@ -188,11 +191,14 @@ def test_two_processes_feed_one_directory_each_record_once(tmp_path: Path) -> No
     assert not litter(tmp_path)
 
 
-def test_a_writer_killed_again_and_again_stores_each_record_once(tmp_path: Path) -> None:
-    """Trap 23, crash and restart: kill -9 at ten random moments; nothing is lost or repeated."""
+@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.campaign)])
+def test_a_writer_killed_again_and_again_stores_each_record_once(
+    tmp_path: Path, kills: int
+) -> None:
+    """Trap 23, crash and restart: kill -9 at random moments; nothing is lost or repeated."""
     dice = random.Random(7)
     stored: list[int] = []
-    for _ in range(10):
+    for _ in range(kills):
         process = feeder(tmp_path, max(0, len(stored) - 50), 1999, 10)
         durable = list(itertools.islice(go(process), dice.randint(1, 20)))
         process.kill()
@@ -344,6 +350,42 @@ def test_what_is_not_a_path_is_refused(path: Any) -> None:
     """The current directory is never meant by accident."""
     with pytest.raises(ConfigurationError, match="not the path of a directory"):
         SparkFeed(path)
+
+
+@pytest.mark.parametrize("url", ["feed:///data/orders", "feed+s3://bucket/orders"])
+def test_a_url_is_not_taken_for_a_folder(url: str) -> None:
+    """It is for Spark's side; a folder named ``feed:`` helps nobody."""
+    with pytest.raises(ConfigurationError, match="give the directory alone"):
+        SparkFeed(url)
+
+
+@pytest.mark.parametrize("group_access", [False, True])
+async def test_records_are_for_this_user_or_the_folders_group(
+    tmp_path: Path, *, group_access: bool
+) -> None:
+    """Whatever the umask is, also in a folder of an older release, which was for everybody."""
+    (tmp_path / "feed" / "segments").mkdir(parents=True)
+    (tmp_path / "feed" / "segments").chmod(0o2755)
+    before = os.umask(0o022)
+    try:
+        async with SparkFeed(tmp_path / "feed", group_access=group_access) as feed:
+            await feed.put(messages(0, 0)[0])
+            ReaderMark(PosixFiles(tmp_path / "feed"), "query").move(0)
+            found = [path for path in (tmp_path / "feed").rglob("*") if path.name != "segments"]
+            modes = {path.is_dir(): stat.S_IMODE(path.stat().st_mode) for path in found}
+            all_modes = {stat.S_IMODE(path.stat().st_mode) for path in found}
+            segments = stat.S_IMODE((tmp_path / "feed" / "segments").stat().st_mode)
+    finally:
+        os.umask(before)
+    folder, file = (0o770, 0o660) if group_access else (0o700, 0o600)
+    assert (modes, all_modes) == ({True: folder, False: file}, {folder, file})
+    assert segments == 0o2000 | folder
+
+
+def test_group_of_another_file_system_is_not_ours_to_set(tmp_path: Path) -> None:
+    """An object store has rules of its own."""
+    with pytest.raises(ConfigurationError, match="group_access"):
+        SparkFeed(tmp_path, filesystem=object(), group_access=True)
 
 
 def test_a_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

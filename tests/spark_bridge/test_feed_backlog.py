@@ -19,7 +19,7 @@ from tests.spark_bridge.feeding import messages, offsets
 
 async def until(is_so: Callable[[], bool]) -> None:
     """Waits for something to be so."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not is_so():
             await asyncio.sleep(0.01)
 

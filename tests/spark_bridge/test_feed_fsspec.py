@@ -27,9 +27,20 @@ from consumer_sdk.spark_bridge.manifest_log import FOLDERS, MANIFESTS, SEGMENTS
 from tests.spark_bridge.feeding import manifests, messages, offsets, segment_names
 
 
-@pytest.fixture(params=["posix", "memory", "fsspec local"])
+class ObjectStore(type(fsspec.filesystem("memory"))):  # type: ignore[misc]  # its class by name
+    """As S3: a folder is there only while something is in it."""
+
+    cachable = False
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - fsspec's
+        """Makes nothing."""
+
+
+@pytest.fixture(params=["posix", "memory", "object store", "fsspec local"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     """A directory that is not there yet."""
+    if request.param == "object store":
+        return files_on(ObjectStore(), f"/feed-{uuid.uuid4().hex}")
     if request.param == "memory":
         return files_on(fsspec.filesystem("memory"), f"/feed-{uuid.uuid4().hex}")
     if request.param == "posix":

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
+from consumer_sdk.spark_bridge.feed_json import encode
 from consumer_sdk.spark_bridge.manifest import Manifest
 from tests.spark_bridge.unhurried import unhurried
 
@@ -44,6 +45,49 @@ def test_a_torn_manifest_is_a_typed_error(data: bytes) -> None:
     """Half a manifest is never taken for a whole one."""
     with pytest.raises(FeedFormatError, match="damaged"):
         Manifest.decode(data, 7, "here")
+
+
+def sealed(**changes: object) -> bytes:
+    """A manifest with a right checksum that no feed has written."""
+    body = {**json.loads(MANIFEST.encode()), **changes}
+    return encode({k: v for k, v in body.items() if k not in {"version", "checksum"}})
+
+
+@pytest.mark.parametrize(
+    "segment",
+    ["../../victim.txt", "a/b", "/etc/passwd", "..", ".", "", "a\0b", "\udc80", "x" * 300, 7, None],
+)
+def test_segment_that_leads_elsewhere_is_refused(segment: object) -> None:
+    """Retention deletes segments, and readers map them: the name may not leave the folder."""
+    with pytest.raises(FeedFormatError, match="here is damaged"):
+        Manifest.decode(sealed(segment=segment), 7, "here")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"rows": "3"},
+        {"at": None},
+        {"ranges": []},
+        {"ranges": {"orders/0": [[1]]}},
+        {"ranges": {"orders/0": [[1, "3"]]}},
+        {"ranges": {"orders/0": [7]}},
+        {"texts": {"orders/0": "abc"}},
+        {"texts": {"orders/0": [1]}},
+        {"writer": ["w", 1]},
+        {"writer": ["w", 1, 2, 3]},
+    ],
+)
+def test_sealed_field_of_another_kind_is_a_typed_error(changes: dict[str, object]) -> None:
+    """Its name and the file are said."""
+    with pytest.raises(FeedFormatError, match=f"here is damaged: its '{next(iter(changes))}'"):
+        Manifest.decode(sealed(**changes), 7, "here")
+
+
+def test_nesting_without_end_is_a_typed_error() -> None:
+    """Deeper than the JSON reader goes."""
+    with pytest.raises(FeedFormatError, match="here is damaged"):
+        Manifest.decode(b"[" * 100_000, 7, "here")
 
 
 def test_a_manifest_in_anothers_place_is_refused() -> None:

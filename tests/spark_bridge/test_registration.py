@@ -34,3 +34,27 @@ def test_a_source_that_cannot_be_imported_breaks_no_look_up(
     monkeypatch.setitem(sys.modules, "consumer_sdk.spark_bridge.data_source", None)
     assert not hasattr(pyspark_consumer_sdk, "DefaultSource")
     assert not hasattr(pyspark_consumer_sdk, "AnythingElse")
+
+
+IMPORTS = """
+import sys
+import consumer_sdk.spark_bridge.data_source
+print(*sorted(sys.modules))
+import consumer_sdk.spark_bridge.pull.batch_reader, consumer_sdk.spark_bridge.pull.stream_reader
+print(*sorted(sys.modules))
+from consumer_sdk.spark_bridge.pull.options import PullOptions
+PullOptions.parse({"url": "kafka://127.0.0.1:1/orders"}).open_reader()
+print(*sorted(sys.modules))
+"""
+
+
+def test_processes_of_spark_import_only_what_they_run() -> None:
+    """Each query starts some: who looks for the source, makes it, plans it; and each worker."""
+    found = subprocess.run(
+        [sys.executable, "-c", IMPORTS], check=True, capture_output=True, text=True
+    )
+    made, read, opened = (set(line.split()) for line in found.stdout.splitlines())
+    bridge = "consumer_sdk.spark_bridge"
+    assert not made & {f"{bridge}.feed_reader", f"{bridge}.pull.tasks", "asyncio", "ssl"}
+    assert not read & {f"{bridge}.pull.run", "consumer_sdk.trackers", "consumer_sdk.stores"}
+    assert not opened & {"consumer_sdk.adapters.kafka.adapter", "consumer_sdk.trackers"}

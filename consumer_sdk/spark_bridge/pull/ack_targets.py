@@ -87,8 +87,10 @@ class AckTargets:
         if self._options.group is None:
             return [Outcome.durable() for _ in flushes]
         positions = {each.assignment.partition: each.checkpoint.start for each in flushes}
-        outcomes = await reader.commit(positions)
-        return [outcomes[each.assignment.partition] for each in flushes]
+        # What the query no longer reads stays where it was last committed.
+        chosen = {each: at for each, at in positions.items() if reader.is_chosen(each)}
+        outcomes = {**dict.fromkeys(positions, Outcome.durable()), **await reader.commit(chosen)}
+        return [outcomes[partition] for partition in positions]
 
     async def _save(self, reader: RangeReader, flushes: Sequence[AckFlush]) -> list[Outcome]:
         if self._options.store is None or self._options.group is None:

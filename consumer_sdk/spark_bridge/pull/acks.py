@@ -113,15 +113,14 @@ class Acks:
     def _apply(
         self, flushes: Sequence[tuple[AckTracker, AckFlush]], outcomes: Sequence[Outcome]
     ) -> bool:
-        """Takes the answers in; False: some have to be tried again."""
+        """Takes the answers in; False: some have to be tried again.
+
+        What was refused would be refused again: it waits for the next ack.
+        """
         problem = None
         for (tracker, flush), outcome in zip(flushes, outcomes, strict=True):
             problem = _problem(flush, outcome) or problem
-            if outcome.kind is OutcomeKind.RETRY:
-                tracker.flush_failed(flush)
-            else:
-                # What was refused would be refused again: it waits for the next ack.
-                tracker.flushed(flush, outcome)
+            tracker.flushed(flush, outcome)
         self._report(problem)
         return all(outcome.kind is not OutcomeKind.RETRY for outcome in outcomes)
 
@@ -142,7 +141,7 @@ class Acks:
 
 
 def _problem(flush: AckFlush, outcome: Outcome) -> Exception | None:
-    if outcome.kind in (OutcomeKind.DURABLE, OutcomeKind.SENT):
+    if outcome.is_done:
         return None
     why = outcome.error or outcome.kind.value
     partition = flush.assignment.partition

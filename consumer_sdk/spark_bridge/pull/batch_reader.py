@@ -9,10 +9,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.news import PATIENCE, patiently
+from consumer_sdk.spark_bridge.pull.news import patiently
 from consumer_sdk.spark_bridge.pull.offsets import Offsets
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 from consumer_sdk.spark_bridge.pull.resolving import resolved
+from consumer_sdk.spark_bridge.pull.starts import check_order
 from consumer_sdk.spark_bridge.pull.tasks import plan_tasks, read_task
 
 if TYPE_CHECKING:
@@ -29,8 +30,9 @@ class PullBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The tasks of the query."""
-        plan = patiently(lambda: _plan(self._options))
-        return of_this_process().loop.call(plan, timeout=PATIENCE + 5)
+        patience = self._options.patience
+        plan = patiently(lambda: _plan(self._options), patience)
+        return of_this_process().loop.call(plan, timeout=patience + 5)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
@@ -40,7 +42,7 @@ class PullBatchReader(DataSourceReader):
 async def _plan(options: PullOptions) -> list[InputPartition]:
     async with of_this_process().connections.borrowed(options) as reader:
         start, end = await _bounds(reader, options)
-        return await plan_tasks(reader, start.ranges_to(end), options)
+        return await plan_tasks(reader, start.ranges_to(end), options, start.gone_in(end))
 
 
 async def _bounds(reader: RangeReader, options: PullOptions) -> tuple[Offsets, Offsets]:
@@ -48,4 +50,6 @@ async def _bounds(reader: RangeReader, options: PullOptions) -> tuple[Offsets, O
     first, last = options.batch_bounds()
     begin = await resolved(reader, options, first, partitions)
     end = await resolved(reader, options, last, partitions)
-    return Offsets(begin), Offsets({p: max(at, begin[p]) for p, at in end.items() if p in begin})
+    end = {partition: at for partition, at in end.items() if partition in begin}
+    check_order(first, begin, last, end)
+    return Offsets(begin), Offsets(end)

@@ -1,7 +1,8 @@
 """Connections to brokers, kept for a while, by the one thread of this process that uses them.
 
 Spark's Python workers serve many tasks, of several queries, whose options may differ: a connection
-belongs to all of its options (`PullOptions.identity`), and never to a reader, which is pickled.
+belongs to all of its options (`PullOptions.identity`), and never to a reader, which is pickled. So do those
+of the sink.
 What a task has found broken is not given to the next one.
 """
 
@@ -10,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.range_reads import RangeReader
@@ -27,6 +28,19 @@ IDLE_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 
 
+class Client(Protocol):
+    """What is opened once, and closed: a range reader, a record writer."""
+
+    async def open(self) -> None:
+        """Connects."""
+
+    async def aclose(self) -> None:
+        """Lets go of everything."""
+
+
+C = TypeVar("C", bound=Client)
+
+
 class Openable(Protocol):
     """What a connection is made from: `PullOptions`."""
 
@@ -38,7 +52,7 @@ class Openable(Protocol):
 
 
 class Connections:
-    """Open readers, shared by all who ask with the same options.
+    """Open clients, shared by all who ask with the same options.
 
     Concurrency: all of it runs in one event loop, so that nothing needs a lock.
     """
@@ -47,22 +61,30 @@ class Connections:
         self._idle = idle
         self._kept: dict[Hashable, _Connection] = {}
 
+    def borrowed(self, options: Openable) -> AbstractAsyncContextManager[RangeReader]:
+        """An open reader; see `client`."""
+        return self.client(options.identity(), options.open_reader)
+
     @asynccontextmanager
-    async def borrowed(self, options: Openable) -> AsyncIterator[RangeReader]:
-        """An open reader; after an error in the block, nobody gets it again.
+    async def client(self, identity: Hashable, make: Callable[[], C]) -> AsyncIterator[C]:
+        """An open client; after an error in the block, nobody gets it again.
+
+        Args:
+            identity: equal for those who may share a connection, and for no others.
+            make: a client that is not yet open.
 
         Raises:
             ConfigurationError: options that cannot work.
             AdapterError: the broker cannot be reached, or refused.
         """
-        connection = self._take(options)
+        connection = self._take(identity, make)
         try:
             yield await connection.opened()
         except BaseException:
-            self._drop(options.identity(), connection)
+            self._drop(identity, connection)
             raise
         finally:
-            await self._give_back(options.identity(), connection)
+            await self._give_back(identity, connection)
 
     async def aclose(self) -> None:
         """Closes what is idle, and has the rest closed by its last user."""
@@ -70,10 +92,10 @@ class Connections:
             self._drop(identity, connection)
             await self._close_unused(connection)
 
-    def _take(self, options: Openable) -> _Connection:
-        connection = self._kept.get(options.identity())
+    def _take(self, identity: Hashable, make: Callable[[], Client]) -> _Connection:
+        connection = self._kept.get(identity)
         if connection is None:
-            connection = self._kept[options.identity()] = _Connection(options.open_reader())
+            connection = self._kept[identity] = _Connection(make())
         connection.users += 1
         connection.keep_until(None)
         return connection
@@ -99,14 +121,14 @@ class Connections:
             return
         connection.keep_until(None)
         try:
-            await connection.reader.aclose()
+            await connection.client.aclose()
         except Exception:  # noqa: BLE001 - whatever it is, nobody needs this connection any more
             _log.debug("closing a connection failed", exc_info=True)
 
 
 @dataclass(eq=False, slots=True)
 class _Connection:
-    reader: RangeReader
+    client: Any
     users: int = 0
     closing: asyncio.Future[None] | None = None  # kept, so that it is not collected half-way
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -114,18 +136,18 @@ class _Connection:
     _failure: BaseException | None = None
     _timer: asyncio.TimerHandle | None = None
 
-    async def opened(self) -> RangeReader:
+    async def opened(self) -> Any:
         async with self._lock:
             if self._failure is not None:
                 raise TransientAdapterError("the connection failed to open") from self._failure
             if not self._is_open:
                 await self._open()
-        return self.reader
+        return self.client
 
     async def _open(self) -> None:
-        """A reader can be opened once: who waits for it meanwhile needs another one."""
+        """A client can be opened once: who waits for it meanwhile needs another one."""
         try:
-            await self.reader.open()
+            await self.client.open()
         except BaseException as error:
             self._failure = error
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +11,9 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.pull.kafka_security import (
     JAAS,
     MECHANISM,
+    OAUTH,
     PROTOCOL,
+    TOKENS,
     check_security,
     credentials,
     tls_context,
@@ -29,10 +32,16 @@ from consumer_sdk.spark_bridge.pull.option_values import choice, json_object, na
 if TYPE_CHECKING:
     from consumer_sdk.range_reads import RangeReader
 
-__all__ = ["STREAMS", "KafkaSource"]
+__all__ = ["STREAMS", "KafkaSource", "secured", "security_of", "servers_of"]
 
 STREAMS = ("subscribe", "subscribePattern", "assign")
 """Each chooses topics; a query has one of them."""
+
+
+PREFIX = re.compile(r"^[0-9a-zA-Z%._-]*://")
+"""Of a server, as a broker's ``advertised.listeners`` has it; Java's client passes over it too."""
+WAITS = {"connect_timeout": 10.0, "read_timeout": 30.0}
+"""How long a task waits for the broker: arguments of `KafkaRanges`, and their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +51,7 @@ class KafkaSource:
     Attributes:
         servers: ``host:port``, with commas between.
         topics: their names; none with a pattern, or where partitions are named.
-        pattern: of topics' names, or None.
+        pattern: found anywhere in a topic's name, as Spark's is; or None.
         partitions: ``(topic, numbers)``: the only ones that are read; or None.
         group: whose position is moved, or None.
         client: keyword arguments of `KafkaRanges`.
@@ -73,19 +82,25 @@ class KafkaSource:
         check_names(options)
         check_security(options)
         return cls(
-            servers=_servers(options),
+            servers=servers_of(options),
             **_streams(options),
             group=_group(options.get(GROUP), group),
             client=tuple(sorted(_client(options).items())),
-            security=tuple((name, options[name]) for name in sorted(SECURITY) if name in options),
+            security=security_of(options),
         )
 
-    def for_tasks(self) -> KafkaSource:
+    def for_tasks(self, outage: float | None = None) -> KafkaSource:
         """The same without the group, which tasks have no business with.
 
         Nor do they need topics that are not theirs: one may be gone, and others are still read.
+
+        Args:
+            outage: how many seconds they wait for the broker; None for as long as it says itself.
         """
-        return replace(self, group=None, client=(*self.client, ("require_topics", False)))
+        given = dict(self.client)
+        waits = {name: max(outage or 0, given.get(name, least)) for name, least in WAITS.items()}
+        client = given | waits | {"require_topics": False}
+        return replace(self, group=None, client=tuple(sorted(client.items())))
 
     def open_reader(self) -> RangeReader:
         """A reader that is not open yet; secrets are looked up now.
@@ -109,16 +124,27 @@ class KafkaSource:
             "bootstrap_servers": self.servers,
             "group": self.group,
             "pattern": self.pattern,
+            "whole_names": False,
             "partitions": None if self.partitions is None else dict(self.partitions),
             **dict(self.client),
-            **_secured(dict(self.security)),
+            **secured(dict(self.security)),
         }
 
 
-def _servers(options: Mapping[str, str]) -> str:
+def servers_of(options: Mapping[str, str]) -> str:
+    """``host:port``, with commas between.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
     if not options.get(SERVERS, "").strip():
         raise ConfigurationError(f"{SERVERS} is missing: give host:port, several with commas")
-    return options[SERVERS]
+    return ",".join(PREFIX.sub("", server.strip()) for server in options[SERVERS].split(","))
+
+
+def security_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The settings for `secured`, as they were given."""
+    return tuple((name, options[name]) for name in sorted((*SECURITY, TOKENS)) if name in options)
 
 
 def _streams(options: Mapping[str, str]) -> dict[str, Any]:
@@ -156,12 +182,25 @@ def _client(options: Mapping[str, str]) -> dict[str, Any]:
     return found | {"isolation_level": level}
 
 
-def _secured(security: Mapping[str, str]) -> dict[str, Any]:
+def _login(security: Mapping[str, str]) -> dict[str, Any]:
+    if security[MECHANISM] != OAUTH:
+        return credentials(security[MECHANISM], security[JAAS])
+    from consumer_sdk.adapters.kafka.token_providers import token_provider
+
+    return {"sasl_oauth_token_provider": token_provider(security[TOKENS])}
+
+
+def secured(security: Mapping[str, str]) -> dict[str, Any]:
+    """The client's options of the protocol, of SASL and of TLS; secrets are looked up.
+
+    Raises:
+        ConfigurationError: a secret or file cannot be read.
+    """
     protocol = security.get(PROTOCOL, "PLAINTEXT")
     found: dict[str, Any] = {"security_protocol": protocol}
     if protocol.startswith("SASL"):
         found["sasl_mechanism"] = security[MECHANISM]
-        found |= credentials(security[MECHANISM], security[JAAS])
+        found |= _login(security)
     if protocol.endswith("SSL"):
         found["ssl_context"] = tls_context(security)
     return found

@@ -15,11 +15,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.pull.options import PATIENCE
 
 __all__ = ["PATIENCE", "News", "patiently"]
-
-PATIENCE = 30.0
-"""How many seconds of an outage a query sits out before it fails."""
 
 _ANSWER_SECONDS = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -151,6 +149,6 @@ class News:
 
 def _given_up(patience: float, error: Exception) -> TransientAdapterError:
     return TransientAdapterError(
-        f"the broker has not answered for {patience:g} s ({error}): start the query again "
-        "when it does; it goes on where Spark's checkpoint says"
+        f"the broker has not answered for {patience:g} s ({error}): start the query again when it "
+        f"does; it goes on where Spark's checkpoint says. Longer outages: option maxOutage"
     )

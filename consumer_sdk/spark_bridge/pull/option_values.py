@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import os
+import difflib
 import re
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.named_secrets import secret
 from consumer_sdk.records.strict_json import load_object
 
-__all__ = ["choice", "count", "duration", "json_object", "names", "number", "secret", "truth"]
+__all__ = [
+    "choice",
+    "count",
+    "duration",
+    "json_object",
+    "names",
+    "number",
+    "secret",
+    "spelled",
+    "truth",
+]
 
 TRUTH = {"true": True, "false": False}
 UNITS = {
@@ -27,6 +37,32 @@ UNITS = {
 DIGITS = 18
 """Of a number: what 64 bits hold for sure."""
 DURATION = re.compile(rf"([0-9]{{1,{DIGITS}}})\s*([a-z]*)")
+
+
+def spelled(
+    options: Mapping[str, str], ours: Sequence[str], is_unused: Callable[[str], bool]
+) -> dict[str, str]:
+    """Options by the names as ``ours`` writes them, and ``kafka.…`` in lower case.
+
+    Args:
+        options: as Spark hands them over, in lower case.
+        ours: the names that are known, but for ``kafka.…``.
+        is_unused: whether a name in lower case is accepted and means nothing.
+
+    Raises:
+        ConfigurationError: one is unknown; names the one that was probably meant.
+    """
+    spelling = {name.lower(): name for name in ours}
+    found = {}
+    for name, value in options.items():
+        lower = name.lower()
+        if lower in spelling or lower.startswith("kafka."):
+            found[spelling.get(lower, lower)] = value
+        elif not is_unused(lower):
+            near = difflib.get_close_matches(lower, spelling, n=1)
+            hint = f"did you mean {spelling[near[0]]}?" if near else f"there are {', '.join(ours)}"
+            raise ConfigurationError(f"unknown option {name}: {hint}")
+    return found
 
 
 def truth(option: str, text: str) -> bool:
@@ -115,29 +151,3 @@ def json_object(option: str, text: str, form: str, kind: type = dict) -> dict[st
     if not found or not all(isinstance(each, kind) and each for each in found.values()):
         raise ConfigurationError(f"{option}={text!r}: give {form}")
     return found
-
-
-def secret(option: str, text: str) -> str:
-    """A secret: itself, or what ``env:NAME`` or ``file:/path`` names.
-
-    Called where a connection is made: the plan of a query then holds the name alone. No error
-    shows a secret.
-
-    Raises:
-        ConfigurationError: the variable is not set, or the file cannot be read.
-    """
-    kind, colon, name = text.partition(":")
-    if not colon or kind not in SECRETS:
-        return text
-    try:
-        return SECRETS[kind](name)
-    except (KeyError, OSError, UnicodeError) as error:
-        what = f"no environment variable {name!r}" if kind == "env" else f"{name!r} is unreadable"
-        raise ConfigurationError(f"{option}={kind}:…: {what} in this process") from error
-
-
-def _contents(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-
-
-SECRETS: dict[str, Callable[[str], str]] = {"env": os.environ.__getitem__, "file": _contents}

@@ -6,7 +6,6 @@ by changing its format.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
@@ -17,7 +16,8 @@ from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.pull import option_values as values
 from consumer_sdk.spark_bridge.pull.admission import Limits
 from consumer_sdk.spark_bridge.pull.kafka_options import STREAMS, KafkaSource
-from consumer_sdk.spark_bridge.pull.kafka_settings import is_unused
+from consumer_sdk.spark_bridge.pull.kafka_security import TOKENS
+from consumer_sdk.spark_bridge.pull.kafka_settings import MAX_BATCH, OUTAGE, is_unused
 from consumer_sdk.spark_bridge.pull.planning import Sizing
 from consumer_sdk.spark_bridge.pull.start_options import ENDING, STARTING, ending, starting
 from consumer_sdk.spark_bridge.pull.starts import Starts
@@ -26,18 +26,25 @@ from consumer_sdk.spark_bridge.pull.url_source import UrlSource
 if TYPE_CHECKING:
     from consumer_sdk.range_reads import RangeReader
 
-__all__ = ["AckMode", "PullOptions"]
+__all__ = ["PATIENCE", "AckMode", "PullOptions"]
+
+PATIENCE = 30.0
+"""How many seconds of an outage a query sits out before it fails."""
 
 AckMode: TypeAlias = Literal["auto", "commit", "none"]
 
 OURS = (
     *("url", "group", "store", "ackMode", "strictAcks", "columns", "tasks", "includeHeaders"),
     *("failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("maxBytesPerTrigger", "minPartitions", "maxRecordsPerPartition"),
-    *(*STREAMS, *STARTING, *ENDING),
+    *(
+        "maxBytesPerTrigger",
+        "minPartitions",
+        "maxRecordsPerPartition",
+        "timestampOverflow",
+        "maxOutage",
+    ),
+    *(*STREAMS, TOKENS, MAX_BATCH, *STARTING, *ENDING),
 )
-SPELLING = {name.lower(): name for name in OURS}
-"""Spark hands options over in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +59,10 @@ class PullOptions:
         limits: of one micro-batch.
         sizing: of its tasks.
         column_names: of the rows, in order; keys of `spark_bridge.columns.COLUMNS`.
+        null_times: a record's time that Spark cannot hold is null, and no error.
         store: the URL of a checkpoint store that is told too, or None.
+        outage: seconds that the broker may be away before the query fails; None where nothing was
+            said.
         ack_mode: what moves the group's position; see the acks.
         strict_acks: a position that cannot be moved fails the query.
     """
@@ -64,7 +74,9 @@ class PullOptions:
     limits: Limits
     sizing: Sizing
     column_names: tuple[str, ...]
+    null_times: bool
     store: str | None = field(repr=False)  # its URL may hold a password
+    outage: float | None
     ack_mode: AckMode
     strict_acks: bool
 
@@ -75,7 +87,7 @@ class PullOptions:
         Raises:
             ConfigurationError: an option is unknown or its value wrong; says what is allowed.
         """
-        given = _spelled(options)
+        given = values.spelled(options, OURS, is_unused)
         source = _source(given)
         made = cls(
             source=source,
@@ -85,7 +97,9 @@ class PullOptions:
             limits=_limits(given),
             sizing=_sizing(given),
             column_names=_columns(given, source.broker),
+            null_times=_null_times(given),
             store=given.get("store"),
+            outage=_outage(given),
             ack_mode=_ack_mode(given),
             strict_acks=_truth(given, "strictAcks", default=False),
         )
@@ -145,7 +159,12 @@ class PullOptions:
         A Pulsar reader that has one sees to its subscription on every partition when it opens,
         and a Kafka reader to its topics: neither is for each task to do.
         """
-        return replace(self, source=self.source.for_tasks(), strict_acks=False)
+        return replace(self, source=self.source.for_tasks(self.outage), strict_acks=False)
+
+    @property
+    def patience(self) -> float:
+        """How many seconds of an outage the query sits out."""
+        return PATIENCE if self.outage is None else self.outage
 
     def open_reader(self) -> RangeReader:
         """A reader for them, not open yet; looks up secrets that are named by ``env:``, ``file:``.
@@ -161,31 +180,13 @@ class PullOptions:
         return self.source
 
 
-def _spelled(options: Mapping[str, str]) -> dict[str, str]:
-    """By the names as they are written here; ``kafka.…`` in lower case."""
-    found = {}
-    for name, value in options.items():
-        lower = name.lower()
-        if lower in SPELLING or lower.startswith("kafka."):
-            found[SPELLING.get(lower, lower)] = value
-        elif not is_unused(lower):
-            raise ConfigurationError(_unknown(name))
-    return found
-
-
-def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), SPELLING, n=1)
-    hint = f"did you mean {SPELLING[near[0]]}?" if near else f"there are {', '.join(OURS)}"
-    return f"unknown option {name}: {hint}"
-
-
 def _source(given: Mapping[str, str]) -> UrlSource | KafkaSource:
     group = given.get("group")
     if group is not None and not group.strip():
         raise ConfigurationError(f"group={group!r}: give a name, or leave it out")
     if "url" not in given:
         return KafkaSource.parse(given, group)
-    others = [name for name in given if name in STREAMS or name.startswith("kafka.")]
+    others = [n for n in given if n in (*STREAMS, TOKENS, MAX_BATCH) or n.startswith("kafka.")]
     if others:
         raise ConfigurationError(
             f"url and {', '.join(sorted(others))}: the URL says it all; give one of the two"
@@ -214,6 +215,18 @@ def _limits(given: Mapping[str, str]) -> Limits:
 def _sizing(given: Mapping[str, str]) -> Sizing:
     names = ("minPartitions", "maxRecordsPerPartition", "tasks")
     return Sizing(*(_count(given, name) for name in names))
+
+
+def _outage(given: Mapping[str, str]) -> float | None:
+    names = [name for name in ("maxOutage", OUTAGE) if name in given]
+    if len(names) > 1:
+        raise ConfigurationError(f"{' and '.join(names)} say the same: give one of them")
+    return values.duration(names[0], given[names[0]]) if names else None
+
+
+def _null_times(given: Mapping[str, str]) -> bool:
+    found = given.get("timestampOverflow", "error").lower()
+    return values.choice("timestampOverflow", found, ("error", "null")) == "null"
 
 
 def _columns(given: Mapping[str, str], broker: str) -> tuple[str, ...]:

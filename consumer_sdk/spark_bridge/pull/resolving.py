@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.records import Partition, Position, Start, StartPoint
-from consumer_sdk.spark_bridge.pull.ack_targets import stored_positions
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 from consumer_sdk.spark_bridge.pull.starts import Starts, questions, resolve
 
@@ -33,5 +32,7 @@ async def resolved(
     for at, asked in questions(starts, partitions).items():
         answers[at] = await reader.positions(asked, at)
         if at is StartPoint.BROKER:
+            from consumer_sdk.spark_bridge.pull.ack_targets import stored_positions
+
             answers[at] = {**answers[at], **await stored_positions(options, reader, asked)}
     return resolve(starts, partitions, answers, reader.decode_position)

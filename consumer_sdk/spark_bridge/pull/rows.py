@@ -24,6 +24,9 @@ __all__ = ["BATCH_BYTES", "BATCH_ROWS", "ArrowRows"]
 BATCH_ROWS = 50_000
 """Spark takes batches of 2 000 to 250 000 rows equally fast; this keeps a worker small."""
 
+MOST_TIME = (2**63 - 1) // 1000
+"""Milliseconds whose microseconds have 64 bits."""
+
 BATCH_BYTES = 64 * 2**20
 """Far below the 2 GiB at which an Arrow binary column's 32-bit counts run over."""
 
@@ -34,19 +37,24 @@ class ArrowRows:
     Args:
         names: which of `consumer_sdk.spark_bridge.columns.COLUMNS`, in this order.
         reader: gives positions their text form.
+        null_times: a time that Spark's microseconds cannot hold becomes null, instead of an error.
     """
 
-    def __init__(self, names: Sequence[str], reader: RangeReader) -> None:
+    def __init__(
+        self, names: Sequence[str], reader: RangeReader, *, null_times: bool = False
+    ) -> None:
         self._pa = import_pyarrow()
         schema = arrow_schema()
         self.schema: pa.Schema = self._pa.schema([schema.field(name) for name in names])
         self._encode = reader.encode_position
+        self._null_times = null_times
 
     def batches(self, partition: Partition, columns: Columns) -> Iterator[pa.RecordBatch]:
         """Record batches of at most `BATCH_ROWS` rows and, where a row is no more, `BATCH_BYTES`.
 
         Raises:
-            AdapterError: a key, value or list of headers has 2 GiB or more.
+            AdapterError: a key, value or list of headers has 2 GiB or more, or a time is out of
+                Spark's range; names the record.
         """
         if not len(columns):
             return
@@ -76,7 +84,7 @@ class ArrowRows:
                 make = self._offsets if name == "offset" else self._texts
                 return make(columns.positions)
             case "timestamp":
-                return self._times(columns.timestamps)
+                return self._times(partition, columns)
             case "headers":
                 return self._headers(columns)
         return self._constant(name, partition, columns)
@@ -98,9 +106,33 @@ class ArrowRows:
             return self._offsets(positions).cast(self._pa.string())
         return self._pa.array([self._encode(each) for each in positions], self._pa.string())
 
-    def _times(self, times: Sequence[int | None]) -> Any:
-        milliseconds = self._array(times, self._pa.timestamp("ms", tz="UTC"))
-        return milliseconds.cast(self._pa.timestamp("us", tz="UTC"))
+    def _times(self, partition: Partition, columns: Columns) -> Any:
+        from pyarrow import compute
+
+        milliseconds = self._array(columns.timestamps, self._pa.timestamp("ms", tz="UTC"))
+        kind = self._pa.timestamp("us", tz="UTC")
+        try:
+            return milliseconds.cast(kind)
+        except self._pa.ArrowInvalid as error:
+            far = self._too_far(milliseconds)
+            if self._null_times:
+                return compute.if_else(far, None, milliseconds).cast(kind)
+            raise self._far(partition, columns, far.index(True).as_py()) from error
+
+    def _too_far(self, milliseconds: Any) -> Any:
+        from pyarrow import compute
+
+        least, most = (self._pa.scalar(sign * MOST_TIME, milliseconds.type) for sign in (-1, 1))
+        return compute.or_(
+            compute.less(milliseconds, least), compute.greater(milliseconds, most)
+        ).fill_null(fill_value=False)
+
+    def _far(self, partition: Partition, columns: Columns, row: int) -> AdapterError:
+        return AdapterError(
+            f"the record at {self._encode(columns.positions[row])} of {partition} has the timestamp "
+            f"{columns.timestamps[row]} ms, which Spark's microseconds cannot hold: set "
+            f"timestampOverflow=null, or leave the column timestamp out (option columns)"
+        )
 
     def _headers(self, columns: Columns) -> Any:
         kind = self.schema.field("headers").type

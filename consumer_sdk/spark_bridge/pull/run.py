@@ -16,7 +16,7 @@ from consumer_sdk.spark_bridge.pull.ack_targets import AckTargets
 from consumer_sdk.spark_bridge.pull.acks import Acks
 from consumer_sdk.spark_bridge.pull.admission import Limit
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.news import PATIENCE, News, patiently
+from consumer_sdk.spark_bridge.pull.news import News, patiently
 from consumer_sdk.spark_bridge.pull.offsets import Offsets, empty_batch
 from consumer_sdk.spark_bridge.pull.options import PullOptions
 from consumer_sdk.spark_bridge.pull.signals import before_end
@@ -50,7 +50,10 @@ class QueryRun:
         # Never opened: it knows the positions' texts, and that the options can work.
         self._texts = options.open_reader()
         self._planner = StreamPlanner(options, process.connections)
-        self._news = News(self._planner.end, cost=lambda: self._planner.look_cost)
+        self._patience = options.patience
+        self._news = News(
+            self._planner.end, patience=self._patience, cost=lambda: self._planner.look_cost
+        )
         has_target = options.group is not None or options.store is not None
         self._rule = AckRule(options.ack_mode if has_target else "none")
         self._targets = AckTargets(options, process.connections)
@@ -71,7 +74,7 @@ class QueryRun:
             self._ack(start)
         is_final = self._planner.is_final
         answer = self._news.end(start, limit, is_final=is_final)
-        found = self._loop.call(answer, timeout=PATIENCE + 5)
+        found = self._loop.call(answer, timeout=self._patience + 5)
         if found != start:
             return found
         if is_final:
@@ -132,7 +135,7 @@ class QueryRun:
         self._loop.call(self._acks.settle(_RUN_END_SECONDS), timeout=2 * _RUN_END_SECONDS)
 
     def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:
-        return self._loop.call(patiently(work), timeout=PATIENCE + 5)
+        return self._loop.call(patiently(work, self._patience), timeout=self._patience + 5)
 
 
 def _text(offset: Offset) -> str:

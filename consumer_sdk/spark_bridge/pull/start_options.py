@@ -27,7 +27,7 @@ POINTS = {
 }
 SPECIAL = {-2: StartPoint.EARLIEST, -1: StartPoint.LATEST}
 POSITIONS = '{"topic":{"0":23,"1":-2}} (-2: earliest, -1: latest)'
-TIMES = '{"topic":{"0":1700000000000}} (milliseconds since 1970)'
+TIMES = '{"topic":{"0":1700000000000,"1":-2}} (milliseconds; -2: earliest, -1: latest)'
 
 
 def starting(options: Mapping[str, str]) -> Starts | None:
@@ -100,8 +100,10 @@ def _position(_option: str, value: Any) -> Wanted | None:
 
 
 def _time_of(option: str, value: Any) -> Wanted | None:
-    is_whole = type(value) is int or isinstance(value, str)
-    return _time(option, str(value)) if is_whole else None
+    if type(value) is not int and not isinstance(value, str):
+        return None
+    special = {str(number): point for number, point in SPECIAL.items()}
+    return special.get(str(value).strip()) or _time(option, str(value))
 
 
 def _time(option: str, text: str) -> AtTime:

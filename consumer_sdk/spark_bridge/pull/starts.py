@@ -14,7 +14,7 @@ from typing import TypeAlias
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import AtTime, Partition, Position, Start, StartPoint
 
-__all__ = ["NEW", "Answers", "PositionText", "Starts", "questions", "resolve"]
+__all__ = ["NEW", "Answers", "PositionText", "Starts", "check_order", "questions", "resolve"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,11 @@ class Starts:
         if named.keys() != set(partitions):
             raise ConfigurationError(self._mismatch(named.keys() ^ set(partitions)))
         return {partition: named[partition] for partition in sorted(partitions)}
+
+    def is_written(self, partition: Partition) -> bool:
+        """A position or a time was asked for, and no point that only the broker knows."""
+        wanted = dict(self.each).get(partition, self.everywhere)
+        return isinstance(wanted, PositionText | AtTime)
 
     def choices(self, wanted: Wanted) -> list[Start]:
         """What is asked of the reader: the first that has an answer counts."""
@@ -125,6 +130,29 @@ def resolve(
         elif isinstance(wanted, AtTime) and starts.late is None:
             raise ConfigurationError(starts.too_late(partition, wanted))
     return found
+
+
+def check_order(
+    first: Starts,
+    begin: Mapping[Partition, Position],
+    last: Starts,
+    end: Mapping[Partition, Position],
+) -> None:
+    """Refuses an end before the start where both were written by the user.
+
+    Where the broker was asked for one of them, such a partition may have lost records: that is
+    for `planning.sound` to judge.
+
+    Raises:
+        ConfigurationError: names the partition and both positions.
+    """
+    for partition in sorted(end):
+        start, stop = begin[partition], end[partition]
+        if start > stop and first.is_written(partition) and last.is_written(partition):
+            raise ConfigurationError(
+                f"{partition} would begin at {start} ({first.option}), after its end at {stop} "
+                f"({last.option}): give an end that is not before the start"
+            )
 
 
 def _first(positions: Iterable[Position | None]) -> Position | None:

@@ -147,12 +147,15 @@ class StreamPlanner:
 async def _hidden(
     reader: RangeReader, begin: Offsets, partitions: Collection[Partition]
 ) -> dict[Partition, Position]:
-    """Where partitions stay that are not listed, and are there: no list shows them for a moment."""
+    """Where partitions stay that are not listed.
+
+    No list shows them for a moment; or the options no longer choose them, and may again.
+    """
     unlisted = sorted(begin.positions.keys() - set(partitions))
-    if not unlisted:
-        return {}
-    found = await reader.positions(unlisted, StartPoint.EARLIEST)
-    return {p: begin.positions[p] for p in unlisted if found[p] is not None}
+    asked = [partition for partition in unlisted if reader.is_chosen(partition)]
+    found = await reader.positions(asked, StartPoint.EARLIEST) if asked else {}
+    gone = {partition for partition in asked if found[partition] is None}
+    return {p: begin.positions[p] for p in unlisted if p not in gone}
 
 
 async def _latest(

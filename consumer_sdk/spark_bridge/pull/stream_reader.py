@@ -10,24 +10,21 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxFiles,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 
-from consumer_sdk.spark_bridge.pull.admission import Limit
 from consumer_sdk.spark_bridge.pull.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.options import PullOptions
-from consumer_sdk.spark_bridge.pull.run import QueryRun
 from consumer_sdk.spark_bridge.pull.tasks import read_task
+from consumer_sdk.spark_bridge.read_limits import (
+    NextBatch,
+    SupportsTriggerAvailableNow,
+    to_spark,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.streaming.datasource import ReadLimit
+
+    from consumer_sdk.spark_bridge.pull.run import QueryRun
 
 __all__ = ["PullStreamReader"]
 
@@ -38,6 +35,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: PullOptions) -> None:
         self._options = options
         self._run: QueryRun | None = None
+        self._next = NextBatch(self.initialOffset, options.limits.default_limit)
 
     def __reduce__(self) -> tuple[type[PullStreamReader], tuple[PullOptions]]:
         """Workers read by the options alone."""
@@ -49,7 +47,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """The options' limit for one micro-batch."""
-        return _to_spark(self._options.limits.default_limit)
+        return to_spark(self._options.limits.default_limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Reads no further than what is there now."""
@@ -59,8 +57,9 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news."""
-        begin = INITIAL if start is None else start
-        return self._running().end(begin, _from_spark(limit or ReadAllAvailable()))
+        end = self._running().end(*self._next.asked(start, limit))
+        self._next.answered(end)
+        return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Where the logs ended when they were last asked, for progress reports."""
@@ -68,6 +67,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
+        self._next.planned(end)
         return self._running().tasks(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -85,31 +85,8 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _running(self) -> QueryRun:
         if self._run is None:
+            # Workers, which run nothing, need not import it.
+            from consumer_sdk.spark_bridge.pull.run import QueryRun
+
             self._run = QueryRun(self._options)
         return self._run
-
-
-def _to_spark(limit: Limit) -> ReadLimit:
-    match limit.kind:
-        case "max_rows":
-            return ReadMaxRows(limit.number)
-        case "max_bytes":
-            return ReadMaxBytes(limit.number)
-        case "min_rows":
-            return ReadMinRows(limit.number)
-        case "max_files":
-            return ReadMaxFiles(limit.number)
-    return ReadAllAvailable()
-
-
-def _from_spark(limit: ReadLimit) -> Limit:
-    match limit:
-        case ReadMaxRows():
-            return Limit("max_rows", limit.max_rows)
-        case ReadMaxBytes():
-            return Limit("max_bytes", limit.max_bytes)
-        case ReadMinRows():
-            return Limit("min_rows", limit.min_rows)
-        case ReadMaxFiles():
-            return Limit("max_files", limit.max_files)
-    return Limit("all")

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STALLED_SECONDS", "Ranges", "plan_tasks", "read_task"]
 
-STALLED_SECONDS = 120.0
-"""A task whose broker sends nothing for this long fails, and Spark tries it again."""
+STALLED_SECONDS = 90.0
+"""A task whose broker sends nothing for this much longer than an outage may take fails."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ async def plan_tasks(
         DataLossError: the broker no longer has all of it.
         AdapterError: the broker did not answer.
     """
+    ranges = [each for each in ranges if each.start != each.stop]
     earliest = await reader.positions([each.partition for each in ranges], StartPoint.EARLIEST)
     # Where positions are no numbers, an end says nothing, and may take long to find.
     counted = [each.partition for each in ranges if isinstance(each.stop, int)]
@@ -125,10 +126,11 @@ def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordB
     if not ranges:
         return
     loop = of_this_process().loop
-    with closing(loop.iterate(partial(_read, options, ranges), timeout=STALLED_SECONDS)) as parts:
+    timeout = options.patience + STALLED_SECONDS
+    with closing(loop.iterate(partial(_read, options, ranges), timeout=timeout)) as parts:
         rows = None
         for reader, partition, columns in parts:
-            rows = rows or ArrowRows(options.column_names, reader)
+            rows = rows or ArrowRows(options.column_names, reader, null_times=options.null_times)
             yield from rows.batches(partition, columns)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
-from consumer_sdk.adapters.option_texts import split_url
+from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.pull.option_values import secret
 
@@ -20,6 +20,8 @@ BROKERS = {"kafka": "kafka", "pulsar": "pulsar", "pulsar+ssl": "pulsar"}
 GROUPS = {"kafka": "group", "pulsar": "subscription"}
 """The option of a URL that names whose position is moved."""
 FORM = "give kafka://host:port/topic?group=name, pulsar://host:port/topic or feed:///directory"
+WAITS = {"kafka": ("connect_timeout", "read_timeout"), "pulsar": ("stall_timeout",)}
+"""Options of a URL that say how many seconds a task waits for the broker."""
 SECRETS = ("sasl_plain_username", "sasl_plain_password", "token", "admin_token")
 """Options of a URL that may name a secret instead: ``token=env:TOKEN``."""
 
@@ -62,13 +64,18 @@ class UrlSource:
             )
         return cls(_with(parts, texts), shown, broker, texts.get(name))
 
-    def for_tasks(self) -> UrlSource:
+    def for_tasks(self, outage: float | None = None) -> UrlSource:
         """The same without the group, which tasks have no business with.
 
         Nor do they need topics that are not theirs: one may be gone, and others are still read.
+
+        Args:
+            outage: how many seconds they wait for the broker; None for as long as it says itself.
         """
         parts, texts = _parts(self.url)
         texts.pop(GROUPS[self.broker], None)
+        for name in WAITS[self.broker] if outage is not None else ():
+            texts[name] = str(max(outage or 0, float(texts.get(name, 0))))
         if self.broker == "kafka":
             texts["require_topics"] = "false"
         return replace(self, url=_with(parts, texts), group=None)

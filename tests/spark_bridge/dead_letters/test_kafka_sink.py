@@ -24,7 +24,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.kafka,
     # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
 ]
 
 

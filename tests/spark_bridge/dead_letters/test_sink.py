@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
     # pandas is not used here, but Spark looks at its version wherever it is installed.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]

@@ -11,7 +11,10 @@ import fastavro
 import pytest
 from pyspark.errors import PySparkException
 
-from consumer_sdk.spark_bridge.decoding_avro import from_avro_value
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.schema_registry import SchemaRegistry
+from consumer_sdk.spark_bridge.decoding.avro import from_avro_value
+from tests.schema_registry.registry_server import running
 from tests.spark_bridge.decoding.test_json import given, outcomes
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
 ]
 
 SCHEMA = {
@@ -169,6 +171,35 @@ def test_a_registry_that_is_away_fails_the_task_and_rejects_nothing(spark: Spark
     rows = given(spark, headed(7, ONE))
     with pytest.raises(PySparkException, match="no answer about schema 7"):
         outcomes(from_avro_value(rows, SCHEMA, schemas=away))
+
+
+def test_a_registry_knows_the_schemas(spark: SparkSession) -> None:
+    """The reader's is the latest, with what it imports; other schemas' values are rejected."""
+    with running() as server:
+        state = {"type": "enum", "name": "State", "symbols": ["PAID"]}
+        server.add(1, state, subject="State")
+        links = [{"name": "State", "subject": "State", "version": 1}]
+        server.add(2, SCHEMA)
+        fields = [*SCHEMA["fields"], {"name": "state", "type": ["null", "State"], "default": None}]
+        latest = SCHEMA | {"fields": fields}
+        server.add(3, latest, references=links)
+        server.add(4, {}, kind="JSON", subject="other")
+        rows = given(
+            spark, headed(2, ONE), headed(3, ONE + b"\2\0"), headed(4, ONE), headed(5, ONE)
+        )
+        found = from_avro_value(rows, registry=server.url, subject="orders-value")
+        assert outcomes(found) == [
+            ({"id": 1, "name": "a"}, None),
+            ({"id": 1, "name": "a", "state": "PAID"}, None),
+            (None, "the schema 4 is JSON and not AVRO"),
+            (None, "the schema 5 is unknown"),
+        ]
+    away = SchemaRegistry(server.url, attempts=1)
+    with pytest.raises(PySparkException, match="does not answer"):
+        outcomes(from_avro_value(given(spark, headed(7, ONE)), SCHEMA, registry=away))
+    for options in ({}, {"schemas": {}, "registry": away}, {"registry": away}):
+        with pytest.raises(ConfigurationError):
+            from_avro_value(rows, SCHEMA if len(options) == 2 else None, **options)
 
 
 def test_values_of_a_stream_are_decoded(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.decoding_avro_types import plain_schema, spark_type
-from consumer_sdk.spark_bridge.decoding_avro_values import checked_schema
+from consumer_sdk.spark_bridge.decoding.avro_types import plain_schema, spark_type
+from consumer_sdk.spark_bridge.decoding.avro_values import checked_schema
 
 
 def record(*types: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DoubleType, StructType
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.decoding import from_json_value
+from consumer_sdk.spark_bridge.decoding.json_values import from_json_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
 ]
 
 SCHEMA = (
@@ -241,3 +240,47 @@ def test_what_cannot_work_is_refused_at_once(spark: SparkSession) -> None:
     for name in ("reason", "Reason"):
         with pytest.raises(ConfigurationError, match=f"into='{name}'"):
             from_json_value(rows, SCHEMA, into=name)
+
+
+def test_what_does_not_fit_is_rescued(spark: SparkSession) -> None:
+    """Where a column is given for it; what is malformed, or lacks a field, is rejected as before."""
+    values = [
+        b'{"id":1,"name":"a"}',
+        b'{"id":1,"amount":"x","new":[1.50],"place":{"x":1,"y":"b"},"tags":[1,"b"]}',
+        b'{"id":1,"amount":"x"',
+        b'{"id":1,"amount":"x"} tail',
+        b'{"id":"x"}',
+        b"[1]",
+        None,
+        b'{"id":1,"items":[{"sku":"s","n":1}],"at":"soon"}',
+    ]
+    headed = [None if each is None else b"\0\0\0\0\7" + each for each in values]
+    rows = given(spark, *headed, values[0])
+    found = from_json_value(rows, SCHEMA, rescued="rest", has_head=True).orderBy("at")
+    got = [(_plain(row["decoded"]), row["reason"], row["rest"]) for row in found.collect()]
+    place = {"x": 1, "y": None}
+    misfit = got[2][1]
+    assert "malformed JSON" in misfit
+    assert got == [
+        ({"id": 1, "name": "a"}, None, None),
+        (
+            {"id": 1, "place": place},
+            None,
+            '{"amount":"x","new":[1.50],"place":{"y":"b"},"tags":[1,"b"]}',
+        ),
+        (None, misfit, None),
+        (None, misfit, None),
+        (None, "the field id is missing or null", None),
+        (None, misfit, None),
+        (None, None, None),
+        (
+            {"id": 1, "items": [{"sku": "s"}]},
+            None,
+            '{"items":[{"sku":"s","n":1}],"at":"soon"}',
+        ),
+        (None, "the value does not begin with a zero and a schema's number", None),
+    ]
+    with pytest.raises(ConfigurationError, match="rescued='value'"):
+        from_json_value(rows, SCHEMA, rescued="value")
+    with pytest.raises(ConfigurationError, match="VARIANT"):
+        from_json_value(rows, "v VARIANT", rescued="rest")

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.decoding import from_json_value
+from consumer_sdk.spark_bridge.decoding.json_values import from_json_value
 from consumer_sdk.spark_bridge.rejects import route_rejects, split_rejects
 from tests.spark_bridge.dead_letters.given import stored
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
 ]
 
 SCHEMA = "id INT NOT NULL"

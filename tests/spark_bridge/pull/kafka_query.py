@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 ON_SPARK = (
     pytest.mark.spark,
     # The first query starts Spark's machinery, which takes a minute where others work too.
-    pytest.mark.timeout(300),
     # pandas is not used here, but Spark looks at its version wherever it is installed.
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 )
@@ -42,7 +41,7 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
         loop.close()
 
 
-def until(claim: Callable[[], bool], query: StreamingQuery, seconds: float = 60.0) -> None:
+def until(claim: Callable[[], bool], query: StreamingQuery, seconds: float = 300.0) -> None:
     """Wait until it is true, while the query runs."""
     deadline = time.monotonic() + seconds
     while not claim():

@@ -32,7 +32,8 @@ class Logs:
     """What a broker has, and what happens to it.
 
     ``faults`` are raised, one for each question, before it is answered; ``openers`` are the
-    groups of the readers that were opened; ``unlisted`` partitions are there and not shown.
+    groups of the readers that were opened; ``unlisted`` partitions are there and not shown, and
+    ``unchosen`` ones are none of the query's, so that nothing may be asked about them.
     """
 
     values: dict[Partition, list[bytes]] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Logs:
     asked: int = 0
     sized: int = 0
     unlisted: set[Partition] = field(default_factory=set)
+    unchosen: set[Partition] = field(default_factory=set)
     opened: int = 0
     openers: list[str | None] = field(default_factory=list)
     closed: int = 0
@@ -82,12 +84,16 @@ class MemoryRanges(RangeReader):
         await self._answer()
 
     async def partitions(self) -> Sequence[Partition]:
-        return sorted(self.logs.values.keys() - self.logs.unlisted)
+        return sorted(self.logs.values.keys() - self.logs.unlisted - self.logs.unchosen)
+
+    def is_chosen(self, partition: Partition) -> bool:
+        return partition not in self.logs.unchosen
 
     async def positions(
         self, partitions: Collection[Partition], at: Start
     ) -> Mapping[Partition, Position | None]:
         self.logs.asked += 1
+        assert not self.logs.unchosen & set(partitions)
         await self._answer()
         return {each: self._position(each, at) for each in partitions}
 
@@ -125,6 +131,7 @@ class MemoryRanges(RangeReader):
             yield Columns(positions, values, values, [1000 + each for each in positions])
 
     async def commit(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, Outcome]:
+        assert not self.logs.unchosen & positions.keys()
         fault = self.logs.commit_faults.pop(0) if self.logs.commit_faults else None
         if fault is not None:
             return dict.fromkeys(positions, fault)
@@ -157,7 +164,7 @@ class MemorySource:
     group: str | None = "g"
     broker: ClassVar[str] = "memory"
 
-    def for_tasks(self) -> MemorySource:
+    def for_tasks(self, _outage: float | None = None) -> MemorySource:
         """Return the same without the group."""
         return replace(self, group=None)
 

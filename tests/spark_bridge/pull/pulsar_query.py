@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -104,4 +103,4 @@ class PulsarTopic:
         return complete(self.server.backlog(self.name, "g"))
 
 
-until = partial(kafka_query.until, seconds=90.0)
+until = kafka_query.until

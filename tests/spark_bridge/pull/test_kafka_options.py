@@ -23,11 +23,18 @@ SECURE = {
 }
 
 
+OAUTH = {
+    "kafka.security.protocol": "SASL_SSL",
+    "kafka.sasl.mechanism": "OAUTHBEARER",
+    "saslTokenProvider": "os:getcwd",
+}
+
+
 @pytest.mark.parametrize(
     "options, arguments",
     [
         ({"subscribe": "a, b"}, {"topics": ("a", "b")}),
-        ({"subscribePattern": "a.*"}, {"pattern": "a.*"}),
+        ({"subscribePattern": "a"}, {"pattern": "a", "whole_names": False}),
         ({"assign": '{"b":[1],"a":[2,0]}'}, {"partitions": {"a": (0, 2), "b": (1,)}}),
     ],
 )
@@ -46,6 +53,7 @@ def test_topics_are_chosen_as_in_spark(
         {"subscribe": "orders", "kafka.group.id": "g"},
         {"subscribePattern": "a.*", **dict.fromkeys(CLIENT, "1500")},
         {"assign": '{"a":[0]}', **SECURE, "kafka.isolation.level": "read_committed"},
+        {"subscribe": "a", **OAUTH},
     ],
 )
 def test_the_reader_takes_every_setting(options: dict[str, str]) -> None:
@@ -99,7 +107,12 @@ def test_tasks_have_no_group_and_ask_for_no_other_topic() -> None:
         (TOPIC | {"kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
         (TOPIC | {"kafka.enable.auto.commit": "true"}, "use group and ackMode"),
         (TOPIC | {"kafka.value.deserializer": "x"}, "cast it"),
-        (TOPIC | {"kafka.ssl.keystore.key": "s3cret"}, "give a PEM file"),
+        (TOPIC | {"kafka.ssl.protocol": "TLSv1.3"}, "OpenSSL's settings"),
+        (TOPIC | {"kafka.ssl.enabled.protocols": "TLSv1.3"}, "OpenSSL's settings"),
+        (TOPIC | {"kafka.sasl.kerberos.service.name": "kafka"}, "Kerberos .* PLAIN, SCRAM"),
+        (TOPIC | {"kafka.group.instance.id": "one"}, "joins no group"),
+        (TOPIC | {"kafka.group.protocol": "consumer"}, "joins no group"),
+        (TOPIC | {"kafka.metric.reporters": "x"}, "spark_bridge.watch"),
     ],
 )
 def test_a_wrong_setting_says_what_to_do(options: dict[str, str], complaint: str) -> None:
@@ -113,6 +126,23 @@ def test_tuning_of_javas_consumer_means_nothing() -> None:
     """A query ports unchanged."""
     options = {"kafka.max.poll.records": "5", "kafka.fetch.max.bytes": "1", "groupidprefix": "x"}
     assert KafkaSource.parse(TOPIC | options, None) == KafkaSource.parse(TOPIC, None)
+
+
+def test_servers_may_have_a_protocol_before_them() -> None:
+    """As Java's client takes them from a broker's own settings."""
+    servers = {"kafka.bootstrap.servers": "PLAINTEXT://a:1, SASL_SSL://[::1]:2,c:3"}
+    found = KafkaSource.parse(servers | {"subscribe": "t"}, None)
+    assert found.servers == "a:1,[::1]:2,c:3"
+    assert isinstance(found.open_reader(), KafkaRanges)
+
+
+def test_tasks_wait_through_an_outage_that_was_allowed() -> None:
+    """And never less than without it."""
+    tasks = KafkaSource.parse(TOPIC, None).for_tasks(300.0).arguments()
+    assert (tasks["connect_timeout"], tasks["read_timeout"]) == (300.0, 300.0)
+    slow = KafkaSource.parse(TOPIC | {"kafka.request.timeout.ms": "400000"}, None)
+    assert slow.for_tasks(20.0).arguments()["read_timeout"] == 400.0
+    assert slow.for_tasks(20.0).arguments()["connect_timeout"] == 20.0
 
 
 def test_a_source_is_picklable_hashable_and_shows_no_secret() -> None:

@@ -54,6 +54,8 @@ def test_the_whole_jaas_or_its_password_may_be_named(monkeypatch: pytest.MonkeyP
     [
         ({"kafka.security.protocol": "TLS"}, "kafka.security.protocol='TLS'.*SASL_SSL"),
         ({"kafka.sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism='GSSAPI'.*PLAIN, SCRAM"),
+        ({"kafka.sasl.mechanism": "OAUTHBEARER"}, "saslTokenProvider=package.module"),
+        ({"kafka.sasl.mechanism": "AWS_MSK_IAM"}, "OAUTHBEARER and saslTokenProvider"),
         ({}, "needs kafka.sasl.jaas.config"),
         ({"kafka.sasl.jaas.config": "s3cret"}, "cannot be read"),
         ({"kafka.sasl.jaas.config": f'{PLAIN} required username="s3cret'}, "cannot be read"),
@@ -113,6 +115,27 @@ def test_pem_files_make_a_context(pem: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not tls_context(
         {**settings, "kafka.ssl.endpoint.identification.algorithm": ""}
     ).check_hostname
+
+
+@pytest.mark.parametrize("separator", ["\n", " "])
+def test_a_key_may_be_given_as_text(
+    pem: Path, monkeypatch: pytest.MonkeyPatch, separator: str
+) -> None:
+    """As Kafka's PEM key store has it, also without line breaks; or as the name of one."""
+    key, cert = ((pem.parent / f"{n}.pem").read_text() for n in ("key", "cert"))
+    monkeypatch.setenv("PULL_KEY", key.replace("\n", separator))
+    settings = {
+        **TLS,
+        "kafka.ssl.keystore.key": "env:PULL_KEY",
+        "kafka.ssl.keystore.certificate.chain": cert.replace("\n", separator),
+        "kafka.ssl.truststore.certificates": cert.replace("\n", separator),
+        "kafka.ssl.key.password": "s3cret",
+    }
+    check_security(settings)
+    assert len(tls_context(settings).get_ca_certs()) == 1
+    with pytest.raises(ConfigurationError, match=r"no TLS with .*keystore\.key") as caught:
+        tls_context(settings | {"kafka.ssl.key.password": "wr0ng"})
+    assert "wr0ng" not in str(caught.value)
 
 
 def test_certificates_may_be_given_as_text(pem: Path) -> None:

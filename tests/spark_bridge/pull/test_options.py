@@ -168,3 +168,21 @@ def test_a_store_s_password_is_not_shown() -> None:
     options = PullOptions.parse({"url": "kafka://h/t?group=g", "store": "redis://u:hunter2@h/0"})
     assert "hunter2" not in repr(options)
     assert options.store == "redis://u:hunter2@h/0"
+
+
+@pytest.mark.parametrize(
+    "options, patience",
+    [
+        ({}, 30.0),
+        ({"maxOutage": "10m"}, 600.0),
+        ({"kafka.default.api.timeout.ms": "60000"}, 60.0),
+    ],
+)
+def test_an_outage_may_be_said_by_kafkas_name_too(options: dict[str, str], patience: float) -> None:
+    """Of Java's consumer, whose calls wait for as long."""
+    servers = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
+    assert PullOptions.parse(servers | options).patience == patience
+    with pytest.raises(ConfigurationError, match="maxOutage and kafka"):
+        PullOptions.parse(
+            servers | {"maxOutage": "1s", "kafka.default.api.timeout.ms": "1"} | options
+        )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.errors import AdapterError
-from consumer_sdk.range_reads import Columns
+from consumer_sdk.range_reads import ArrowColumn, Columns
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.columns import COLUMNS, arrow_schema
 from consumer_sdk.spark_bridge.pull import rows as rows_module
@@ -77,6 +77,22 @@ def test_a_record_becomes_a_row_column_by_column() -> None:
     assert second["headers"] is None
     assert (third["key"], third["value"], third["timestamp"]) == (b"", b"", EPOCH)
     assert third["headers"] == [{"key": "é", "value": b"\xff"}]
+
+
+FAR = 2**63 - 1
+
+
+@pytest.mark.parametrize("wrap", [list, lambda times: ArrowColumn(pa.array(times, "int64"))])
+@pytest.mark.parametrize("far", [FAR, -FAR])
+def test_a_time_that_spark_cannot_hold_says_where_it_is(wrap: Any, far: int) -> None:
+    """Spark counts microseconds in 64 bits; Kafka takes any milliseconds from a producer."""
+    columns = Columns(range(7, 10), [None] * 3, [b"v"] * 3, wrap([1000, far, None]))
+    with pytest.raises(AdapterError, match=rf"record at 8 of orders/3 .*{far} ms.*timestampOverf"):
+        column(["timestamp"], columns)
+    assert column(["offset"], columns) == [{"offset": at} for at in (7, 8, 9)]
+    (batch,) = ArrowRows(["offset", "timestamp"], READER, null_times=True).batches(P, columns)
+    found = [(row["offset"], row["timestamp"] is None) for row in batch.to_pylist()]
+    assert found == [(7, False), (8, True), (9, True)]
 
 
 def test_headers_that_nobody_has_are_null() -> None:

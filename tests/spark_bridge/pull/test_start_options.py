@@ -45,6 +45,14 @@ STRATEGY = "startingOffsetsByTimestampStrategy"
             Starts(None, ((A0, AtTime(1.5)),), option="startingOffsetsByTimestamp"),
         ),
         (
+            {"startingOffsetsByTimestamp": '{"a":{"0":1500,"1":-2},"b":{"0":"-1"}}'},
+            Starts(
+                None,
+                ((A0, AtTime(1.5)), (A1, EARLIEST), (B0, LATEST)),
+                "startingOffsetsByTimestamp",
+            ),
+        ),
+        (
             {"startingOffsetsByTimestamp": '{"a":{"0":"1500"}}', STRATEGY: "error"},
             Starts(None, ((A0, AtTime(1.5)),), option="startingOffsetsByTimestamp"),
         ),
@@ -96,7 +104,7 @@ def test_ends_are_those_of_spark(options: dict[str, str], ends: Starts | None) -
         ({"startingOffsets": '{"a":{"0":1.5}}'}, "1.5 of a/0"),
         ({"startingOffsets": '{"a":[0]}'}, "give earliest"),
         ({"startingTimestamp": "yesterday"}, "startingTimestamp='yesterday'"),
-        ({"startingOffsetsByTimestamp": '{"a":{"0":-1}}'}, "startingOffsetsByTimestamp='-1'"),
+        ({"startingOffsetsByTimestamp": '{"a":{"0":-3}}'}, "startingOffsetsByTimestamp='-3'"),
         ({"startingOffsetsByTimestamp": '{"a":{"0":null}}'}, "None of a/0: .*milliseconds"),
         ({STRATEGY: "earliest"}, "give one of error, latest"),
     ],

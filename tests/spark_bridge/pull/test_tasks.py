@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.offsets import INITIAL
@@ -48,6 +50,28 @@ def test_a_task_of_a_batch_query_opens_a_reader_without_the_group(logs: Logs) ->
     for _ in range(2):
         assert sum(batch.num_rows for batch in reader.read(task)) == 11
     assert logs.openers == ["g", None]
+
+
+ENDS = {"startingOffsets": '{"t":{"0":20,"1":0}}', "endingOffsets": '{"t":{"0":15,"1":3}}'}
+
+
+@pytest.mark.parametrize("strict", ["true", "false"])
+def test_an_end_before_the_start_is_refused(logs: Logs, strict: str) -> None:
+    """The options contradict themselves, whatever the broker has."""
+    logs.add(0, 20)
+    logs.add(1, 5)
+    reader = PullBatchReader(memory_options(logs, failOnDataLoss=strict, **ENDS))
+    with pytest.raises(ConfigurationError, match=r"t/0 .*20.*15"):
+        reader.partitions()
+
+
+def test_a_start_after_the_last_record_is_a_loss(logs: Logs) -> None:
+    """As offsets that were saved, and a topic that was made again since: names both offsets."""
+    start = '{"t":{"0":20}}'
+    with pytest.raises(DataLossError, match=r"t/0 ends at 11, below 20"):
+        PullBatchReader(memory_options(logs, startingOffsets=start)).partitions()
+    lenient = memory_options(logs, startingOffsets=start, failOnDataLoss="false")
+    assert PullBatchReader(lenient).partitions() == []
 
 
 @pytest.mark.parametrize(

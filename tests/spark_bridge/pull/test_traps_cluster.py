@@ -21,7 +21,7 @@ from tests.spark_bridge.spark_home import link_spark
 
 pytest.importorskip("pyspark")
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 ROOT = Path(__file__).parents[3]
 SECRET = "tr4p-s3cret-of-nobody"  # noqa: S105 - it opens nothing
@@ -85,6 +85,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, **ours}
 
 
+@pytest.mark.campaign
 def test_a_task_that_spark_runs_twice_at_the_same_time_reads_each_record_once(cluster: Ran) -> None:
     """Trap 6: speculation; the copy wins, the straggler is killed, and nothing is acked twice."""
     attempts = {path.name for path in (cluster.folder / "attempts").iterdir()}
@@ -94,6 +95,7 @@ def test_a_task_that_spark_runs_twice_at_the_same_time_reads_each_record_once(cl
     until_acked(cluster.topic)
 
 
+@pytest.mark.campaign
 def test_a_secret_is_in_no_log_plan_or_error(cluster: Ran) -> None:
     """Trap 22: of driver and executors at INFO, ``explain``, progress, and failed queries."""
     for expected in ("INFO MicroBatchExecution", "== Physical Plan ==", "numInputRows"):

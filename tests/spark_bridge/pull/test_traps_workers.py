@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 
+@pytest.mark.campaign
 def test_workers_that_serve_two_brokers_mix_nothing(
     spark: SparkSession, topic: Topic, own_kafka_server: KafkaServer, tmp_path: Path
 ) -> None:
@@ -48,6 +49,7 @@ def test_workers_that_serve_two_brokers_mix_nothing(
         before = found
 
 
+@pytest.mark.campaign
 def test_workers_that_died_while_idle_are_not_missed(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_function_with_an_event_loop_reads_in_a_worker(spark: SparkSession, to
         assert sorted(map(tuple, read.collect())) == sorted(topic.expected * 2)
 
 
+@pytest.mark.campaign
 def test_a_task_whose_broker_stalls_fails_in_time_and_the_run_goes_on_later(
     spark: SparkSession, topic: Topic, own_kafka_server: KafkaServer, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qsl, urlsplit
+
 import pytest
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
@@ -47,7 +49,7 @@ def test_tasks_have_no_group_and_ask_for_no_other_topic() -> None:
         ("kinesis://eu-west-1/orders", "SparkFeed"),
         ("orders", "give kafka://host:port"),
         ("http://h/t", "give kafka://host:port"),
-        ("kafka://user:pw@h/t", "'h/t': give kafka://"),
+        ("kafka://user:pw@h/t", "h/t': credentials .* give kafka://"),
         ("kafka://h/t?group=a&group=b", "given twice"),
     ],
 )
@@ -83,3 +85,20 @@ def test_a_reader_comes_out() -> None:
     assert reader.group == "etl"
     tasks = UrlSource.parse("kafka://127.0.0.1:1/orders?group=etl", None).for_tasks()
     assert tasks.open_reader().group is None
+
+
+@pytest.mark.parametrize(
+    "url, waits",
+    [
+        ("kafka://a:1/t?read_timeout=400", {"connect_timeout": "300.0", "read_timeout": "400.0"}),
+        ("pulsar://a:1/t", {"stall_timeout": "300.0"}),
+    ],
+)
+def test_tasks_wait_through_an_outage_that_was_allowed(url: str, waits: dict[str, str]) -> None:
+    """And never less than the URL says."""
+    source = UrlSource.parse(url, None)
+    texts = dict(parse_qsl(urlsplit(source.for_tasks(300.0).url).query))
+    assert {name: texts[name] for name in waits} == waits
+    assert not waits.keys() & dict(parse_qsl(urlsplit(source.for_tasks().url).query)).keys() - {
+        "read_timeout"
+    }

@@ -103,7 +103,7 @@ def group_positions(topic: Topic) -> list[int]:
     return found
 
 
-def until_acked(topic: Topic, seconds: float = 30.0) -> None:
+def until_acked(topic: Topic, seconds: float = 300.0) -> None:
     """Wait until the group stands at the end: a run's last ack may come while its process ends."""
     deadline = time.monotonic() + seconds
     while lag := topic.lag():

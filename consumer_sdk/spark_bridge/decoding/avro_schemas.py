@@ -8,13 +8,14 @@ bytes become items without end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import fastavro
 
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["parse"]
+__all__ = ["is_recursive", "parse"]
 
 
 class _Symbols(dict[int, str]):
@@ -39,6 +40,33 @@ def parse(schema: Any) -> Any:
     for part in [*_parts(parsed), *_parts(list(named.values()))]:
         _harden(part, named)
     return parsed
+
+
+def is_recursive(parsed: Any) -> bool:
+    """Whether a value may be nested without end.
+
+    Args:
+        parsed: what `parse` returned.
+    """
+    named = {part["name"]: part for part in _parts(parsed) if part.get("type") == "record"}
+    used = {name: {each for each in _used(part) if each in named} for name, part in named.items()}
+    try:
+        TopologicalSorter(used).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _used(part: Any) -> Iterator[str]:
+    """The names of types that a type has in it."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, list):
+        for inner in part:
+            yield from _used(inner)
+    elif isinstance(part, dict):
+        for key in ("type", "items", "values", "fields"):
+            yield from _used(part.get(key))
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:

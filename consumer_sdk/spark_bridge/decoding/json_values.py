@@ -17,18 +17,24 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from consumer_sdk.errors import ConfigurationError, MissingExtraError
-from consumer_sdk.spark_bridge.decoding_required import missing_field
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.decoding.outcomes import add_outcome, check_names
+from consumer_sdk.spark_bridge.decoding.required import missing_field
+from consumer_sdk.spark_bridge.decoding.rescue_in_workers import check_rescued, rescue_in_workers
+from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["add_outcome", "check_names", "from_json_value", "schema_of"]
+__all__ = ["from_json_value", "schema_of"]
 
 _STRICT = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _CORRUPT = "corrupt"
 _PARSED = "__consumer_sdk_parsed"
+_RESCUED = "__consumer_sdk_rescued"
+_HEAD = 5
+_NO_HEAD = "the value does not begin with a zero and a schema's number"
 
 
 def from_json_value(
@@ -39,6 +45,8 @@ def from_json_value(
     into: str = "decoded",
     reject_null: bool = False,
     options: Mapping[str, str] | None = None,
+    rescued: str | None = None,
+    has_head: bool = False,
 ) -> DataFrame:
     """The rows with a column for the decoded value, and one, ``reason``, for why there is none.
 
@@ -55,45 +63,46 @@ def from_json_value(
         into: the new column's name.
         reject_null: tombstones are rejected too.
         options: of Spark's JSON reader, such as ``{"timestampFormat": "…"}``.
+        rescued: the name of a column for what does not fit the schema, as JSON text: fields that it does
+            not have, and values of another type, whose columns are null. Such a value is not
+            rejected then, unless a ``NOT NULL`` field is missing. An array or a map of which a part does not fit
+            is there as a whole. Null where all fits. Done in Spark's Python workers.
+        has_head: the values begin with a zero and the number of a schema in a schema registry, which are left
+            out; no registry is asked. A value without is rejected.
 
     Raises:
         ConfigurationError: a column is missing or exists already, or the schema is none.
-        MissingExtraError: pyspark is not installed.
+        MissingExtraError: pyspark is not installed, or older than 4.0.
     """
     wanted = schema_of(schema)
     check_names(rows, value, into)
+    if rescued is not None:
+        check_rescued(rows, wanted, rescued, into)
     from pyspark.sql import functions as f
 
-    text = f.col(value).cast("string")
+    text = _text(value, has_head=has_head)
     # A column of its own first: used in several places below, it would be decoded as often.
     name = secrets.token_hex(8)
     parsed = rows.withColumn(_PARSED, _parse(text, name, wanted, {**_STRICT, **(options or {})}))
     root = f.col(_PARSED)[name]["json"][0]
+    is_bad = ~_is_alone(name) | root.isNull()
+    if rescued is None:
+        is_bad = f.col(_PARSED)[_CORRUPT].isNotNull() | is_bad
+        why_not_rescued = f.lit(None)
+    else:
+        parsed = parsed.withColumn(_RESCUED, rescue_in_workers(text, f.when(~is_bad, root)))
+        why_not_rescued = f.col(_RESCUED)["reason"]
     reason = (
-        f.when(~f.is_valid_utf8(text), "the value is no UTF-8")
-        .when(_is_corrupt(name) | root.isNull(), _misfit(wanted))
-        .otherwise(missing_field(root, wanted))
+        f.when(~_begins_well(value, has_head=has_head), _NO_HEAD)
+        .when(~f.is_valid_utf8(text), "the value is no UTF-8")
+        .when(is_bad, _misfit(wanted))
+        .otherwise(f.coalesce(why_not_rescued, missing_field(root, wanted)))
     )
     found = add_outcome(parsed, value, into, root, reason, reject_null=reject_null)
-    return found.drop(_PARSED)
-
-
-def add_outcome(
-    rows: DataFrame,
-    value: str,
-    into: str,
-    decoded: Column,
-    reason: Column,
-    *,
-    reject_null: bool,
-) -> DataFrame:
-    """The columns ``into`` and ``reason``; both are null for a value that is null."""
-    from pyspark.sql import functions as f
-
-    is_null = f.col(value).isNull()
-    why_null = f.lit("there is no value" if reject_null else None).cast("string")
-    with_reason = rows.withColumn("reason", f.when(is_null, why_null).otherwise(reason))
-    return with_reason.withColumn(into, f.when(f.col("reason").isNull() & ~is_null, decoded))
+    if rescued is not None:
+        is_there = f.col(into).isNotNull()
+        found = found.withColumn(rescued, f.when(is_there, f.col(_RESCUED)["value"]))
+    return found.drop(_PARSED, _RESCUED)
 
 
 def schema_of(schema: StructType | str) -> StructType:
@@ -101,13 +110,12 @@ def schema_of(schema: StructType | str) -> StructType:
 
     Raises:
         ConfigurationError: it is no schema of columns, or has none.
-        MissingExtraError: pyspark is not installed.
+        MissingExtraError: pyspark is not installed, or older than 4.0.
     """
-    try:
-        from pyspark.errors import PySparkException
-        from pyspark.sql.types import StructType as Struct
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("pyspark", "spark") from error
+    require_pyspark()
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType as Struct
+
     try:
         found = Struct.fromDDL(schema) if isinstance(schema, str) else schema
     except PySparkException as error:
@@ -115,24 +123,6 @@ def schema_of(schema: StructType | str) -> StructType:
     if not isinstance(found, Struct) or not found.fields:
         raise ConfigurationError(f"schema={schema!r}: give a StructType, or DDL of columns")
     return found
-
-
-def check_names(rows: DataFrame, value: str, into: str) -> None:
-    """Sees that the value's column is there, and that the new ones are not.
-
-    Raises:
-        ConfigurationError: it is not so.
-    """
-    # Spark takes names that differ in case only for the same.
-    types = {field.name.lower(): field.dataType.simpleString() for field in rows.schema}
-    if types.get(value.lower()) not in {"binary", "string"}:
-        raise ConfigurationError(
-            f"value={value!r}: name a column of bytes or text (there are {', '.join(rows.columns)})"
-        )
-    if into.lower() == "reason":
-        raise ConfigurationError(f"into={into!r}: that column says why a value is rejected")
-    for name in {into.lower(), "reason"} & types.keys():
-        raise ConfigurationError(f"there is a column {name!r} already: rename it, or give into=…")
 
 
 def _parse(text: Column, name: str, schema: StructType, options: dict[str, str]) -> Column:
@@ -146,14 +136,29 @@ def _parse(text: Column, name: str, schema: StructType, options: dict[str, str])
     return f.from_json(wrapped, outer.add(_CORRUPT, StringType()), {**options, **corrupt})
 
 
-def _is_corrupt(name: str) -> Column:
+def _is_alone(name: str) -> Column:
     from pyspark.sql import functions as f
 
-    parsed = f.col(_PARSED)
-    parts = parsed[name]
+    parts = f.col(_PARSED)[name]
     is_whole = (f.size(parts) == 2) & (f.size(parts[name]) == 0)  # noqa: PLR2004 - the text's and the last one
-    is_alone = is_whole & (f.size(parts["json"]) == 1)
-    return parsed[_CORRUPT].isNotNull() | ~f.coalesce(is_alone, f.lit(False))
+    return f.coalesce(is_whole & (f.size(parts["json"]) == 1), f.lit(False))
+
+
+def _text(value: str, *, has_head: bool) -> Column:
+    from pyspark.sql import functions as f
+
+    data = f.col(value)
+    return (f.substring(data.cast("binary"), _HEAD + 1, 2**31 - 1) if has_head else data).cast(
+        "string"
+    )
+
+
+def _begins_well(value: str, *, has_head: bool) -> Column:
+    from pyspark.sql import functions as f
+
+    data = f.col(value).cast("binary")
+    is_headed = (f.octet_length(data) >= _HEAD) & (f.substring(data, 1, 1) == f.lit(b"\0"))
+    return is_headed if has_head else f.lit(True)
 
 
 def _misfit(schema: StructType) -> str:
