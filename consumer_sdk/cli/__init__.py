@@ -16,7 +16,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from consumer_sdk.cli.arguments import parse
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
@@ -28,10 +29,9 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Does what the arguments say; returns the exit status."""
     arguments = parse(argv)
-    # What a client's log has to say is in the error that ends the command.
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     try:
-        arguments.command(arguments)
+        with _quiet():
+            arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read us has gone; the interpreter would complain once more when it flushes.
@@ -41,8 +41,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"consumer-sdk: {' '.join(str(error).split())}\n")
         return _status(error)
     except KeyboardInterrupt:
+        sys.stderr.write("consumer-sdk: interrupted\n")
         return 130
     return 0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What clients, and the SDK, have to say in logs is in the error that ends the command."""
+    loggers = [logging.getLogger(name) for name in ("aiokafka", "consumer_sdk", "kazoo")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _status(error: Exception) -> int:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
-from consumer_sdk.cli import checkpoints
+from consumer_sdk import __version__
+from consumer_sdk.cli import checkpoints, fan_out, leases
+from consumer_sdk.cli.operators import add_dead_letters, add_groups, add_lags
+from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
 from consumer_sdk.stores.urls import FORMS
 
-__all__ = ["parse"]
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - its only name
+__all__ = ["make_parser", "parse"]
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     """The arguments; ``command`` is the function that takes them.
 
     Raises:
-        SystemExit: with status 2, after saying what cannot work; with 0 after ``--help``.
+        SystemExit: with status 2, after saying what cannot work; with 0 after ``--help`` and ``--version``.
     """
-    parser = argparse.ArgumentParser(prog="consumer-sdk", description="Tools for operators.")
+    arguments: argparse.Namespace = make_parser().parse_args(argv)
+    return arguments
+
+
+def make_parser() -> Parser:
+    """What can be written, for `parse` and for documents."""
+    parser = Parser(prog="consumer-sdk", description="Tools for operators.")
+    parser.add_argument("--version", action="version", version=f"consumer-sdk {__version__}")
     topics = parser.add_subparsers(required=True, metavar="TOPIC")
     topic = topics.add_parser("checkpoints", help="look at, move and delete checkpoints")
     topic.epilog = f"STORE_URL: {FORMS}"
@@ -30,10 +36,16 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     _add_import(commands)
     _add_import_storm(commands)
     _add_import_kinesis_spout(commands)
+    _add_import_kcl(commands)
     _add_list(commands)
     _add_delete(commands)
     _add_unpin(commands)
-    return parser.parse_args(argv)
+    add_groups(commands)
+    _add_leases(topics)
+    _add_fan_out(topics)
+    add_dead_letters(topics)
+    add_lags(topics)
+    return parser
 
 
 def _add_export(commands: Commands) -> None:
@@ -41,13 +53,13 @@ def _add_export(commands: Commands) -> None:
         "export", help="write a group's checkpoints to stdout, as JSON lines"
     )
     _add_store(parser)
-    parser.add_argument("--stream", type=_text, help="of this stream alone")
-    parser.set_defaults(command=_in_loop(checkpoints.export))
+    parser.add_argument("--stream", type=text, help="of this stream alone")
+    parser.set_defaults(command=in_loop(checkpoints.export))
 
 
 def _add_import(commands: Commands) -> None:
     parser = commands.add_parser("import", help="write what was exported into a store")
-    parser.add_argument("store", metavar="STORE_URL", type=_text)
+    parser.add_argument("store", metavar="STORE_URL", type=text)
     parser.add_argument("file", metavar="FILE", help="- for stdin")
     _add_import_options(parser)
     parser.set_defaults(command=checkpoints.import_file)
@@ -55,30 +67,47 @@ def _add_import(commands: Commands) -> None:
 
 def _add_import_storm(commands: Commands) -> None:
     parser = commands.add_parser("import-storm", help="take over from a KafkaSpout of Storm")
-    parser.add_argument("hosts", metavar="ZK_HOSTS", type=_text, help="zk1:2181,zk2:2181")
-    parser.add_argument("zk_root", metavar="ZK_ROOT", type=_text, help="SpoutConfig.zkRoot")
-    parser.add_argument("spout_id", metavar="ID", type=_text, help="SpoutConfig.id")
-    parser.add_argument("--topic", required=True, type=_text, help="which the spout has read")
+    parser.add_argument("hosts", metavar="ZK_HOSTS", type=text, help="zk1:2181,zk2:2181")
+    parser.add_argument("zk_root", metavar="ZK_ROOT", type=text, help="SpoutConfig.zkRoot")
+    parser.add_argument("spout_id", metavar="ID", type=text, help="SpoutConfig.id")
+    parser.add_argument("--topic", required=True, type=text, help="which the spout has read")
     _add_store(parser)
     _add_import_options(parser)
-    parser.set_defaults(command=_in_loop(checkpoints.import_storm))
+    parser.set_defaults(command=in_loop(checkpoints.import_storm))
 
 
 def _add_import_kinesis_spout(commands: Commands) -> None:
     parser = commands.add_parser("import-kinesis-spout", help="take over from kinesis-storm-spout")
-    parser.add_argument("hosts", metavar="ZK_HOSTS", type=_text, help="zk1:2181,zk2:2181")
-    parser.add_argument("prefix", metavar="PREFIX", type=_text, help="its zookeeperPrefix")
-    parser.add_argument("topology", metavar="TOPOLOGY", type=_text, help="its topologyName")
-    parser.add_argument("stream", metavar="STREAM", type=_text, help="its streamName")
+    parser.add_argument("hosts", metavar="ZK_HOSTS", type=text, help="zk1:2181,zk2:2181")
+    parser.add_argument("prefix", metavar="PREFIX", type=text, help="its zookeeperPrefix")
+    parser.add_argument("topology", metavar="TOPOLOGY", type=text, help="its topologyName")
+    parser.add_argument("stream", metavar="STREAM", type=text, help="its streamName")
     _add_store(parser)
     _add_import_options(parser)
-    parser.set_defaults(command=_in_loop(checkpoints.import_kinesis_spout))
+    parser.set_defaults(command=in_loop(checkpoints.import_kinesis_spout))
+
+
+def _add_import_kcl(commands: Commands) -> None:
+    parser = commands.add_parser("import-kcl", help="take over from the Kinesis Client Library")
+    parser.add_argument("file", metavar="FILE", help="from `aws dynamodb scan`; - for stdin")
+    parser.add_argument("stream", metavar="STREAM", type=text, help="which it has read")
+    _add_store(parser)
+    parser.add_argument("--shards", metavar="FILE", help="from `aws kinesis list-shards`")
+    parser.add_argument(
+        "--unread",
+        choices=["start", "earliest"],
+        help="where leases at LATEST or AT_TIMESTAMP begin: where the consumer's start= says, or "
+        "at their first record",
+    )
+    _add_import_options(parser)
+    parser.set_defaults(command=checkpoints.import_kcl)
 
 
 def _add_list(commands: Commands) -> None:
     parser = commands.add_parser("list", help="show a group's checkpoints")
     _add_store(parser)
-    parser.set_defaults(command=_in_loop(checkpoints.show))
+    add_json(parser)
+    parser.set_defaults(command=in_loop(checkpoints.show))
 
 
 def _add_delete(commands: Commands) -> None:
@@ -88,42 +117,71 @@ def _add_delete(commands: Commands) -> None:
     which.add_argument(
         "--partition",
         action="append",
-        type=_text,
+        type=text,
         metavar="STREAM/ID",
         help="as `list` writes it; may be given several times",
     )
-    which.add_argument("--stream", type=_text, help="all of this stream")
+    which.add_argument("--stream", type=text, help="all of this stream")
     which.add_argument("--all", action="store_true", help="all of the group")
-    parser.set_defaults(command=_in_loop(checkpoints.delete))
+    add_json(parser)
+    parser.set_defaults(command=in_loop(checkpoints.delete))
 
 
 def _add_unpin(commands: Commands) -> None:
     parser = commands.add_parser("unpin", help="delete a group's pinned start")
     _add_store(parser)
-    parser.add_argument("stream", metavar="STREAM", type=_text, help="as `list` writes it")
-    parser.set_defaults(command=_in_loop(checkpoints.unpin))
+    parser.add_argument("stream", metavar="STREAM", type=text, help="as `list` writes it")
+    add_json(parser)
+    parser.set_defaults(command=in_loop(checkpoints.unpin))
+
+
+def _add_leases(topics: Commands) -> None:
+    topic = topics.add_parser("leases", help="look at who reads what, and take ends back")
+    topic.epilog = f"STORE_URL: {FORMS}"
+    commands = topic.add_subparsers(required=True, metavar="COMMAND")
+    shown = commands.add_parser("list", help="show who holds what, since when, and what has ended")
+    _add_store(shown)
+    shown.add_argument("--stream", type=text, help="of this stream alone")
+    shown.add_argument("--json", action="store_true", help="a JSON object for each lease")
+    shown.set_defaults(command=in_loop(leases.show))
+    reopened = commands.add_parser("reopen", help="take back that partitions have ended")
+    _add_store(reopened)
+    reopened.add_argument(
+        "--partition",
+        action="append",
+        type=text,
+        required=True,
+        metavar="STREAM/ID",
+        help="as `list` writes it; may be given several times",
+    )
+    reopened.set_defaults(command=in_loop(leases.reopen))
+    removed = commands.add_parser("remove", help="remove a stream's leases, also damaged ones")
+    _add_store(removed)
+    removed.add_argument("--stream", type=text, required=True, help="as `list` writes it")
+    removed.set_defaults(command=in_loop(leases.remove))
+
+
+def _add_fan_out(topics: Commands) -> None:
+    topic = topics.add_parser("fan-out", help="look at and remove a Kinesis stream's consumers")
+    topic.epilog = "STREAM_URL: kinesis://region/stream?option=value, as the consumer is given it"
+    commands = topic.add_subparsers(required=True, metavar="COMMAND")
+    parser = commands.add_parser("list", help="show the registered enhanced fan-out consumers")
+    parser.add_argument("stream", metavar="STREAM_URL", type=text)
+    add_json(parser)
+    parser.set_defaults(command=in_loop(fan_out.show))
+    parser = commands.add_parser("remove", help="deregister some, which nobody reads by any more")
+    parser.add_argument("stream", metavar="STREAM_URL", type=text)
+    parser.add_argument("name", metavar="NAME", nargs="+", type=text, help="as `list` writes it")
+    parser.set_defaults(command=in_loop(fan_out.remove))
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("store", metavar="STORE_URL", type=_text)
-    parser.add_argument("group", metavar="GROUP", type=_text)
+    parser.add_argument("store", metavar="STORE_URL", type=text)
+    parser.add_argument("group", metavar="GROUP", type=text)
 
 
-def _add_import_options(parser: argparse.ArgumentParser) -> None:
+def _add_import_options(parser: Parser) -> None:
+    parser.exits[3] = "refused: the store knows better, or consumers run"
     parser.add_argument("--force", action="store_true", help="overwrite also what is ahead")
     parser.add_argument("--dry-run", action="store_true", help="read and compare alone")
-
-
-def _in_loop(
-    command: Callable[[argparse.Namespace], Coroutine[Any, Any, None]],
-) -> Callable[[argparse.Namespace], None]:
-    return lambda arguments: asyncio.run(command(arguments))
-
-
-def _text(argument: str) -> str:
-    """An argument that is valid Unicode: bytes that are not would fail in some store."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError as error:
-        raise argparse.ArgumentTypeError(f"{argument!r} is not valid text") from error
-    return argument
+    add_json(parser)

@@ -8,10 +8,11 @@ import shutil
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import BinaryIO, cast
 from urllib.parse import quote, unquote
 
 from consumer_sdk.abc import CheckpointStore
@@ -24,14 +25,18 @@ from consumer_sdk.stores.exchange import (
     stored_entries,
 )
 from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
+from consumer_sdk.stores.leases import ended_partitions
 from consumer_sdk.stores.urls import store_from_url
 
 __all__ = [
     "delete",
     "export",
     "import_file",
+    "import_kcl",
     "import_kinesis_spout",
     "import_storm",
+    "opened_store",
+    "partition_of",
     "show",
     "unpin",
 ]
@@ -40,7 +45,7 @@ __all__ = [
 async def export(arguments: Namespace) -> None:
     """Writes a group's lines to stdout."""
     count = -2  # the first line and the last one
-    async with _opened(arguments.store, must_exist=True) as store:
+    async with opened_store(arguments.store, must_exist=True) as store:
         async for line in export_checkpoints(store, arguments.group, stream=arguments.stream):
             sys.stdout.write(line)
             count += 1
@@ -59,7 +64,10 @@ def _copy_of(file: str) -> Iterator[BinaryIO]:
     """It is read twice, must not change in between, and may be a pipe."""
     with TemporaryFile() as copy:
         if file == "-":
-            shutil.copyfileobj(sys.stdin.buffer, copy)
+            # `read` waits for a pipe again and again inside one call. A Ctrl-C in between would be
+            # seen when the next wait ends: never, if the writer is silent. Our loop sees it.
+            for chunk in iter(cast("BufferedReader", sys.stdin.buffer).read1, b""):
+                copy.write(chunk)
         else:
             with Path(file).open("rb") as original:
                 shutil.copyfileobj(original, copy)
@@ -97,28 +105,58 @@ async def import_kinesis_spout(arguments: Namespace) -> None:
     await _import(arguments, found.entries)
 
 
+def import_kcl(arguments: Namespace) -> None:
+    """Takes the leases of the Kinesis Client Library over, from a file or stdin."""
+    from consumer_sdk.stores.kcl import read_kcl_leases
+
+    name = "stdin" if arguments.file == "-" else arguments.file
+    with ExitStack() as files:
+        found = read_kcl_leases(
+            files.enter_context(_copy_of(arguments.file)),
+            arguments.stream,
+            group=arguments.group,
+            shards=arguments.shards and files.enter_context(Path(arguments.shards).open("rb")),
+            unread=arguments.unread,
+            name=name,
+        )
+    _say_skipped(found.skipped)
+    for note in found.notes:
+        sys.stderr.write(f"{note}\n")
+    asyncio.run(_import(arguments, found.entries))
+
+
 def _say_skipped(skipped: Mapping[str, str]) -> None:
     for path, reason in skipped.items():
         sys.stderr.write(f"nothing to import from {path}: {reason}\n")
 
 
 async def _import(arguments: Namespace, entries: Iterable[Entry]) -> None:
-    async with _opened(arguments.store) as store:
+    async with opened_store(arguments.store) as store:
         done = await import_checkpoints(
             store, entries, force=arguments.force, dry_run=arguments.dry_run
         )
     verb = "would write" if arguments.dry_run else "wrote"
-    sys.stdout.write(f"{verb} {done.written}, kept {done.kept} that were there\n")
+    if arguments.json:
+        _say_json(done=verb, written=done.written, kept=done.kept)
+    else:
+        sys.stdout.write(f"{verb} {done.written}, kept {done.kept} that were there\n")
+
+
+def _say_json(**row: object) -> None:
+    sys.stdout.write(json.dumps(row) + "\n")
 
 
 async def show(arguments: Namespace) -> None:
     """One line for each pinned start and checkpoint."""
-    async with _opened(arguments.store, must_exist=True) as store:
+    async with opened_store(arguments.store, must_exist=True) as store:
         async for entry in stored_entries(store, arguments.group, None):
-            if entry.id is None:
+            if arguments.json:
+                kind = "pin" if entry.id is None else "checkpoint"
+                _say_json(**{"stream": entry.stream, "partition": entry.id, kind: entry.text})
+            elif entry.id is None:
                 sys.stdout.write(f"{_quoted(entry.stream)}\tpinned {entry.text}\n")
             else:
-                sys.stdout.write(f"{entry.partition}\t{_summary(entry.text)}\n")
+                sys.stdout.write(f"{entry.partition.path}\t{_summary(entry.text)}\n")
 
 
 def _summary(text: str) -> str:
@@ -134,18 +172,31 @@ def _summary(text: str) -> str:
 
 
 async def delete(arguments: Namespace) -> None:
-    """Deletes checkpoints; their fences stay, and so do pinned starts, which are named."""
-    async with _opened(arguments.store, must_exist=True) as store:
+    """Deletes checkpoints, and takes back what has ended without one.
+
+    Their fences stay, and so do pinned starts, which are named.
+    """
+    async with opened_store(arguments.store, must_exist=True) as store:
         if arguments.partition:
-            partitions = list(map(_partition, arguments.partition))
+            named = partitions = list(map(partition_of, arguments.partition))
+            ended = await ended_partitions(store, arguments.group, {p.stream for p in named})
         else:
-            stream = arguments.stream
-            listed = await store.list(arguments.group)
-            partitions = [p for p in listed if stream is None or p.stream == stream]
+            ended = await ended_partitions(store, arguments.group)
+            named = [p for p in await store.list(arguments.group) if _is_of(arguments.stream, p)]
+            partitions = [*named, *(p for p in ended if _is_of(arguments.stream, p))]
         await store.delete(arguments.group, partitions)
-        sys.stdout.write(f"deleted {len(partitions)}\n")
+        count = len(ended.intersection(partitions))
+        if arguments.json:
+            _say_json(deleted=len(named), reopened=count)
+        else:
+            reopened = f"reopened {count} that had ended\n" if count else ""
+            sys.stdout.write(f"deleted {len(named)}\n{reopened}")
         if not arguments.partition:
             await _say_pins(store, arguments.group, arguments.stream)
+
+
+def _is_of(stream: str | None, partition: Partition) -> bool:
+    return stream is None or partition.stream == stream
 
 
 async def _say_pins(store: CheckpointStore, group: str, stream: str | None) -> None:
@@ -161,9 +212,12 @@ async def _say_pins(store: CheckpointStore, group: str, stream: str | None) -> N
 
 async def unpin(arguments: Namespace) -> None:
     """Deletes a pinned start, also one that cannot be read."""
-    async with _opened(arguments.store, must_exist=True) as store:
+    async with opened_store(arguments.store, must_exist=True) as store:
         was_pinned = await store.unpin(arguments.group, _unquoted(arguments.stream))
-    sys.stdout.write(f"unpinned {was_pinned:d}\n")
+    if arguments.json:
+        _say_json(unpinned=int(was_pinned))
+    else:
+        sys.stdout.write(f"unpinned {was_pinned:d}\n")
 
 
 def _quoted(stream: str) -> str:
@@ -177,7 +231,12 @@ def _unquoted(stream: str) -> str:
         raise ConfigurationError(f"{stream!r} is not the name of a start in a list") from error
 
 
-def _partition(text: str) -> Partition:
+def partition_of(text: str) -> Partition:
+    """A partition as `list` writes it.
+
+    Raises:
+        ConfigurationError: it is none.
+    """
     try:
         return Partition.parse(text)
     except ValueError as error:
@@ -185,7 +244,12 @@ def _partition(text: str) -> Partition:
 
 
 @asynccontextmanager
-async def _opened(url: str, *, must_exist: bool = False) -> AsyncIterator[CheckpointStore]:
+async def opened_store(url: str, *, must_exist: bool = False) -> AsyncIterator[CheckpointStore]:
+    """The store of a URL, closed in the end.
+
+    Raises:
+        ConsumerSdkError: it cannot be opened.
+    """
     store = store_from_url(url, must_exist=must_exist)
     try:
         await store.open()

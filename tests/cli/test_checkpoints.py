@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import logging
+import json
 import os
 import signal
 import sqlite3
@@ -40,11 +40,10 @@ async def state(tmp_path: Path) -> str:
     return f"sqlite://{tmp_path}/state.db"
 
 
-def run(*arguments: object, given: str = "") -> Done:
+def run(*arguments: object, given: str = "", topic: str = "checkpoints") -> Done:
     """``consumer-sdk checkpoints …``, in a thread, which has an event loop of its own."""
-    command = ["checkpoints", *map(str, arguments)]
+    command = [topic, *map(str, arguments)]
     out, err = io.StringIO(), io.StringIO()
-    level = logging.getLogger("kazoo").level
     with (
         redirect_stdout(out),
         redirect_stderr(err),
@@ -53,7 +52,6 @@ def run(*arguments: object, given: str = "") -> Done:
     ):
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
         status = thread.submit(status_of, command).result()
-    logging.getLogger("kazoo").setLevel(level)
     return Done(command, status, out.getvalue(), err.getvalue())
 
 
@@ -286,7 +284,7 @@ def test_interrupt_ends_it_without_a_traceback(tmp_path: Path) -> None:
         child.stdin.flush()
         child.send_signal(signal.SIGINT)
         assert child.wait() == 130
-        assert child.stderr.read() == b""
+        assert child.stderr.read() == b"consumer-sdk: interrupted\n"
 
 
 @pytest.mark.zookeeper
@@ -298,7 +296,7 @@ def test_storm_and_kinesis_spouts_are_taken_over(
     shell = KazooClient(hosts)
     shell.start()
     try:
-        shell.create(f"{root}/spout/partition_0", storm(partition=0), makepath=True)
+        shell.create(f"{root}/größter spout/partition_0", storm(partition=0), makepath=True)
         shell.create(f"{root}/topology/clicks/shard-0/state", b'{"checkpoint":"7"}', makepath=True)
         shell.create(f"{root}/topology/clicks/shard-1", makepath=True)
     finally:
@@ -306,7 +304,8 @@ def test_storm_and_kinesis_spouts_are_taken_over(
         shell.close()
     target = f"zookeeper://{hosts}{root}/sdk"
 
-    storm_spout = ("import-storm", hosts, root, "spout", "--topic", "orders", target, GROUP)
+    spout = ("import-storm", hosts, root, "größter spout")
+    storm_spout = (*spout, "--topic", "orders", target, GROUP)
     assert run(*storm_spout, "--dry-run").stdout.startswith("would write 1,")
     assert run(*storm_spout).stdout == "wrote 1, kept 0 that were there\n"
     kinesis_spout = run("import-kinesis-spout", hosts, root, "topology", "clicks", target, GROUP)
@@ -330,3 +329,22 @@ def test_script_is_the_module() -> None:
     assert callable(getattr(import_module(module), name))
     shown = subprocess.run([*COMMAND, "--help"], capture_output=True, text=True, check=True)
     assert "checkpoints" in shown.stdout
+
+
+def test_json_has_what_people_are_told(state: str) -> None:
+    """An object for each line."""
+    done = [
+        run(*command, "--json")
+        for command in (
+            ("list", state, GROUP),
+            ("unpin", state, GROUP, "orders"),
+            ("delete", state, GROUP, "--all"),
+        )
+    ]
+    assert [each.returncode for each in done] == [0, 0, 0]
+    pin, first, second = map(json.loads, done[0].stdout.splitlines())
+    assert (pin["stream"], pin["partition"], pin["pin"]) == ("orders", None, "time:1")
+    assert {each["partition"] for each in (first, second)} == {FIRST.id, SECOND.id}
+    assert json.loads(first["checkpoint"])["version"] == 1
+    assert json.loads(done[1].stdout) == {"unpinned": 1}
+    assert json.loads(done[2].stdout) == {"deleted": 2, "reopened": 0}

@@ -1,0 +1,79 @@
+"""``leases``: who reads which partition, and what operators may change of that."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from consumer_sdk.cli.checkpoints import opened_store, partition_of
+from consumer_sdk.cli.times import shown_time
+from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.records import Partition
+from consumer_sdk.records.leases import Lease, LeaseView
+from consumer_sdk.stores.leases import stored_leases
+from consumer_sdk.stores.reopening import reopen_ended
+
+__all__ = ["remove", "reopen", "show"]
+
+
+async def show(arguments: Namespace) -> None:
+    """One line for each lease."""
+    streams = None if arguments.stream is None else {arguments.stream}
+    async with opened_store(arguments.store, must_exist=True) as store:
+        found = await stored_leases(store, arguments.group, streams)
+    for row in _rows(found):
+        sys.stdout.write((json.dumps(row) if arguments.json else _line(row)) + "\n")
+    if damaged := [str(error) for error in found.values() if isinstance(error, Exception)]:
+        raise CheckpointFormatError("; ".join(damaged))
+
+
+def _rows(found: Mapping[str, LeaseView | CheckpointFormatError]) -> Iterator[dict[str, Any]]:
+    for name, view in found.items():
+        if isinstance(view, LeaseView):
+            for partition, lease in sorted(view.leases.items()):
+                yield {"stream": name, "partition": partition, **_row(lease, view)}
+
+
+def _row(lease: Lease, view: LeaseView) -> dict[str, Any]:
+    """`is_member`: the owner is registered; one that was killed may be so for a while."""
+    return {**asdict(lease), "is_member": lease.owner in view.members}
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    where = f"{Partition(row['stream'], row['partition'])}"
+    line = "\t".join(
+        (where, _state(row), f"since {shown_time(row['since'])}", f"fence {row['fence']}")
+    )
+    return line.encode(errors="backslashreplace").decode()  # half of a surrogate pair, in a name
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row["ended"]:
+        return "ended"
+    if row["owner"] is None:
+        return "nobody's"
+    gone = "" if row["is_member"] else ", who is gone"
+    wanted = f", wanted by {row['wanted_by']}" if row["wanted_by"] else ""
+    return f"held by {row['owner']}{gone}{wanted}"
+
+
+async def reopen(arguments: Namespace) -> None:
+    """Takes ends back; what is settled stays settled."""
+    partitions = list(map(partition_of, arguments.partition))
+    async with opened_store(arguments.store, must_exist=True) as store:
+        reopened = await reopen_ended(store, arguments.group, partitions)
+    sys.stdout.write(f"reopened {len(reopened)}\n")
+
+
+async def remove(arguments: Namespace) -> None:
+    """Removes the leases of a stream, also those that cannot be read."""
+    async with opened_store(arguments.store, must_exist=True) as store:
+        leases = None
+        if arguments.stream in await store.leased_streams(arguments.group):
+            leases = store.leases(arguments.group, arguments.stream)
+        was_there = leases is not None and await leases.clear()
+    sys.stdout.write(f"removed {was_there:d}\n")
