@@ -10,7 +10,7 @@ from consumer_sdk.records import Checkpoint, Partition
 __all__ = ["holes_that_fit"]
 
 SEED = 1
-RECORDS = 60_000
+RECORDS = 80_000
 GROUP = "billing"
 ORDERS = Partition("orders", "0")
 
@@ -25,7 +25,7 @@ def holes_that_fit(settled: float = 0.5) -> int:
     chance = random.Random(SEED)
     done = [first + n for n in range(1, RECORDS) if chance.random() < settled]
     checkpoint = Checkpoint(first - 1, first, _ranges(done), identity="i" * 22)
-    text, _ = write_metadata(checkpoint, first, group=GROUP, partition=ORDERS, limit=MOST)
+    text = write_metadata(checkpoint, first, group=GROUP, partition=ORDERS, limit=MOST).data
     committed, _ = read_metadata(text, first, group=GROUP, partition=ORDERS, identity=None)
     return len(committed.checkpoint.ranges)
 

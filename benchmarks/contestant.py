@@ -37,6 +37,7 @@ class Job:
         records: how many records are timed, after the first `warmup` (one at least).
         concurrency: how many handlers may run at a time.
         work: how long a handler sleeps, in seconds.
+        partitions: of the topic, where the contestant makes it.
         receiver_queue: messages that Pulsar sends ahead; the client's own default if 0.
     """
 
@@ -49,6 +50,7 @@ class Job:
     group: str = ""
     concurrency: int = 1
     work: float = 0.0
+    partitions: int = 1
     receiver_queue: int = 0
 
 

@@ -53,7 +53,7 @@ async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
 async def _topic(records: int, say: Say) -> AsyncIterator[tuple[str, str]]:
     """A Kafka that already runs, where CONSUMER_SDK_KAFKA names one, else our own."""
     address = external_address("CONSUMER_SDK_KAFKA")
-    server = ExternalKafka(address) if address else KafkaServer()
+    server = ExternalKafka(address) if address else KafkaServer(quick=False)
     topic = f"benchmark-{uuid.uuid4().hex[:8]}"
     async with server:
         servers = server.bootstrap_servers

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from itertools import cycle, islice
+from typing import Literal
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
@@ -29,7 +30,16 @@ async def delete(servers: str, topic: str) -> None:
         await admin.close()
 
 
-async def fill(servers: str, topic: str, records: int, *, spread: int = 0) -> None:
+async def fill(
+    servers: str,
+    topic: str,
+    records: int,
+    *,
+    spread: int = 0,
+    partitions: int = PARTITIONS,
+    values: list[bytes] | None = None,
+    compression: Literal["gzip", "zstd"] | None = None,
+) -> None:
     """Write ``records`` values of 100 bytes under 5 000 keys in random order, always the same.
 
     Batches are built by hand: a send per record would take longer than the benchmark.
@@ -38,11 +48,16 @@ async def fill(servers: str, topic: str, records: int, *, spread: int = 0) -> No
         servers: where Kafka listens.
         topic: what to write to.
         records: how many; an even number.
+        partitions: of the topic.
         spread: by how many bytes values are shorter or longer at most; 100 they are in the mean.
+        values: instead, taken in turns.
+        compression: of the producer.
     """
-    producer = AIOKafkaProducer(bootstrap_servers=servers, max_batch_size=_BATCH_BYTES)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=servers, max_batch_size=_BATCH_BYTES, compression_type=compression
+    )
     async with producer:
-        await _Writer(producer, topic, _values(spread)).write(records)
+        await _Writer(producer, topic, values or _values(spread), partitions).write(records)
 
 
 def _values(spread: int) -> list[bytes]:
@@ -53,11 +68,13 @@ def _values(spread: int) -> list[bytes]:
 
 
 class _Writer:
-    def __init__(self, producer: AIOKafkaProducer, topic: str, values: list[bytes]) -> None:
+    def __init__(
+        self, producer: AIOKafkaProducer, topic: str, values: list[bytes], partitions: int
+    ) -> None:
         self._producer = producer
         self._values = values
         self._topic = topic
-        self._batches = [producer.create_batch() for _ in range(PARTITIONS)]
+        self._batches = [producer.create_batch() for _ in range(partitions)]
         self._sent: list[asyncio.Future[object]] = []
 
     async def write(self, records: int) -> None:
@@ -66,10 +83,10 @@ class _Writer:
         now = int(time.time() * 1000)
         for value in islice(cycle(self._values), records):
             key = int(dice.random() * KEYS)
-            partition = key % PARTITIONS
+            partition = key % len(self._batches)
             while self._append(self._batches[partition], keys[key], value, now) is None:
                 await self._send(partition)
-        for partition in range(PARTITIONS):
+        for partition in range(len(self._batches)):
             await self._send(partition)
         await asyncio.gather(*self._sent)
 

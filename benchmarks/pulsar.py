@@ -84,7 +84,7 @@ async def _server() -> AsyncIterator[PulsarEndpoint]:
     if external := external_pulsar():
         yield external
     else:
-        async with PulsarServer() as server:
+        async with PulsarServer(quick=False) as server:
             yield server
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from typing import Any
 
-from benchmarks import markdown, pulsar_tables, stores
+from benchmarks import latency, leases, markdown, partitions, pulsar_tables, stores
 from benchmarks.kafka_contests import AIMS
 from benchmarks.kinesis import tables as kinesis
 from benchmarks.markdown import figure
@@ -29,6 +29,9 @@ def table(name: str, result: Mapping[str, Any]) -> str:
         "kafka": _kafka,
         "kinesis": kinesis.tables,
         "message": _message,
+        "latency": latency.tables,
+        "leases": leases.tables,
+        "partitions": partitions.tables,
         "pulsar": pulsar_tables.tables,
         "spark": spark.tables,
         "stores": stores.tables,

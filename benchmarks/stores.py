@@ -36,7 +36,7 @@ from consumer_sdk.stores import LocalStore, ZooKeeperStore
 from consumer_sdk.testing.servers import ExternalZooKeeper, ZooKeeperServer, external_address
 from consumer_sdk.trackers import encode_checkpoint
 
-__all__ = ["AIMS", "measure", "tables"]
+__all__ = ["AIMS", "measure", "tables", "zookeeper"]
 
 AIMS = {
     "zk_flush_1000_vs_bare_multi": "≤ 2",
@@ -60,7 +60,7 @@ async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
     """Milliseconds of each side, and the ratios between ours and the yardsticks."""
     rounds = 3 if quick else 15
     root = f"/benchmark-{uuid.uuid4().hex}"
-    async with _zookeeper() as hosts, _opened(ZooKeeperStore(hosts, root=root)) as store:
+    async with zookeeper() as hosts, _opened(ZooKeeperStore(hosts, root=root)) as store:
         say(f"claiming and saving {ALL:,} partitions")
         ours, bare = await Ours.on(store), await asyncio.to_thread(Bare, hosts, root)
         try:
@@ -224,10 +224,10 @@ async def _opened(store: CheckpointStore) -> AsyncIterator[CheckpointStore]:
 
 
 @asynccontextmanager
-async def _zookeeper() -> AsyncIterator[str]:
+async def zookeeper() -> AsyncIterator[str]:
     """A ZooKeeper that already runs, where CONSUMER_SDK_ZOOKEEPER names one, else our own."""
     if address := external_address("CONSUMER_SDK_ZOOKEEPER"):
         yield ExternalZooKeeper(address).hosts
     else:
-        async with ZooKeeperServer() as server:
+        async with ZooKeeperServer(quick=False) as server:
             yield server.hosts

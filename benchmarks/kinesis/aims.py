@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from benchmarks.kinesis.sharing import SHARING_AIMS
+
 __all__ = ["AIMS", "RATIOS"]
 
 AIMS: dict[str, tuple[str, float]] = {
@@ -10,6 +12,7 @@ AIMS: dict[str, tuple[str, float]] = {
     "decode_vs_aiobotocore": ("≥", 8),
     "busy_shard_p99_s": ("<", 1),
     "read_calls_per_shard_per_s": ("≤", 5),
+    **SHARING_AIMS,
 }
 
 RATIOS: dict[str, tuple[str, str]] = {

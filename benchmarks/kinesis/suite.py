@@ -3,11 +3,12 @@
 Draining is measured on a replay server (`benchmarks.kinesis.replay`), a process of its own that
 hands out ready-made answers, since kinesalite ends where the clients only begin; and on kinesalite,
 against a bare loop. Nobody has limits there. With the adapter's own limits: how soon a record of a
-busy shard is handled, and how often a shard is asked.
+busy shard is handled, and how often a shard is asked. On virtual time: how groups share a shard.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -22,6 +23,7 @@ from benchmarks.kinesis.aims import AIMS, RATIOS
 from benchmarks.kinesis.calls import most_calls
 from benchmarks.kinesis.drains import on_kinesalite, on_replay
 from benchmarks.kinesis.latency import Latencies, busy_shard
+from benchmarks.kinesis.sharing import sharing
 from benchmarks.kinesis_decode import decode_vs_aiobotocore
 from benchmarks.process import Result
 from consumer_sdk.testing.servers import (
@@ -96,6 +98,9 @@ async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
     calls = await most_calls(scale.seconds)
     report = _drained(standings) | _latency(latencies) | _calls(calls)
     report |= {name: round(found, 2) for name, found in decoding.items()}
+    say("groups that share a shard")
+    # In a thread, since it has event loops of its own.
+    report |= await asyncio.to_thread(sharing, quick=quick)
     report["versions"] = {name: version(name) for name in ("async-kinesis", "aiobotocore")}
     report["load_average"] = [load, os.getloadavg()[0]]
     return {key: report[key] for key in AIMS} | report

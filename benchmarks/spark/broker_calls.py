@@ -101,7 +101,7 @@ async def counted_kafka() -> AsyncIterator[tuple[KafkaServer, str, Calls]]:
     calls = Calls()
     front, back = free_ports(2)
     advertised = {"advertised.listeners": f"PLAINTEXT://{_HOST}:{front}"}
-    kafka = KafkaServer(port=back, properties=advertised)
+    kafka = KafkaServer(quick=False, port=back, properties=advertised)
     proxy = await asyncio.start_server(_Proxy(back, calls).serve, _HOST, front)
     async with proxy, kafka:
         yield kafka, f"{_HOST}:{front}", calls

@@ -26,7 +26,7 @@ from benchmarks.spark.contest import turns
 from benchmarks.spark.job import SparkJob
 from benchmarks.spark.session import run
 from benchmarks.spark.streams import busy, ended_at, until_read
-from benchmarks.spark.throughput import stream_seconds
+from benchmarks.spark.throughput import streamed
 from consumer_sdk.spark_bridge import read_stream
 
 
@@ -37,7 +37,7 @@ def _work(spark: SparkSession, job: SparkJob) -> dict[str, Any]:
     def one(name: str, number: int) -> float:
         own = replace(job, group=f"{job.group}-{name}-{number}")
         if name == "ours":
-            return job.rows / stream_seconds(spark, name, own, own.group)
+            return job.rows / streamed(spark, name, own, own.group).seconds
         seconds, peak = _chain(spark, own)
         peaks.append(peak)
         return job.rows / seconds

@@ -6,14 +6,21 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from benchmarks.spark.kinds import KINDS
+
 __all__ = ["AIMS", "figures"]
 
 AIMS: dict[str, tuple[str, float]] = {
     "pull_batch_vs_jvm": ("≥", 1.5),
-    "pull_stream_vs_jvm": ("≥", 1.0),
+    "pull_stream_vs_jvm": ("≥", 1.5),
+    "pull_stream_steady_vs_jvm": ("≥", 2.0),
+    "short_run_s_vs_jvm": ("≤", 0.8),
+    "short_run_loaded_s_vs_jvm": ("≤", 1.2),
+    **{f"pull_{name}_vs_jvm": ("≥", 1.2) for name in KINDS},
     "pull_vs_naive": ("≥", 2.5),
     "pull_vs_arrow_ceiling": ("≥", 0.6),
-    "feed_vs_pull": ("≥", 0.75),
+    "feed_vs_pull": ("≥", 0.85),
+    "write_vs_jvm": ("≥", 0.8),
     "idle_broker_calls_per_s": ("≤", 5),
     "group_lag_after_available_now": ("=", 0),
     "latency_p50_ms_vs_jvm": ("≤", 1.25),
@@ -36,16 +43,25 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
     runs = {
         "batch": found["throughput"]["batch"]["runs"],
         "stream": found["throughput"]["stream"]["runs"],
+        "steady": found["throughput"]["steady"]["runs"],
         "mixed": found["mixed"]["batch"]["runs"],
+        "kinds": {name: each["batch"]["runs"] for name, each in found["kinds"].items()},
+        "short": {name: each["runs"] for name, each in found["short"].items()},
         "feed": found["feed"]["runs"],
+        "write": found["write"]["runs"],
         "latency": {name: each["runs"] for name, each in found["latency"].items()},
     }
     idle = found["idle"]
     report: dict[str, Any] = _ratios(runs) | {
         "idle_broker_calls_per_s": _per_second(idle, "ours"),
         "group_lag_after_available_now": found["lag"],
-        "rates": {name: _medians(runs[name]) for name in ("batch", "stream", "mixed", "feed")},
+        "rates": {
+            name: _medians(runs[name])
+            for name in ("batch", "stream", "steady", "mixed", "feed", "write")
+        },
         "latency_p50_ms": {name: _medians(each) for name, each in runs["latency"].items()},
+        "kind_rates": {name: _medians(each) for name, each in runs["kinds"].items()},
+        "short_run_s": {name: _medians(each, 2) for name, each in runs["short"].items()},
         "stages_ms": {name: each["stages_ms"] for name, each in found["latency"].items()},
         "rss_mb": {**found["memory"], "feed": {"feeder": found["feed"].get("feeder_mb")}},
         "idle": idle["calls"],
@@ -57,14 +73,25 @@ def figures(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ratios(runs: Mapping[str, Any]) -> dict[str, float | None]:
-    latency = runs["latency"]
-    return {key: ratio(runs["batch"], "ours", theirs) for key, theirs in _BATCHES.items()} | {
-        "pull_mixed_vs_jvm": ratio(runs["mixed"], "ours", "jvm"),
-        "pull_stream_vs_jvm": ratio(runs["stream"], "ours", "jvm"),
-        "feed_vs_pull": ratio(runs["feed"], "feed", "ours"),
-        "latency_p50_ms_vs_jvm": ratio(latency["default"], "ours", "jvm"),
-        "latency_p50_ms_vs_jvm_filesystem": ratio(latency["filesystem"], "ours", "jvm"),
+    latency, short = runs["latency"], runs["short"]
+    kinds = {
+        f"pull_{name}_vs_jvm": ratio(each, "ours", "jvm") for name, each in runs["kinds"].items()
     }
+    return (
+        kinds
+        | {key: ratio(runs["batch"], "ours", theirs) for key, theirs in _BATCHES.items()}
+        | {
+            "pull_mixed_vs_jvm": ratio(runs["mixed"], "ours", "jvm"),
+            "pull_stream_vs_jvm": ratio(runs["stream"], "ours", "jvm"),
+            "pull_stream_steady_vs_jvm": ratio(runs["steady"], "ours", "jvm"),
+            "short_run_s_vs_jvm": ratio(short["alone"], "ours", "jvm"),
+            "short_run_loaded_s_vs_jvm": ratio(short["loaded"], "ours", "jvm"),
+            "write_vs_jvm": ratio(runs["write"], "ours", "jvm"),
+            "feed_vs_pull": ratio(runs["feed"], "feed", "ours"),
+            "latency_p50_ms_vs_jvm": ratio(latency["default"], "ours", "jvm"),
+            "latency_p50_ms_vs_jvm_filesystem": ratio(latency["filesystem"], "ours", "jvm"),
+        }
+    )
 
 
 def ratio(runs: Runs, ours: str, theirs: str) -> float | None:
@@ -80,6 +107,10 @@ def failures(found: Mapping[str, Any]) -> dict[str, str]:
         "stream": found["throughput"]["stream"],
         "mixed": found["mixed"]["batch"],
         "feed": found["feed"],
+        "write": found["write"],
+        "short run": found["short"]["alone"],
+        "short run, loaded": found["short"]["loaded"],
+        **{name: each["batch"] for name, each in found["kinds"].items()},
         "latency": found["latency"]["default"],
         "latency on the file system": found["latency"]["filesystem"],
     }
@@ -91,8 +122,8 @@ def failures(found: Mapping[str, Any]) -> dict[str, str]:
     return {**named, **found["failures"]}
 
 
-def _medians(runs: Runs) -> dict[str, float | None]:
-    return {name: round(median(rates)) if rates else None for name, rates in runs.items()}
+def _medians(runs: Runs, digits: int | None = None) -> dict[str, float | None]:
+    return {name: round(median(each), digits) if each else None for name, each in runs.items()}
 
 
 def _per_second(idle: Mapping[str, Any], name: str) -> float | None:

@@ -22,6 +22,8 @@ class SparkJob:
         group: prefix of the groups that ours commits to.
         seconds: of a measurement that has no end of its own.
         contestants: who runs.
+        value_bytes: of all values; 0 where each has 100.
+        has_streams: throughput is measured of streams too.
         is_smoke: the figures do not matter: Java compiles quickly rather than well.
     """
 
@@ -33,6 +35,8 @@ class SparkJob:
     group: str = ""
     seconds: float = 10.0
     contestants: tuple[str, ...] = ()
+    value_bytes: int = 0
+    has_streams: bool = True
     is_smoke: bool = False
 
 

@@ -13,7 +13,7 @@ from benchmarks.spark.contest import STREAMS
 from benchmarks.spark.job import SparkJob
 from benchmarks.spark.processes import peaks
 from benchmarks.spark.session import run
-from benchmarks.spark.throughput import stream_seconds
+from benchmarks.spark.throughput import streamed
 
 _EVERY = 0.2  # seconds between two looks; a peak is kept by the system until the process ends
 
@@ -24,7 +24,7 @@ def _work(spark: SparkSession, job: SparkJob) -> dict[str, Any]:
     with _Watch() as watch:
         sources.batch(spark, name, job).write.format("noop").mode("overwrite").save()
         if name in STREAMS:
-            stream_seconds(spark, name, job, f"{job.group}-memory")
+            streamed(spark, name, job, f"{job.group}-memory")
     return watch.peaks
 
 

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.spark.job import SparkJob
 from benchmarks.spark.python_sources import FixedSource, ListsSource, NaiveSource
 
-__all__ = ["batch", "register", "stream"]
+__all__ = ["FORMATS", "batch", "register", "stream"]
 
-_FORMATS = {"jvm": "kafka", "ours": "consumer_sdk"}
+FORMATS = {"jvm": "kafka", "ours": "consumer_sdk"}
 """Who has the options of Spark's own source: a query is ported by changing its format."""
 
 _PYTHON = {"naive": NaiveSource, "arrow_fixed": FixedSource, "arrow_lists": ListsSource}
@@ -27,15 +27,15 @@ def register(spark: SparkSession) -> None:
 
 def batch(spark: SparkSession, name: str, job: SparkJob) -> DataFrame:
     """All rows of the topic."""
-    if name in _FORMATS:
-        return spark.read.format(_FORMATS[name]).options(**_options(job)).load()
+    if name in FORMATS:
+        return spark.read.format(FORMATS[name]).options(**_options(job)).load()
     own = {"servers": job.servers, "topic": job.topic, "rows": str(job.rows)}
     return spark.read.format(_PYTHON[name].name()).options(**own).load()
 
 
 def stream(spark: SparkSession, name: str, job: SparkJob, **options: Any) -> DataFrame:
     """The topic as a stream."""
-    reader = spark.readStream.format(_FORMATS[name]).options(**_options(job))
+    reader = spark.readStream.format(FORMATS[name]).options(**_options(job))
     return reader.options(**options).load()
 
 

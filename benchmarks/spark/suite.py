@@ -20,6 +20,7 @@ from benchmarks.spark.contest import BATCHES, STREAMS, failed, stream_group
 from benchmarks.spark.figures import figures
 from benchmarks.spark.group_lag import group_lag
 from benchmarks.spark.job import SparkJob, command
+from benchmarks.spark.kinds import KINDS
 from benchmarks.spark.trickling import trickling
 from consumer_sdk.testing.servers import ExternalKafka, KafkaEndpoint, KafkaServer, external_address
 
@@ -67,7 +68,7 @@ QUICK = Scale(
     is_smoke=True,
 )
 
-_NO_RATES = {"batch": failed(), "stream": failed()}
+_NO_RATES = {"batch": failed(), "stream": failed(), "steady": failed()}
 PATIENCE = 900.0
 """Seconds after which a driver counts as stuck."""
 
@@ -117,7 +118,7 @@ class Drivers:
 async def _server() -> AsyncIterator[KafkaEndpoint]:
     """A Kafka that already runs, where CONSUMER_SDK_KAFKA names one, else our own."""
     address = external_address("CONSUMER_SDK_KAFKA")
-    async with ExternalKafka(address) if address else KafkaServer() as server:
+    async with ExternalKafka(address) if address else KafkaServer(quick=False) as server:
         yield server
 
 
@@ -144,6 +145,11 @@ async def _on_one_topic(drivers: Drivers, server: KafkaEndpoint, scale: Scale) -
         found["mixed"] = await drivers.run(
             "throughput", replace(job, topic=mixed, contestants=STREAMS), nothing=_NO_RATES
         )
+        found["kinds"] = {name: await _kind(drivers, server, job, name) for name in KINDS}
+        found["short"] = await _short(drivers, server, job)
+        found["write"] = await drivers.run(
+            "writing", replace(job, contestants=STREAMS), nothing=failed()
+        )
         found["memory"] = await _memory(drivers, job)
         async with trickling(servers, slow):
             found["latency"] = await _latency(drivers, replace(job, topic=slow), scale)
@@ -169,6 +175,51 @@ async def _throughput(drivers: Drivers, job: SparkJob) -> dict[str, Any]:
         "lag": lag,
         "feed": await drivers.run("feeding", feed, nothing=failed()),
     }
+
+
+async def _kind(
+    drivers: Drivers, server: KafkaEndpoint, small: SparkJob, name: str
+) -> dict[str, Any]:
+    """Batches of a topic with other records."""
+    kind = KINDS[name]
+    job = replace(
+        small,
+        topic=f"{small.topic}-{name}",
+        rows=kind.records(small.rows),
+        value_bytes=kind.value_bytes(small.rows),
+        contestants=STREAMS,
+        has_streams=False,
+    )
+    async with _topic(server, job.topic):
+        drivers.say(f"writing {job.rows:,} records: {name}")
+        await kafka_topic.fill(
+            job.servers,
+            job.topic,
+            job.rows,
+            values=kind.values(),
+            compression=kind.compression,
+        )
+        found: dict[str, Any] = await drivers.run("throughput", job, nothing=_NO_RATES)
+    return found
+
+
+async def _short(drivers: Drivers, server: KafkaEndpoint, job: SparkJob) -> dict[str, Any]:
+    """Streams of ten records."""
+    job = replace(job, topic=f"{job.topic}-short", rows=10, contestants=STREAMS)
+    async with _topic(server, job.topic):
+        await kafka_topic.fill(job.servers, job.topic, job.rows)
+        nothing = {"alone": failed(), "loaded": failed()}
+        found: dict[str, Any] = await drivers.run("short_runs", job, nothing=nothing)
+    return found
+
+
+@asynccontextmanager
+async def _topic(server: KafkaEndpoint, name: str) -> AsyncIterator[None]:
+    await server.create_topic(name, partitions=kafka_topic.PARTITIONS)
+    try:
+        yield
+    finally:
+        await kafka_topic.delete(server.bootstrap_servers, name)
 
 
 async def _memory(drivers: Drivers, job: SparkJob) -> dict[str, Any]:

@@ -30,6 +30,9 @@ def tables(result: Mapping[str, Any]) -> str:
             f"{versions}. Load average {before:.1f} before and {after:.1f} after.",
             table(("figure", "reached", "aim"), _figures(result)),
             table(("source", "batch, rows/s", "of mixed sizes", "stream, rows/s"), _rates(result)),
+            table(("batch of other records, rows/s", "JVM", "ours"), _kinds(result)),
+            table(("ten records with `availableNow`, s", "JVM", "ours"), _short(result)),
+            table(("sink", "rows written, rows/s"), _writes(result)),
             table(("p50 of a micro-batch, ms", "JVM", "ours"), _latency(result)),
             table(("peak RSS, MB", "JVM", "Python worker", "runner", "consumer"), _memory(result)),
             table(("idle, requests/s", "by kind"), _idle(result)),
@@ -57,8 +60,25 @@ def _rates(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
             )
 
 
+def _writes(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    for name, text in {"jvm": "Spark's own Kafka sink (JVM)", "ours": NAMES["ours"]}.items():
+        yield text, _given(result["rates"]["write"], name)
+
+
 def _given(rates: Mapping[str, float | None], name: str) -> str:
     return figure(rates[name], 0) if name in rates else "-"
+
+
+def _kinds(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    texts = {"json": "JSON", "gzip": "JSON, gzip", "zstd": "JSON, zstd", "10kb": "of 10 kB"}
+    for name, rates in result["kind_rates"].items():
+        yield texts[name], figure(rates.get("jvm"), 0), figure(rates.get("ours"), 0)
+
+
+def _short(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:
+    for name, seconds in result["short_run_s"].items():
+        text = "beside eight busy loops" if name == "loaded" else "alone"
+        yield text, figure(seconds.get("jvm"), 2), figure(seconds.get("ours"), 2)
 
 
 def _latency(result: Mapping[str, Any]) -> Iterable[tuple[str, ...]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
@@ -17,9 +18,9 @@ from benchmarks.spark import sources
 from benchmarks.spark.contest import STREAMS, stream_group, turns
 from benchmarks.spark.job import SparkJob
 from benchmarks.spark.session import run
-from benchmarks.spark.streams import finished, input_rows
+from benchmarks.spark.streams import busy, ended_at, finished, input_rows
 
-__all__ = ["WrongRowsError", "stream_seconds"]
+__all__ = ["Streamed", "WrongRowsError", "steady_rate", "streamed"]
 
 
 class WrongRowsError(Exception):
@@ -36,13 +37,19 @@ def _work(spark: SparkSession, job: SparkJob) -> dict[str, Any]:
         sources.batch(spark, name, job).write.format("noop").mode("overwrite").save()
         return job.rows / (time.perf_counter() - began)
 
-    def stream(name: str, number: int) -> float:
-        return job.rows / stream_seconds(spark, name, job, stream_group(job.group, number))
+    steady: dict[str, list[float]] = {}
 
-    streams = tuple(name for name in STREAMS if name in job.contestants)
+    def stream(name: str, number: int) -> float:
+        query = streamed(spark, name, job, stream_group(job.group, number))
+        if number:
+            steady.setdefault(name, []).append(query.steady)
+        return job.rows / query.seconds
+
+    streams = tuple(name for name in STREAMS if name in job.contestants and job.has_streams)
     return {
         "batch": turns(job.contestants, job.rounds, batch),
         "stream": turns(streams, job.rounds, stream),
+        "steady": {"runs": steady, "failures": {}},
     }
 
 
@@ -51,12 +58,25 @@ def _check(spark: SparkSession, name: str, job: SparkJob) -> None:
     places = "count(distinct partition, offset)" if name in STREAMS else "count(*)"
     counted = rows.selectExpr("count(*)", places, "sum(length(value))").first()
     assert counted is not None  # noqa: S101 - an aggregate has one row
-    if list(counted) != [job.rows, job.rows, 100 * job.rows]:
-        raise WrongRowsError(f"{name} read {list(counted)}, not {job.rows} rows of 100 bytes")
+    expected = [job.rows, job.rows, job.value_bytes or 100 * job.rows]
+    if list(counted) != expected:
+        raise WrongRowsError(f"{name} read {list(counted)}, not {expected}")
 
 
-def stream_seconds(spark: SparkSession, name: str, job: SparkJob, group: str) -> float:
-    """Seconds of a whole query, from its start to its end."""
+class Streamed(NamedTuple):
+    """A whole query.
+
+    Attributes:
+        seconds: from its start to its end.
+        steady: rows a second, between the ends of its first and last micro-batches.
+    """
+
+    seconds: float
+    steady: float
+
+
+def streamed(spark: SparkSession, name: str, job: SparkJob, group: str) -> Streamed:
+    """Read the topic by a query with ``availableNow``."""
     options: dict[str, Any] = {
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": job.trigger_rows,
@@ -76,7 +96,15 @@ def stream_seconds(spark: SparkSession, name: str, job: SparkJob, group: str) ->
         seconds = time.perf_counter() - began
     if input_rows(query) != job.rows:
         raise WrongRowsError(f"{name} streamed {input_rows(query)} of {job.rows} rows")
-    return seconds
+    return Streamed(seconds, steady_rate(busy(query)))
+
+
+def steady_rate(batches: Sequence[dict[str, Any]]) -> float:
+    """Rows a second from the end of the first micro-batch on; 0 if there was no other."""
+    if len(batches) == 1:
+        return 0.0
+    rows = sum(batch["rows"] for batch in batches[1:])
+    return float(rows / (ended_at(batches[-1]) - ended_at(batches[0])))
 
 
 if __name__ == "__main__":

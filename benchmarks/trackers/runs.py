@@ -44,7 +44,7 @@ def make_run(first: int, count: int = RUN, kind: Kind = offset) -> Run:
         message.timestamp = 0
         message.index = index
         messages.append(message)
-    return Run(ASSIGNMENT, messages, size=_BYTES * count)
+    return Run(ASSIGNMENT, messages, size=_BYTES * count, ascends=True)
 
 
 def scatter(window: int, records: int, run: int, seed: int = 1) -> list[list[int]]:

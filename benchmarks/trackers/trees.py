@@ -87,7 +87,7 @@ class _Clock:
 def make_holding() -> Holding:
     """What binds messages to their tracker, as in a consumer without hooks."""
     tracker = Ours().tracker
-    return Holding(ASSIGNMENT, tracker, _Clock(), lambda *_: None, lambda: None, Totals())
+    return Holding(ASSIGNMENT, tracker, _Clock(), lambda *_: None, lambda _: None, Totals())
 
 
 def _messages(trees: int) -> float:

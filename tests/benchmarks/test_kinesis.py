@@ -20,6 +20,7 @@ from consumer_sdk.testing.servers import KinesisEndpoint
 TINY = replace(suite.QUICK, replayed=1_000, stored=1_000, busy=5, seconds=1.5)
 
 
+@pytest.mark.campaign
 @pytest.mark.kinesis
 def test_quick_run_reaches_every_figure(
     kinesalite_server: KinesisEndpoint, monkeypatch: pytest.MonkeyPatch

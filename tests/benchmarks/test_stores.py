@@ -8,6 +8,7 @@ from benchmarks import stores
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 
 
+@pytest.mark.campaign
 @pytest.mark.zookeeper
 async def test_small_run_reaches_every_figure(
     zookeeper_server: ZooKeeperEndpoint, monkeypatch: pytest.MonkeyPatch

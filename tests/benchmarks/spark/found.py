@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.spark.kinds import KINDS
+
+BOTH = {"runs": {"jvm": [2.0], "ours": [3.0]}, "failures": {}}
+
 
 def found() -> dict[str, Any]:
     """A run in which nobody failed."""
@@ -21,11 +25,15 @@ def found() -> dict[str, Any]:
                 "failures": {},
             },
             "stream": {"runs": {"jvm": [50.0] * 3, "ours": [100.0] * 3}, "failures": {}},
+            "steady": {"runs": {"jvm": [50.0] * 3, "ours": [150.0] * 3}, "failures": {}},
         },
+        "kinds": {name: {"batch": BOTH} for name in KINDS},
+        "short": {"alone": BOTH, "loaded": BOTH},
         "mixed": {
             "batch": {"runs": {"jvm": [100.0] * 3, "ours": [150.0] * 3}, "failures": {}},
             "stream": {"runs": {"jvm": [50.0] * 3, "ours": [100.0] * 3}, "failures": {}},
         },
+        "write": {"runs": {"jvm": [50.0] * 3, "ours": [45.0] * 3}, "failures": {}},
         "feed": {
             "runs": {"ours": [100.0] * 3, "feed": [80.0, 70.0, 90.0]},
             "failures": {},

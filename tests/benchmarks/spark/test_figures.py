@@ -14,7 +14,10 @@ def test_ratios_are_medians_over_rounds() -> None:
     assert report["pull_vs_naive"] == 4
     assert report["pull_vs_arrow_ceiling"] == 0.5
     assert report["pull_stream_vs_jvm"] == 2
+    assert report["pull_stream_steady_vs_jvm"] == 3
+    assert report["pull_zstd_vs_jvm"] == report["short_run_loaded_s_vs_jvm"] == 1.5
     assert report["feed_vs_pull"] == 0.8
+    assert report["write_vs_jvm"] == 0.9
     assert report["latency_p50_ms_vs_jvm"] == 1.05
 
 
@@ -51,7 +54,9 @@ def test_tables_show_every_figure_and_contestant() -> None:
 def test_tables_of_a_run_that_failed_say_so() -> None:
     """A figure that is missing is "failed", not an error of the table."""
     broken = found()
-    broken["throughput"] = {part: {"runs": {}, "failures": {}} for part in ("batch", "stream")}
+    broken["throughput"] = {
+        part: {"runs": {}, "failures": {}} for part in ("batch", "stream", "steady")
+    }
     broken["feed"] = {"runs": {}, "failures": {}}
     report = figures(broken) | {"versions": {}, "load_average": [0.0, 1.0]}
     assert "| `pull_batch_vs_jvm` | failed |" in tables(report)

@@ -16,8 +16,7 @@ from consumer_sdk.testing.servers import KafkaEndpoint
 TINY = replace(suite.QUICK, rows=20_000, trigger_rows=5_000, trickle_seconds=1.0)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.campaign
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_quick_run_reaches_every_figure(

@@ -25,23 +25,27 @@ def quick() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.campaign
 def test_quick_run_reaches_every_figure(quick: dict[str, Any]) -> None:
     """Each promised figure is there, and no probe failed."""
     assert quick["failures"] == {}
     assert all(quick[key] > 0 for key in AIMS)
 
 
+@pytest.mark.campaign
 def test_quick_run_has_every_curve(quick: dict[str, Any]) -> None:
     """Each picture has what it shows."""
     assert quick["curves"].keys() == PLOTS.keys()
 
 
+@pytest.mark.campaign
 def test_tables_name_every_promise(quick: dict[str, Any]) -> None:
     """The page has a row for each promised figure."""
     text = tables(quick)
     assert all(f"| `{key}` |" in text for key in AIMS)
 
 
+@pytest.mark.campaign
 def test_pictures_of_the_same_figures_are_the_same(quick: dict[str, Any], tmp_path: Path) -> None:
     """A picture changes only when a measurement did; it carries no date."""
     paths = draw(quick["curves"], tmp_path)
