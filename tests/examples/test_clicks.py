@@ -13,7 +13,7 @@ from consumer_sdk import Consumer
 from consumer_sdk.adapters import open_url
 from consumer_sdk.dead_letters import decode_letter
 from consumer_sdk.testing.servers import KinesisServer
-from tests.examples.test_small_examples import example, lines
+from tests.examples.running import example, lines
 
 pytestmark = pytest.mark.kinesis
 

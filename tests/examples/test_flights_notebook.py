@@ -12,11 +12,12 @@ import pytest
 from consumer_sdk.testing.servers import KafkaServer
 
 # Spark alone takes half a minute to start when the machine is busy.
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 COMMAND = (sys.executable, "-m", "examples.flights_notebook")
 
 
+@pytest.mark.campaign
 def test_notebook_counts_flights_and_leaves_its_plots(
     tmp_path: Path, kafka_server: KafkaServer
 ) -> None:

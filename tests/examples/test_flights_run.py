@@ -7,20 +7,21 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
 import pytest
 
 from consumer_sdk.testing.servers import KafkaServer
+from tests.testing.servers.processes import left_after, marked
 
 # Spark alone takes half a minute to start when the machine is busy.
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 COMMAND = (sys.executable, "-m", "examples.flights")
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("source, killed", [("feed", "the consumer"), ("pull", "Spark")])
 def test_short_run_with_a_kill_adds_up(tmp_path: Path, source: str, killed: str) -> None:
     """20 000 flights, who reads them is killed: each is processed once or dead-lettered."""
@@ -58,23 +59,3 @@ def test_interrupted_run_leaves_nothing_running(tmp_path: Path, kafka_server: Ka
         run.stdout.read()
         assert run.wait() == 130
     assert not left_after(60.0, mark)
-
-
-def marked(mark: str) -> set[str]:
-    """The processes that inherited an environment variable."""
-    found = set()
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in environment.read_bytes().split(b"\0"):
-                found.add(environment.parent.name)
-        except OSError:  # it has ended, or is another user's
-            continue
-    return found
-
-
-def left_after(seconds: float, mark: str) -> set[str]:
-    """The processes that are still there then: Spark's JVM takes a moment to see its end."""
-    deadline = time.monotonic() + seconds
-    while (found := marked(mark)) and time.monotonic() < deadline:
-        time.sleep(0.1)  # real processes: there is no clock to turn
-    return found

@@ -6,6 +6,7 @@ import json
 import signal
 import time
 import uuid
+from functools import partial
 from urllib.parse import urlencode
 
 import pytest
@@ -13,7 +14,8 @@ import pytest
 from consumer_sdk import Consumer
 from consumer_sdk.adapters import PulsarAdapter
 from consumer_sdk.testing.servers import PulsarServer
-from tests.examples.test_small_examples import example, lines
+from tests.examples.running import example, lines
+from tests.integration.pulsar_field import until_true
 
 pytestmark = pytest.mark.pulsar
 
@@ -25,12 +27,13 @@ async def test_mails_are_sent_once_by_two_workers_late_ones_later_and_bad_ones_d
     topic = f"mails-{uuid.uuid4().hex[:8]}"
     await pulsar_server.create_topic(topic, partitions=2)
     await pulsar_server.create_subscription(topic, "sending")
-    later = time.time() + 2
-    mails = [{"to": f"ann{n}"} for n in range(20)] + [{"to": "bob", "not_before": later}, {}]
-    await pulsar_server.produce(topic, [json.dumps(mail).encode() for mail in mails])
     query = urlencode({"subscription": "sending", "type": "shared", "retry_topic": "yes"})
     url = f"{pulsar_server.service_url}/{topic}?{query}"
     async with example("mails.py", url) as one:
+        await until_true(partial(_is_read, pulsar_server, topic))
+        later = time.time() + 5  # by when the first worker has it, and hands it on
+        mails = [{"to": f"ann{n}"} for n in range(20)] + [{"to": "bob", "not_before": later}, {}]
+        await pulsar_server.produce(topic, [json.dumps(mail).encode() for mail in mails])
         sent = await lines(one, 20)
         async with example("mails.py", url) as other:
             one.send_signal(signal.SIGTERM)
@@ -49,3 +52,9 @@ async def test_mails_are_sent_once_by_two_workers_late_ones_later_and_bad_ones_d
         letter = await anext(aiter(consumer))
         letter.ack()
     assert (letter.value, dict(letter.headers)["dlq.error"]) == (b"{}", b"a mail to nobody")
+
+
+async def _is_read(server: PulsarServer, topic: str) -> bool:
+    """A worker reads each partition."""
+    parts = await server.stats(topic)
+    return all(part["subscriptions"]["sending"]["consumers"] for part in parts)

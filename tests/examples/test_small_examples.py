@@ -2,42 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from consumer_sdk.testing.servers import KafkaServer
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.examples.running import example, lines
 
 pytestmark = pytest.mark.kafka
-
-
-@asynccontextmanager
-async def example(name: str, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A running example; killed if it has not ended by itself."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(EXAMPLES / name), *arguments, stdout=asyncio.subprocess.PIPE
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def lines(process: asyncio.subprocess.Process, count: int) -> list[str]:
-    """The next lines that it prints."""
-    assert process.stdout is not None
-    return [(await process.stdout.readline()).decode().rstrip() for _ in range(count)]
 
 
 async def send(kafka: KafkaServer, topic: str, *values: bytes) -> None:
