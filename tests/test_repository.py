@@ -20,11 +20,12 @@ PACKAGE = ROOT / "consumer_sdk"
 
 # From the bottom up; parts in one row may use each other.
 LAYERS = (
-    {"records", "errors", "abc", "range_reads", "lazy"},
+    {"records", "errors", "options", "abc", "range_reads", "record_writes", "lazy"}
+    | {"log_limits", "log_secrets", "named_secrets", "tls_trouble"},
     {"trackers"},
-    {"adapters", "stores", "dead_letters"},
+    {"adapters", "stores", "dead_letters", "schema_registry"},
     {"runtime"},
-    {"spark_bridge", "cli"},
+    {"spark_bridge", "telemetry", "cli"},
     {"testing"},
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
@@ -33,8 +34,11 @@ CLIENTS = {
     "aiokafka": {"adapters", "dead_letters"},
     "fastavro": {"spark_bridge"},
     "fsspec": {"spark_bridge"},
+    "google": {"spark_bridge"},
     "kazoo": {"stores"},
     "numpy": {"adapters"},
+    "opentelemetry": {"telemetry"},
+    "prometheus_client": {"telemetry"},
     "pulsar": {"adapters", "dead_letters"},
     "pyarrow": {"adapters", "spark_bridge"},
     "pyspark": {"spark_bridge"},
@@ -44,8 +48,10 @@ PUBLIC = (
     "consumer_sdk.adapters",
     "consumer_sdk.dead_letters",
     "consumer_sdk.runtime",
+    "consumer_sdk.schema_registry",
     "consumer_sdk.spark_bridge",
     "consumer_sdk.stores",
+    "consumer_sdk.telemetry",
     "consumer_sdk.testing",
     "consumer_sdk.testing.kinesis",
     "consumer_sdk.testing.servers",
