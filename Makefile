@@ -79,7 +79,8 @@ mutants: $(STAMP)  ## run the trackers' tests against mutants (ARGS="window.py";
 wheel-test: $(STAMP)  ## build sdist and wheel, use the wheel on each Python here (ARGS=--install: get more)
 	$(BIN)/python scripts/wheel_test.py $(ARGS)
 
-check: lint types layers collect docs coverage  ## all checks that need no server
+check: $(STAMP)  ## all checks that need no server, two at a time, the longest first
+	@$(MAKE) --no-print-directory -j2 --output-sync=target coverage types layers collect lint docs
 
 lock: $(STAMP)  ## write requirements.lock, pins kept (ARGS="--upgrade-package kazoo" or "--upgrade")
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
