@@ -16,6 +16,7 @@ from consumer_sdk.testing.servers import PulsarEndpoint
 TINY = replace(pulsar.QUICK, many=3_000, few=500, warmup=500)
 
 
+@pytest.mark.campaign
 @pytest.mark.pulsar
 def test_quick_run_reaches_every_figure(
     pulsar_server: PulsarEndpoint, monkeypatch: pytest.MonkeyPatch

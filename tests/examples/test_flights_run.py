@@ -38,6 +38,7 @@ def test_short_run_with_a_kill_adds_up(tmp_path: Path, source: str, killed: str)
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.campaign
 def test_interrupted_run_leaves_nothing_running(tmp_path: Path, kafka_server: KafkaServer) -> None:
     """Ctrl-C while all parts run on somebody's Kafka: status 130, and no process is left."""
     mark = f"FLIGHTS_TEST={uuid.uuid4()}"

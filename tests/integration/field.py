@@ -143,6 +143,16 @@ class Field:
             while await self.state() != wanted:
                 await asyncio.sleep(0.02)
 
+    async def until_members(self, count: int) -> None:
+        """Waits until the group knows so many members, and has shared the partitions out."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                (answer,) = await self.kafka.admin.describe_consumer_groups([self.group])
+                _, _, state, _, _, members, *_ = answer.groups[0]
+                if (state, len(members)) == ("Stable", count):
+                    return
+                await asyncio.sleep(0.02)
+
     async def commit_as_another(self, offset: int, metadata: str = "", group: str = "g") -> None:
         """Another program commits for the group, which has no members."""
         tp = TopicPartition(self.topic, 0)

@@ -185,6 +185,7 @@ async def test_pulsar_fed_through_kills_is_in_spark_once(
     assert len({(row["topic"], row["partitionId"], row["position"]) for row in rows}) == COUNT
 
 
+@pytest.mark.campaign
 @pytest.mark.pulsar
 async def test_records_that_wait_for_spark_longer_than_their_ack_timeout_are_one_row(
     pulsar_server: PulsarServer,

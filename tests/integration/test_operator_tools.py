@@ -49,7 +49,7 @@ async def kafka(kafka_server: KafkaServer) -> AsyncIterator[KafkaHarness]:
         yield kafka
 
 
-@pytest.fixture(params=["none", "local"])
+@pytest.fixture(params=["none", pytest.param("local", marks=pytest.mark.campaign)])
 def scene(request: pytest.FixtureRequest, kafka: KafkaHarness, tmp_path: Path) -> Scene:
     """Without a store, and with one."""
     is_local = request.param == "local"

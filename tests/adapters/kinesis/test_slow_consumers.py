@@ -78,7 +78,15 @@ class Slow:
         await running
 
 
-@pytest.mark.parametrize("options", [{}, {"group": None}, {"buffer_bytes": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"group": None}, marks=pytest.mark.campaign),
+        pytest.param({"buffer_bytes": 1}, marks=pytest.mark.campaign),
+    ],
+    ids=str,
+)
 def test_handler_slower_than_an_iterator_lives_loses_and_repeats_nothing(
     options: dict[str, Any],
 ) -> None:

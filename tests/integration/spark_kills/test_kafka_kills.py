@@ -31,6 +31,7 @@ async def killed(
     return figures
 
 
+@pytest.mark.campaign
 async def test_worker_runner_and_driver_killed_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_task_that_is_tried_again_loses_no_row(spark: SparkSession, tmp_path: 
     assert timeless(stored(path)) == [letter(at) for at in range(1200)]
 
 
+@pytest.mark.campaign
 def test_a_streams_rows_are_written_and_a_restart_adds_none(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -202,6 +202,7 @@ def test_a_registry_knows_the_schemas(spark: SparkSession) -> None:
             from_avro_value(rows, SCHEMA if len(options) == 2 else None, **options)
 
 
+@pytest.mark.campaign
 def test_values_of_a_stream_are_decoded(spark: SparkSession, tmp_path: Path) -> None:
     """The same function runs in a micro-batch."""
     source = str(tmp_path / "rows")

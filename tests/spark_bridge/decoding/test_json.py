@@ -12,6 +12,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.decoding.json_values import from_json_value
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -62,83 +63,77 @@ def test_what_fits_is_decoded(spark: SparkSession) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pytest.param([b"", b"  ", b"\n"], id="nothing"),
-        pytest.param([b"not json", b'{"id":1', b'{"id":01}', b'{"id":1 /* c */}'], id="syntax"),
-        pytest.param([b"{'id':1}", b'{"id":1,"amount":NaN}'], id="no standard"),
-        pytest.param([b'{"id":1} {"id":2}', b'{"id":1}{"id":2}'], id="two values"),
-        pytest.param([b'{"id":1},{"id":2}', b'{"id":1},"json":[{"id":2}]'], id="list"),
-        pytest.param([b'{"id":1} and more', b'{"id":1}}', b'{"id":1}]', b'{"id":1}]}'], id="tail"),
-        pytest.param(
-            [
-                b'{"id":1}],"x":[{"id":2}',
-                b'{"id":1}],"json":[{"id":2}',
-                b'{"id":1}],"end":[],"x":[{"id":2}',
-                b'{"id":1}],"end":[]},"x":{"json":[{"id":2}',
-                b'{"id":1}]},"x":{"json":[{"id":2}',
-            ],
-            id="closed and opened",
-        ),
-        pytest.param([b'\xff\xfe{\x00"\x00', b'{"id":1,"name":"\xff"}'], id="no UTF-8"),
-    ],
-)
-def test_malformed_text_is_rejected_and_not_null(spark: SparkSession, values: list[bytes]) -> None:
+MALFORMED = [
+    *(b"", b"  ", b"\n"),  # nothing
+    *(b"not json", b'{"id":1', b'{"id":01}', b'{"id":1 /* c */}'),  # syntax
+    *(b"{'id':1}", b'{"id":1,"amount":NaN}'),  # no standard
+    *(b'{"id":1} {"id":2}', b'{"id":1}{"id":2}'),  # two values
+    *(b'{"id":1},{"id":2}', b'{"id":1},"json":[{"id":2}]'),  # a list
+    *(b'{"id":1} and more', b'{"id":1}}', b'{"id":1}]', b'{"id":1}]}'),  # a tail
+    # closed and opened again
+    *(b'{"id":1}],"x":[{"id":2}', b'{"id":1}],"json":[{"id":2}'),
+    *(b'{"id":1}],"end":[],"x":[{"id":2}', b'{"id":1}],"end":[]},"x":{"json":[{"id":2}'),
+    b'{"id":1}]},"x":{"json":[{"id":2}',
+    *(b'\xff\xfe{\x00"\x00', b'{"id":1,"name":"\xff"}'),  # no UTF-8
+]
+"""One job of Spark's decodes them all, as it does those of each list below: a job takes a second."""
+
+
+def test_malformed_text_is_rejected_and_not_null(spark: SparkSession) -> None:
     """Also what ``from_json`` alone takes for null, or decodes as far as it can."""
-    for decoded, reason in outcomes(from_json_value(given(spark, *values), SCHEMA)):
-        assert decoded is None
-        assert "malformed JSON" in reason or "no UTF-8" in reason
+    for value, (decoded, reason) in _outcome_of_each(spark, MALFORMED):
+        assert decoded is None, value
+        assert "malformed JSON" in reason or "no UTF-8" in reason, value
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        b'{"id":"x"}',
-        b'{"id":"1"}',
-        b'{"id":1.5}',
-        b'{"id":true}',
-        b'{"id":99999999999}',
-        b'{"id":1,"amount":"NaN"}',
-        b'{"id":1,"at":"yesterday"}',
-        b'{"id":1,"tags":[1,"x"]}',
-        b'{"id":1,"tags":7}',
-        b'{"id":1,"place":{"x":"far"}}',
-        b'{"id":1,"place":[]}',
-        b"7",
-        b'"text"',
-        b"null",
-        b"[]",
-        b'[{"id":1}]',
-    ],
-)
-def test_a_value_of_another_type_is_rejected_and_not_null(
-    spark: SparkSession, value: bytes
-) -> None:
+def _outcome_of_each(spark: SparkSession, values: Sequence[bytes]) -> list[tuple[bytes, Any]]:
+    found = outcomes(from_json_value(given(spark, *values), SCHEMA))
+    return list(zip(values, found, strict=True))
+
+
+OF_ANOTHER_TYPE = [
+    b'{"id":"x"}',
+    b'{"id":"1"}',
+    b'{"id":1.5}',
+    b'{"id":true}',
+    b'{"id":99999999999}',
+    b'{"id":1,"amount":"NaN"}',
+    b'{"id":1,"at":"yesterday"}',
+    b'{"id":1,"tags":[1,"x"]}',
+    b'{"id":1,"tags":7}',
+    b'{"id":1,"place":{"x":"far"}}',
+    b'{"id":1,"place":[]}',
+    b"7",
+    b'"text"',
+    b"null",
+    b"[]",
+    b'[{"id":1}]',
+]
+
+
+def test_a_value_of_another_type_is_rejected_and_not_null(spark: SparkSession) -> None:
     """Whatever does not fit, at any depth; the row says that it does not fit."""
-    ((decoded, reason),) = outcomes(from_json_value(given(spark, value), SCHEMA))
-    assert decoded is None
-    assert "does not fit the schema" in reason
+    for value, (decoded, reason) in _outcome_of_each(spark, OF_ANOTHER_TYPE):
+        assert decoded is None, value
+        assert "does not fit the schema" in reason, value
 
 
-@pytest.mark.parametrize(
-    "value,path",
-    [
-        (b"{}", "id"),
-        (b'{"id":null}', "id"),
-        (b'{"ID":1}', "id"),
-        (b'{"id":1,"place":{}}', "place.x"),
-        (b'{"id":1,"place":{"x":null,"y":1}}', "place.x"),
-        (b'{"id":1,"items":[{"sku":"s"},{}]}', "items[].sku"),
-        (b'{"id":1,"prices":{"eur":{"cents":1},"usd":{"cents":null}}}', "prices{}.cents"),
-    ],
-)
-def test_a_missing_required_field_is_rejected_by_name(
-    spark: SparkSession, value: bytes, path: str
-) -> None:
+MISSING = [
+    (b"{}", "id"),
+    (b'{"id":null}', "id"),
+    (b'{"ID":1}', "id"),
+    (b'{"id":1,"place":{}}', "place.x"),
+    (b'{"id":1,"place":{"x":null,"y":1}}', "place.x"),
+    (b'{"id":1,"items":[{"sku":"s"},{}]}', "items[].sku"),
+    (b'{"id":1,"prices":{"eur":{"cents":1},"usd":{"cents":null}}}', "prices{}.cents"),
+]
+"""And the paths of what is missing in them."""
+
+
+def test_a_missing_required_field_is_rejected_by_name(spark: SparkSession) -> None:
     """``NOT NULL`` holds at any depth, which it does not for ``from_json``."""
-    ((decoded, reason),) = outcomes(from_json_value(given(spark, value), SCHEMA))
-    assert (decoded, reason) == (None, f"the field {path} is missing or null")
+    found = outcomes(from_json_value(given(spark, *(value for value, _ in MISSING)), SCHEMA))
+    assert found == [(None, f"the field {path} is missing or null") for _, path in MISSING]
 
 
 def test_required_elements_are_looked_at_too(spark: SparkSession) -> None:

@@ -105,6 +105,7 @@ def test_a_streams_rejects_become_letters_and_the_others_go_on(
     assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()
 
 
+@pytest.mark.campaign
 def test_a_process_that_fails_sees_its_micro_batch_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_process_that_fails_sees_its_micro_batch_again(
     check_letters(letters)
 
 
+@pytest.mark.campaign
 def test_rejects_that_cannot_be_written_hold_their_micro_batch_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -119,6 +119,7 @@ def test_a_table_and_load_take_a_url(spark: SparkSession, topic: Topic) -> None:
         spark.sql("DROP TABLE one")
 
 
+@pytest.mark.campaign
 def test_one_row_is_enough(spark: SparkSession, topic: Topic) -> None:
     """Trap 16: ``limit(1)`` closes the read early; the worker goes on to serve others."""
     topic.send(3000)
@@ -147,6 +148,7 @@ def test_a_run_until_now_has_each_record_once_and_leaves_no_lag(
     assert topic.lag() == 0
 
 
+@pytest.mark.campaign
 def test_an_idle_stream_leaves_no_lag_and_plans_no_batch(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ def test_an_idle_stream_leaves_no_lag_and_plans_no_batch(
     assert topic.lag() == 0
 
 
+@pytest.mark.campaign
 def test_a_restarted_stream_goes_on_where_its_checkpoint_says(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_crash_in_the_first_batch_skips_nothing(
     assert sink.rows == sorted(set(topic.expected) - set(before))
 
 
+@pytest.mark.campaign
 def test_a_stream_joined_with_itself_sees_the_same_rows(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -211,6 +215,7 @@ def test_a_stream_joined_with_itself_sees_the_same_rows(
     assert sink.rows == sorted(topic.expected * 2)
 
 
+@pytest.mark.campaign
 def test_two_queries_with_other_options_share_workers(
     spark: SparkSession, kafka_server: Kafka, topic: Topic, tmp_path: Path
 ) -> None:
@@ -259,6 +264,7 @@ def test_a_worker_killed_in_a_task_loses_and_repeats_nothing(
     assert topic.lag() == 0
 
 
+@pytest.mark.campaign
 async def test_a_group_with_members_takes_no_acks_and_the_query_goes_on(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_run_until_now_has_each_record_once_and_leaves_no_backlog(
     assert topic.backlog() == 0
 
 
+@pytest.mark.campaign
 def test_limits_cut_a_run_into_batches(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_limits_without_the_rest_api_name_the_option_that_is_missing(
         sink.run()
 
 
+@pytest.mark.campaign
 @BOTH_ACKS
 def test_a_restarted_stream_goes_on_where_its_checkpoint_says(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path, *, admin: bool
@@ -177,6 +179,7 @@ def test_a_restarted_stream_goes_on_where_its_checkpoint_says(
     assert topic.backlog() == 0
 
 
+@pytest.mark.campaign
 def test_nothing_is_deleted_before_the_first_batch_was_confirmed(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:
@@ -193,6 +196,7 @@ def test_nothing_is_deleted_before_the_first_batch_was_confirmed(
     assert sink.rows == topic.expected
 
 
+@pytest.mark.campaign
 def test_records_that_were_deleted_unread_fail_the_query_unless_it_accepts_that(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:
@@ -212,6 +216,7 @@ def test_records_that_were_deleted_unread_fail_the_query_unless_it_accepts_that(
     assert sink.rows == sorted(set(topic.expected) - set(lost))
 
 
+@pytest.mark.campaign
 def test_a_partition_that_is_added_is_read_from_its_begin(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:
@@ -226,6 +231,7 @@ def test_a_partition_that_is_added_is_read_from_its_begin(
     query.stop()
 
 
+@pytest.mark.campaign
 def test_unloads_in_the_middle_repeat_and_lose_nothing(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:
@@ -240,6 +246,7 @@ def test_unloads_in_the_middle_repeat_and_lose_nothing(
     query.stop()
 
 
+@pytest.mark.campaign
 def test_a_subscription_that_another_holds_takes_no_acks_and_the_query_goes_on(
     spark: SparkSession, topic: PulsarTopic, tmp_path: Path
 ) -> None:

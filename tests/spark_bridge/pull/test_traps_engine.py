@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
 
+@pytest.mark.campaign
 def test_with_asynchronous_progress_no_ack_leads_the_log(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -85,6 +86,7 @@ def test_sparks_checkpoint_wins_over_group_and_store(
     until_acked(topic)
 
 
+@pytest.mark.campaign
 def test_an_idle_query_stops_soon(spark: SparkSession, topic: Topic, tmp_path: Path) -> None:
     """Trap 19: whatever question to the broker is open."""
     topic.send(10)
@@ -130,6 +132,7 @@ def named_sources(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(name)
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("named_sources")
 def test_two_sources_of_a_query_keep_their_own_offsets(
     spark: SparkSession, kafka_server: Kafka, topic: Topic, tmp_path: Path

@@ -41,6 +41,7 @@ def test_records_that_retention_took_fail_the_query_or_are_left_out(
     until_acked(topic)
 
 
+@pytest.mark.campaign
 def test_transactions_end_a_run_where_they_end(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -90,6 +91,7 @@ async def _send_ten(producer: AIOKafkaProducer, topic: Topic) -> None:
         await producer.send_and_wait(topic.name, b"x", partition=0)
 
 
+@pytest.mark.campaign
 def test_a_partition_that_is_added_is_read_from_its_first_record(
     spark: SparkSession, topic: Topic, tmp_path: Path
 ) -> None:
@@ -137,6 +139,7 @@ def test_a_topic_that_was_made_again_is_a_loss(
     assert sink.rows == again.expected[10:20] + again.expected[30:]
 
 
+@pytest.mark.campaign
 def test_a_record_of_fifty_megabytes_arrives_whole(
     spark: SparkSession, kafka_server: Kafka, topic: Topic
 ) -> None:

@@ -68,6 +68,7 @@ def test_rows_arrive_as_they_are(spark: SparkSession, target: PulsarTopic, optio
     ]
 
 
+@pytest.mark.campaign
 def test_a_stream_that_is_started_again_goes_on(
     spark: SparkSession, target: PulsarTopic, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def run(folder: Path, **environment: str) -> str:
     return result.stdout
 
 
+@pytest.mark.campaign
 def test_packages_out_of_reach_skip_with_the_reason(tmp_path: Path) -> None:
     """On a developer's machine without a network the tests are skipped, and say why."""
     said = run(tmp_path)

@@ -91,7 +91,8 @@ def test_server_is_started_once_for_all_workers(tmp_path: Path, workers: str) ->
     assert len(set(re.findall(r"given (\S+)", ran.stdout))) == 1
 
 
-@pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.campaign), "2"])
+@pytest.mark.campaign
+@pytest.mark.parametrize("workers", ["0", "2"])
 def test_server_that_ends_stops_the_run_and_is_named(tmp_path: Path, workers: str) -> None:
     """One clear line, instead of a failure of each test that comes after."""
     ran = run(tmp_path, DIES, "-n", workers)
@@ -101,6 +102,7 @@ def test_server_that_ends_stops_the_run_and_is_named(tmp_path: Path, workers: st
     assert ran.returncode == 2
 
 
+@pytest.mark.campaign
 def test_hook_gives_the_server_settings(tmp_path: Path) -> None:
     """A conftest.py says how the server is made that all workers share."""
     (port,) = free_ports(1)
