@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -71,12 +72,17 @@ def part_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports(path: Path) -> Iterator[str]:
-    """Yield what a file imports: at its top, in functions, and for type checkers alike.
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Return what a file imports: at its top, in functions, and for type checkers alike.
 
     An import for type checkers counts too: a name that a lower layer needs in a signature is a
     dependency that its reader has to follow upwards.
     """
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
