@@ -124,6 +124,16 @@ class Ownership(AssignmentOwner):
     # -- assigned -------------------------------------------------------------------------
 
     async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        try:
+            grants = await self._start(assignments)
+        except BaseException:
+            self._drop(assignments)
+            # Those too that the store has claimed, and that could not be decided.
+            self._closed = list(dict.fromkeys([*self._closed, *assignments]))
+            raise
+        return self._granted({grant.facts.assignment: grant for grant in grants})
+
+    async def _start(self, assignments: Sequence[Assignment]) -> list[_Grant]:
         if self._adapter.capabilities.kind is Kind.QUEUE:
             await self._forget_closed()
             facts = [Facts(assignment=assignment) for assignment in assignments]
@@ -134,16 +144,12 @@ class Ownership(AssignmentOwner):
             found = await self._inquiry.facts(assignments)
             facts = [replace(f, is_resumed=f.assignment.partition in self._resumed) for f in found]
             decisions = [self._decide(each) for each in facts]
-        try:
-            grants = list(map(self._grant, facts, decisions))
-            await self._make_durable(grants)
-            taken_over = [g for g in grants if self._is_to_take_over(g.facts)]
-            again = [self._grant_again(g) for g in taken_over if not g.holding.is_closed]
-            await self._make_durable(again)
-        except BaseException:
-            self._drop(assignments)
-            raise
-        return self._granted({grant.facts.assignment: grant for grant in [*grants, *again]})
+        grants = list(map(self._grant, facts, decisions))
+        await self._make_durable(grants)
+        taken_over = [g for g in grants if self._is_to_take_over(g.facts)]
+        again = [self._grant_again(g) for g in taken_over if not g.holding.is_closed]
+        await self._make_durable(again)
+        return [*grants, *again]
 
     async def _go_on(self, assignments: Sequence[Assignment]) -> list[Decision]:
         """With a queue, where the broker stands; a store has the attempts."""

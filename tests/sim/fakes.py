@@ -52,6 +52,7 @@ class SimStore(CheckpointStore):
     def __init__(self, shared: SharedState, faults: Faults) -> None:
         self._shared = shared
         self._faults = faults
+        self._claims: set[Assignment] = set()
 
     async def open(self) -> None:
         """Nothing to connect to."""
@@ -64,7 +65,9 @@ class SimStore(CheckpointStore):
         async def apply() -> Mapping[Assignment, str | Outcome | None]:
             return {assignment: self._claim(assignment) for assignment in assignments}
 
-        return await self._faults.around("claim", apply, lambda _: StoreFault)
+        answers = await self._faults.around("claim", apply, lambda _: StoreFault)
+        self._claims.update(a for a, found in answers.items() if not isinstance(found, Outcome))
+        return answers
 
     def _claim(self, assignment: Assignment) -> str | Outcome | None:
         row = self._shared.rows.setdefault(assignment.partition, Row())
@@ -106,6 +109,7 @@ class SimStore(CheckpointStore):
 
     async def forget(self, assignments: Sequence[Assignment]) -> None:
         """Drops the claims."""
+        self._claims.difference_update(assignments)
         for assignment in assignments:
             row = self._shared.rows.get(assignment.partition)
             if row is not None and row.writer is assignment:
@@ -142,7 +146,10 @@ class SimStore(CheckpointStore):
         return self._shared.pins.pop(stream, None) is not None
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """A consumer that ends keeps no claim: nothing it had in the air can be written any more."""
+        if self._claims and not self._faults.is_dead:
+            names = sorted(f"{each.partition} epoch {each.epoch}" for each in self._claims)
+            self._shared.ledger.breaks(f"closed, and these claims were not forgotten: {names}")
 
 
 class SimDeadLetters(DeadLetters):

@@ -13,6 +13,7 @@ from tests.sim.records import (
     BrokenPromiseError,
     Grant,
     Record,
+    attempts_in,
     covers,
     edges,
     number,
@@ -99,6 +100,8 @@ class Ledger:
     def failed(self, message: Message, limit: int | None) -> None:
         """A delivery failed; at the limit, only its dead letter settles the record."""
         self.of(message).failures += 1
+        known, at = self._grants[message.assignment].failures, number(message.position)
+        known[at] = known.get(at, 0) + 1
         if limit is not None and message.attempt >= limit:
             self.given_up(message)
 
@@ -190,6 +193,9 @@ class Ledger:
         tried = record.deliveries if self.has_ack_timeouts else record.failures
         if attempt > tried + 1:
             self.breaks(f"{record} is attempt {attempt} after {tried} failures")
+        known = grant.failures.get(at, 0)
+        if attempt <= known:
+            self.breaks(f"{record} is attempt {attempt}, and {known} failures of it are known")
         if self.limit is not None and attempt > self.limit:
             self.breaks(f"{record} is attempt {attempt}, and {self.limit} is the limit")
 
@@ -258,7 +264,8 @@ class Ledger:
     def claiming(self, process: str, assignments: Iterable[Assignment]) -> None:
         """The runtime is asked for starts: what is durable now must be respected."""
         for assignment in assignments:
-            self._grants[assignment] = Grant(process, self.durable.get(assignment.partition))
+            found = self.durable.get(assignment.partition)
+            self._grants[assignment] = Grant(process, found, attempts_in(found))
 
     def pinned(self, positions: Mapping[str, str]) -> None:
         """The group begins there, whoever reads which partition first, and when."""
@@ -274,6 +281,7 @@ class Ledger:
     def granted(self, assignment: Assignment, position: int) -> None:
         """The runtime has said where to start."""
         partition = assignment.partition
+        self._grants[assignment].has_started = True
         if self._trace:
             self._trace(f"grant {partition} epoch {assignment.epoch} at {position}")
         self._begins(partition, position)
@@ -306,6 +314,15 @@ class Ledger:
         if not all(covers(new, position) for position in edges(old)):
             self.breaks(f"a save of {partition} went back: {old} to {new}")
         self.durable[partition] = new
+        self.restorable(partition, new)
+
+    def restorable(self, partition: Partition, new: Checkpoint) -> None:
+        """What a start that is being decided restores may be this one: with fewer attempts, if they did not fit."""
+        kept = attempts_in(new)
+        for assignment, grant in self._grants.items():
+            if assignment.partition == partition and not grant.has_started:
+                least = {at: min(n, kept.get(at, 0)) for at, n in grant.failures.items()}
+                grant.failures = least
 
     def commits(self, partition: Partition, new: Checkpoint, epoch: int) -> None:
         """The broker has a new commit."""

@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 
 from consumer_sdk.records import Checkpoint, Partition, Position
 
-__all__ = ["BrokenPromiseError", "Grant", "Record", "covers", "edges", "number", "read_number"]
+__all__ = [
+    "BrokenPromiseError",
+    "Grant",
+    "Record",
+    "attempts_in",
+    "covers",
+    "edges",
+    "number",
+    "read_number",
+]
 
 
 def number(position: Position) -> int:
@@ -68,6 +77,9 @@ class Grant:
 
     Attributes:
         durable: the checkpoint that a restart found when it was granted.
+        failures: failed deliveries of each record that the runtime must know of: those that it restored, and
+            those under this assignment.
+        has_started: the runtime has said where it starts.
         is_over: a revoke has begun, or it was lost.
         first_delivered: the last position that came for the first time, by lane.
         busy: which call of user code is at work, by lane.
@@ -75,11 +87,19 @@ class Grant:
 
     process: str
     durable: Checkpoint | None
+    failures: dict[int, int] = field(default_factory=dict)
+    has_started: bool = False
     is_over: bool = False
     first_delivered: dict[Hashable, int] = field(default_factory=dict)
     handed_out: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
     busy: dict[Hashable, object] = field(default_factory=dict)
+
+
+def attempts_in(checkpoint: Checkpoint | None) -> dict[int, int]:
+    """Position → failed deliveries that a restart knows of."""
+    kept = {} if checkpoint is None else checkpoint.attempts
+    return {number(position): failures for position, (failures, _) in kept.items()}
 
 
 def covers(checkpoint: Checkpoint | None, position: int) -> bool:

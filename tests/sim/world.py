@@ -55,6 +55,7 @@ class World(Scene):
         self.ledger.commits(partition, checkpoint, new.owner[2])
         if not self.plan.has_store:
             self.ledger.durable[partition] = checkpoint
+            self.ledger.restorable(partition, checkpoint)
 
     def _make_process(
         self, name: str, life: Life, chance: random.Random, *, is_new: bool

@@ -1,0 +1,140 @@
+"""What becomes of a flush that is cut short, cut to fit, or late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from consumer_sdk import Consumer
+from consumer_sdk.abc import StoreItem
+from consumer_sdk.errors import StoreError
+from consumer_sdk.records import Assignment, Checkpoint, Committed, OutcomeKind, Partition
+from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing import Faults, MemoryAdapter
+from consumer_sdk.trackers import decode_checkpoint
+from tests.runtime.bench import Bench, Letters, bench
+
+T = TypeVar("T")
+PLACE = Partition("s", "0")
+
+
+class Hanging:
+    """A store's seam where the first save that is asked for hangs until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.has_begun = asyncio.Event()
+        self.is_wanted = False
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Hangs once, or calls."""
+        if seam == "save" and self.is_wanted:
+            self.is_wanted = False
+            self.has_begun.set()
+            await asyncio.get_running_loop().create_future()
+        return await call()
+
+
+class Asking(MemoryAdapter):
+    """Notes which starts it is asked about, when the store has claimed them."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.asked: list[Assignment] = []
+
+    async def committed(
+        self, assignments: Sequence[Assignment]
+    ) -> Mapping[Assignment, Committed | None]:
+        self.asked += assignments
+        return await super().committed(assignments)
+
+
+async def stored(store: MemoryStore) -> Checkpoint:
+    """What a restart would find."""
+    text = (await store.peek("g", [PLACE]))[PLACE]
+    assert text is not None
+    return decode_checkpoint(
+        text, broker="memory", partition=PLACE, identity=None, decode_position=int
+    )
+
+
+def test_flush_that_a_failure_cancels_is_written_by_the_last_flush() -> None:
+    """Another part of the consumer fails while a save is in the air: what it held is put back."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        seam = Hanging()
+        store, letters = MemoryStore(faults=seam), Letters(1, raises=StoreError("broken for good"))
+        consumer = b.consumer(store=store, dead_letters=letters)
+        with pytest.raises(StoreError, match="for good"):
+            async with consumer:
+                first, second = await anext(consumer), await anext(consumer)
+                seam.is_wanted = True
+                first.ack()
+                await seam.has_begun.wait()
+                second.reject("poison")
+                await consumer.flush()
+        assert (await stored(store)).resume == 1
+
+    bench(test)
+
+
+def test_claim_of_a_closed_consumer_writes_no_more() -> None:
+    """What is over is forgotten by the store: a save that comes late is refused."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        store = MemoryStore()
+        async with b.consumer(store=store) as consumer:
+            message = await anext(consumer)
+            message.ack()
+            await consumer.flush()
+        late = await store.save("g", [StoreItem(message.assignment, "late")])
+        assert [outcome.kind for outcome in late] == [OutcomeKind.FENCED]
+        assert (await stored(store)).resume == 1
+
+    bench(test)
+
+
+def test_claim_of_a_start_that_failed_writes_no_more() -> None:
+    """The store has claimed, then the broker did not answer: the claim is forgotten too."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        faults, store = Faults(), MemoryStore()
+        faults.fail_next("committed", times=1000)
+        adapter = Asking(b.broker, "s", group="g", seam=faults)
+        async with Consumer(adapter, store=store, clock=b.simulation.clock):
+            await asyncio.sleep(10)
+        assert adapter.asked
+        for assignment in adapter.asked:
+            late = await store.save("g", [StoreItem(assignment, "late")])
+            assert [outcome.kind for outcome in late] == [OutcomeKind.FENCED]
+
+    bench(test)
+
+
+def test_receipt_stays_open_until_a_checkpoint_in_the_store_holds_it() -> None:
+    """A store takes less than there are settled ranges: what was cut is not said to be durable."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(100)))
+        store = MemoryStore()
+        store.max_size = 300
+        async with b.consumer(store=store) as consumer:
+            messages = [await anext(consumer) for _ in range(100)]
+            for message in messages[1::2]:
+                message.ack()
+            receipt = asyncio.create_task(messages[-1].durable())
+            await consumer.flush()
+            await asyncio.sleep(60)
+            assert not (await stored(store)).is_settled(99)
+            assert not receipt.done()
+            for message in messages[::2]:
+                message.ack()
+            await receipt
+            assert (await stored(store)).resume == 100
+
+    bench(test)
