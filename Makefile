@@ -73,7 +73,7 @@ coverage: $(STAMP)  ## the trackers' tests take every branch of the trackers
 	$(BIN)/coverage run -m pytest -q -m "not campaign and not spark" tests/trackers
 	$(BIN)/coverage report
 
-mutants: $(STAMP)  ## run the trackers' tests against mutants (ARGS="window.py"; an hour for all)
+mutants: $(STAMP)  ## run tests against mutants, of the trackers or a path (ARGS="window.py"; an hour for all)
 	$(BIN)/python scripts/mutate.py $(ARGS)
 
 wheel-test: $(STAMP)  ## build sdist and wheel, use the wheel on each Python here (ARGS=--install: get more)

@@ -1,4 +1,4 @@
-"""Runs the trackers' tests against mutants: small changes that some test ought to notice.
+"""Runs tests against mutants: small changes of the trackers, or of any module, that some test ought to notice.
 
 The tests are collected once. Each mutant is put in place in a forked child, which then runs them
 until one fails. A survivor is either explained in docs/mutants.md, or a test is missing.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import os
 import re
 import resource
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "consumer_sdk" / "trackers"
 PAGE = ROOT / "docs" / "mutants.md"
 TESTS = ROOT / "tests" / "trackers"
-PREFIX = "consumer_sdk.trackers"
+PREFIX = "consumer_sdk."
 LONGEST = 20
 """Seconds of processor time for a test: a mutant that takes longer loops, which is noticed."""
 MEMORY = 1_000_000_000
@@ -38,7 +39,7 @@ FAMILIES = {
 """Words in the names of modules and of their tests; what has none of them belongs together too."""
 OPTIONS = (
     *("-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
-    *("-p", "no:consumer_sdk", "-o", "timeout=0", "-m", "not campaign and not spark"),
+    *("-o", "timeout=0", "-m", "not campaign and not spark"),
 )
 
 
@@ -54,9 +55,10 @@ def put_in_place(mutant: Mutant) -> None:
     exec(code, vars(changed))  # noqa: S102 - that is what mutants are for
     original = sys.modules[name]
     replace_functions(original, changed)
-    constants = {key: value for key, value in vars(changed).items() if key.isupper()}
+    before = {key: value for key, value in vars(original).items() if key.isupper()}
     for module in [each for key, each in sys.modules.items() if key.startswith(PREFIX)]:
-        vars(module).update({key: constants[key] for key in constants.keys() & vars(module).keys()})
+        same = [key for key, value in before.items() if vars(module).get(key) is value]
+        vars(module).update({key: vars(changed)[key] for key in same if key in vars(changed)})
 
 
 def replace_functions(original: object, changed: object) -> None:
@@ -77,6 +79,7 @@ def function_of(found: object) -> types.FunctionType | None:
         found = found.fget
     elif isinstance(found, (classmethod, staticmethod)):
         found = found.__func__
+    found = inspect.unwrap(found) if callable(found) else found
     if not isinstance(found, types.FunctionType) or not found.__module__.startswith(PREFIX):
         return None
     return found
@@ -165,6 +168,8 @@ def limit_time() -> None:
 
 def family(path: Path) -> str:
     """Which tests are for which modules, by their names."""
+    if TESTS not in path.parents and PACKAGE not in path.parents:
+        return "elsewhere"
     words = set(path.stem.removeprefix("test_").split("_"))
     return next((name for name, known in FAMILIES.items() if known & words), "core")
 
@@ -200,11 +205,12 @@ def wanted(path: Path, only: str) -> Iterator[Mutant]:
 def main() -> int:
     """Runs all mutants of the files; 1 if a survivor is not explained."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="*", help="names of files of consumer_sdk/trackers")
+    parser.add_argument("files", nargs="*", help="names in consumer_sdk/trackers, or any paths")
+    parser.add_argument("--tests", nargs="*", default=[], help="files of tests for other paths")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     parser.add_argument("--only", default="", help="mutants whose text contains this")
     options = parser.parse_args()
-    paths = [PACKAGE / name for name in options.files] or sorted(PACKAGE.glob("*.py"))
+    paths = list(map(module_path, options.files)) or sorted(PACKAGE.glob("*.py"))
     if options.list:
         for path in paths:
             for mutant in wanted(path, options.only):
@@ -213,9 +219,24 @@ def main() -> int:
     os.nice(10)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = tempfile.mkdtemp()
     runner = Runner(paths, options.only)
-    files = sorted(TESTS.glob("test_*.py"), key=lambda path: (path.stem.endswith("_model"), path))
-    pytest.main([*OPTIONS, *map(str, files)], plugins=[runner])
+    pytest.main([*OPTIONS, *map(str, tests_of(paths, options.tests))], plugins=[runner])
     return runner.status
+
+
+def module_path(name: str) -> Path:
+    """A module of the trackers by its name, any other by its path from the root."""
+    return ROOT / name if "/" in name else PACKAGE / name
+
+
+def tests_of(paths: Sequence[Path], others: Sequence[str]) -> list[Path]:
+    """All tests of the trackers if one of them is meant; else each module's own, and ``others``."""
+    found = [ROOT / other for other in others]
+    for path in (each for each in paths if PACKAGE not in each.parents):
+        place = ROOT / "tests" / path.parent.relative_to(ROOT / "consumer_sdk")
+        found.append(place / f"test_{path.stem}.py")
+    if any(PACKAGE in path.parents for path in paths):
+        found += sorted(TESTS.glob("test_*.py"), key=lambda p: (p.stem.endswith("_model"), p))
+    return [path for path in dict.fromkeys(found) if path.exists()]
 
 
 if __name__ == "__main__":

@@ -22,14 +22,12 @@ class Pauses:
             self._spared.clear()
         else:
             self._some[partition] = reason
-            self._spared.discard(partition)
 
     def resume(self, partition: Partition | None) -> None:
         """Ends the pause of one, also where all are paused; or of all for None."""
         if partition is None:
             self._all = None
             self._some.clear()
-            self._spared.clear()
         else:
             self._some.pop(partition, None)
             if self._all is not None:
