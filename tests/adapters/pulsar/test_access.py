@@ -24,6 +24,7 @@ from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.adapters.pulsar.access import find_refusal
 from consumer_sdk.adapters.pulsar.admin import Admin
 from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.testing.pytest_plugin import _running
 from consumer_sdk.testing.servers import PulsarServer
@@ -191,6 +192,38 @@ async def test_scheme_that_is_not_the_ports_is_said(
     await refused(r"speaks TLS: give service_url='pulsar\+ssl:", swapped, token=token_of("admin"))
     swapped = plain.replace("pulsar", "pulsar+ssl")
     await refused("speaks no TLS: give service_url='pulsar:", swapped, token=token_of("admin"))
+
+
+async def test_reader_of_ranges_says_what_the_adapter_says(
+    guarded: tuple[PulsarServer, str], keys: Path
+) -> None:
+    """The authority, the host name, the port without TLS, the token: at once, or when its patience ends."""
+    (plain, tls), trusted = (guarded[0].service_url, guarded[1]), str(keys / "ca.pem")
+    token = {"token": token_of("admin")}
+    named = {"service_url": tls.replace(HOST, "localhost"), "tls_trust_certs": trusted}
+    troubles: list[tuple[str, dict[str, Any]]] = [
+        ("is not trusted .* give tls_trust_certs=", {"service_url": tls, **token}),
+        ("for another host .* tls_validate_hostname=False", {**named, **token}),
+        ("speaks TLS: give service_url=", {"service_url": tls.replace("+ssl", ""), **token}),
+        ("speaks no TLS: give", {"service_url": plain.replace("pulsar", "pulsar+ssl"), **token}),
+        ("refuses this client: .*: check that token=", {"service_url": plain, "token": "a.b.c"}),
+    ]
+    for said, options in troubles:
+        with pytest.raises(AdapterError, match=said) as caught:
+            await open_ranges(operation_timeout=300, connect_timeout=300, **options)
+        assert not isinstance(caught.value, TransientAdapterError)
+    with pytest.raises(AdapterError, match=troubles[0][0]):
+        await open_ranges(operation_timeout=1, connect_timeout=1, **troubles[0][1])
+    await open_ranges(service_url=tls, tls_trust_certs=trusted, **token)
+
+
+async def open_ranges(**options: Any) -> None:
+    """Opens a reader of the topic's ranges, and closes it."""
+    ranges = PulsarRanges("guarded", **options)
+    try:
+        await ranges.open()
+    finally:
+        await ranges.aclose()
 
 
 @pytest.mark.parametrize("code, said", [(3, "refuses"), (4, "refuses"), (6, None), (22, None)])

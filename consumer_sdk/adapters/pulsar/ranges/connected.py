@@ -8,6 +8,8 @@ import math
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from consumer_sdk.adapters.opening import unless_refused
+from consumer_sdk.adapters.pulsar.access import find_refusal
 from consumer_sdk.adapters.pulsar.calls import close_client
 from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
@@ -77,10 +79,17 @@ class Connected:
         """Looks the topics up, and makes the subscription.
 
         Raises:
-            AdapterError: the broker cannot be reached, or refused.
+            AdapterError: the broker cannot be reached, or refused: then the message names the token,
+                the certificate or the host name.
         """
-        partitions = await self._look()
+        await unless_refused(self._begin(), self._find_refusal)
+
+    async def _begin(self) -> None:
+        partitions = await self._look(AdapterError)
         await self.cursors.keep(partitions, are_new=False)
+
+    async def _find_refusal(self) -> str | None:
+        return await find_refusal(self._options.pulsar.connection)
 
     async def partitions(self) -> Sequence[Partition]:
         """All there are, as they were some seconds ago at most; sorted. Each has the subscription.
@@ -92,7 +101,8 @@ class Connected:
         # Each topic is asked for: many of them are looked up less often.
         topics = min(len({each.stream for each in self._seen}) or 1, MOST_PATIENT)
         if now - self._seen_at >= self._options.seen_within * topics:
-            found = await self._look()
+            # A token that is out of date may be replaced while the query goes on.
+            found = await self._look(TransientAdapterError)
             await self.cursors.keep(found, are_new=True)
             self._seen, self._seen_at = found, now
         return self._seen
@@ -120,12 +130,17 @@ class Connected:
         """About how many requests a look at the ends of all partitions is."""
         return max(look_cost(self._seen, has_admin=self._admin is not None), 1)
 
-    async def _look(self) -> Sequence[Partition]:
+    async def _look(self, refused: type[AdapterError]) -> Sequence[Partition]:
+        """The partitions now; ``refused`` is raised if the broker would not let us in."""
         service = self._options.pulsar.connection.service_url
         try:
             async with asyncio.timeout(self._patience):
                 found = await self._discovery.look()
-        except TimeoutError as error:
+        except (TimeoutError, TransientAdapterError) as error:
+            if (why := await self._find_refusal()) is not None:
+                raise refused(why) from error
+            if isinstance(error, TransientAdapterError):
+                raise
             raise TransientAdapterError(
                 f"{service}: no answer: check the address, TLS and credentials"
             ) from error
