@@ -3,12 +3,15 @@
 ``python -m tests.integration.pulsar_exits SHAPE SERVICE_URL TOPIC``; says "good" when all went as it should.
 A shape is how the process ends and when: ``leave-working``, or so many seconds after the consumer has
 begun to open, ``leave-0.1``.
+
+One that takes longer than `LONG` writes the stacks of its threads to standard error, and again after as much.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import sys
@@ -21,7 +24,10 @@ from consumer_sdk.adapters import PulsarAdapter
 from consumer_sdk.errors import ConsumerClosedError
 from tests.integration.pulsar_field import GROUP
 
-__all__ = ["SHAPES"]
+__all__ = ["LONG", "SHAPES"]
+
+LONG = 60.0
+"""Seconds after which an exit has to explain itself. Most take less than three."""
 
 ENOUGH = 10
 """Records that are acked when a consumer is at work."""
@@ -255,6 +261,9 @@ SHAPES: dict[str, tuple[Callable[[Exit], None], float | None]] = {
 SHAPES["fork-working"] = (fork, None)
 
 if __name__ == "__main__":
+    # At exit too: a thread of its own writes, and stops only when the interpreter itself is gone.
+    faulthandler.enable()
+    faulthandler.dump_traceback_later(LONG, repeat=True)
     warnings.simplefilter("ignore")  # nothing is closed, on purpose
     shape, service_url, topic = sys.argv[1:]
     found, when = SHAPES[shape]

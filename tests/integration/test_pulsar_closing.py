@@ -15,7 +15,8 @@ import pytest
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.testing.servers import PulsarServer
-from tests.integration.pulsar_exits import SHAPES
+from tests.integration.process_report import report
+from tests.integration.pulsar_exits import LONG, SHAPES
 from tests.integration.pulsar_field import PATIENCE, Child, Field, Handled, numbers, running, until
 
 pytestmark = pytest.mark.pulsar
@@ -57,7 +58,7 @@ async def test_processes_with_an_open_consumer_end_and_do_not_abort(
 ) -> None:
     """Pulsar trap 3, trap 6, trap 27, trap 28: threads come out of the client at the end: SIGABRT.
 
-    One that hangs is killed after five minutes.
+    One that hangs is killed after five minutes; what it did meanwhile is in the assertion.
     """
     field = await Field(pulsar_server, "exits").create()
     await field.produce(numbers(100 * len(shapes)))
@@ -73,7 +74,11 @@ async def test_processes_with_an_open_consumer_end_and_do_not_abort(
 async def _end_of(
     field: Field, shape: str, turns: asyncio.Semaphore
 ) -> tuple[str, int | None, bool, str]:
-    """A shape, how its process has ended, whether it said that all was good, and its last words."""
+    """A shape, how its process has ended, whether it said that all was good, and its last words.
+
+    With these is what it did whenever `LONG` had passed: the stacks are Python's, from itself, and
+    the threads' times and native stacks, from outside.
+    """
     async with turns:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "tests.integration.pulsar_exits", shape),
@@ -81,12 +86,28 @@ async def _end_of(
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
+        reports: list[str] = []
+        watching = asyncio.create_task(_report(process.pid, reports))
+        speaking = asyncio.create_task(process.communicate())
         try:
-            out, error = await asyncio.wait_for(process.communicate(), 300)
+            await asyncio.wait({speaking}, timeout=PATIENCE)
         finally:
+            watching.cancel()
             if process.returncode is None:
                 process.kill()
-    return shape, process.returncode, b"good" in out, error.decode()[-2000:]
+        out, error = await speaking
+    words = "\n".join([*reports, error.decode(errors="replace")[-WORDS:]])
+    return shape, process.returncode, b"good" in out, words
+
+
+WORDS = 20_000
+"""Characters of what a process has said last that are kept."""
+
+
+async def _report(pid: int, reports: list[str]) -> None:
+    while True:
+        await asyncio.sleep(LONG)
+        reports.append(await report(pid))
 
 
 async def test_sigterm_drains_and_acks_before_the_end(
