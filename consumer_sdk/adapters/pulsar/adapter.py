@@ -88,6 +88,11 @@ class PulsarAdapter(Adapter):
             messages, 2000 of 1 MiB are 2 GiB for each partition; give less.
         buffer_bytes: what is received ahead of fetches, for each partition, and up to 3 MiB and
             3 messages on top while the loop is busy; beside ``receiver_queue``.
+        memory_limit: bytes for what all partitions receive ahead of fetches, ``receiver_queue``
+            included; None: each has its own two limits. It holds as long as no message, and no
+            producer's batch, is larger than ``max_message_size``, before compression. Queues are made shorter for that, one message at
+            least: much shorter than small messages need, if ``max_message_size`` is large.
+        max_message_size: bytes, as the broker's ``maxMessageSize``, for ``memory_limit``.
         cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
             as long as no positions were passed over, and never with a ``crypto_key_reader``,
             up to the last record that was not sent in a batch.
@@ -140,6 +145,8 @@ class PulsarAdapter(Adapter):
         admin_token: str | None = None,
         receiver_queue: int = 2000,
         buffer_bytes: int = 16 << 20,
+        memory_limit: int | None = None,
+        max_message_size: int = 5 << 20,
         cumulative_acks: bool = False,
         busy_timeout: float = 30.0,
         discovery_interval: float = 60.0,
@@ -167,6 +174,8 @@ class PulsarAdapter(Adapter):
             admin_token=admin_token,
             receiver_queue=receiver_queue,
             buffer_bytes=buffer_bytes,
+            memory_limit=memory_limit,
+            max_message_size=max_message_size,
             cumulative_acks=cumulative_acks,
             busy_timeout=busy_timeout,
             discovery_interval=discovery_interval,

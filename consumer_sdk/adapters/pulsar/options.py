@@ -12,6 +12,7 @@ import pulsar
 
 from consumer_sdk.adapters.pulsar.connection import CONNECTION, SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.pump import POSTED
+from consumer_sdk.adapters.pulsar.room import Room
 from consumer_sdk.adapters.pulsar.topics import read_pattern
 from consumer_sdk.adapters.urls import read_server_url, split_url
 from consumer_sdk.errors import ConfigurationError
@@ -75,6 +76,8 @@ OWN: Mapping[str, OptionType] = {
     "admin_token": optional(SECRET),
     "receiver_queue": COUNT,
     "buffer_bytes": COUNT,
+    "memory_limit": optional(COUNT),
+    "max_message_size": COUNT,
     "cumulative_acks": FLAG,
     "busy_timeout": SECONDS,
     "discovery_interval": SECONDS,
@@ -122,6 +125,8 @@ class PulsarOptions:
     crypto_key_reader: Any
     encryption_keys: Sequence[str]
     connection: Connection
+    memory_limit: int | None = None
+    max_message_size: int = 5 << 20
     persist_time: float = 180.0
     crypto_failure_action: CryptoFailureAction = "fail"
     max_pending_chunked_message: int = 100
@@ -147,6 +152,7 @@ class PulsarOptions:
                 f"key_shared_policy=… needs type='key_shared', not {self.type!r}"
             )
         self._check_writing()
+        self.make_room()
 
     def _check_topics(self) -> None:
         if bool(self.topics) == (self.pattern is not None):
@@ -226,20 +232,41 @@ class PulsarOptions:
     @property
     def batch_bytes(self) -> int:
         """What is received at a time; one message at least."""
-        return min(BATCH_BYTES, self.buffer_bytes)
+        most = self.buffer_bytes
+        if self.memory_limit is not None:
+            most = min(most, max(self.memory_limit // SHARES, 1))
+        return min(BATCH_BYTES, most)
 
-    def for_consumer(self, *, is_discovered: bool) -> Any:
+    def make_room(self) -> Room | None:
+        """What all partitions share; None: there is no limit.
+
+        Raises:
+            ConfigurationError: there is not enough for one partition.
+        """
+        if self.memory_limit is None:
+            return None
+        room = Room(
+            self.memory_limit,
+            self.max_message_size,
+            most=self.receiver_queue,
+            batch=self.batch_bytes,
+        )
+        room.check()
+        return room
+
+    def for_consumer(self, *, is_discovered: bool, queue: int | None = None) -> Any:
         """The native consumer's options.
 
         Args:
             is_discovered: the topic is newer than the subscription, which is to have all of it.
+            queue: messages of its receiver queue, instead of the option's.
         """
         is_latest = self.initial_position == "latest" and not is_discovered
         position = _pulsar.InitialPosition
         made = _pulsar.ConsumerConfiguration()
         made.consumer_type(TYPES[self.type])
         made.subscription_initial_position(position.Latest if is_latest else position.Earliest)
-        made.receiver_queue_size(self.receiver_queue)
+        made.receiver_queue_size(self.receiver_queue if queue is None else queue)
         made.batch_receive_policy(_pulsar.BatchReceivePolicy(BATCH, self.batch_bytes, BATCH_WAIT))
         made.batch_index_ack_enabled(True)
         # By default a seek goes to the entry before, which the broker sends, the client drops, and
@@ -274,6 +301,9 @@ MOST_AHEAD = AHEAD + (POSTED + 1) * (BATCH + 1)
 
 BATCH_BYTES = 1 << 20
 """Bytes that are received at a time, beside the message that was waited for."""
+
+SHARES = 32
+"""Of a limit of memory: one is received at a time at most, beside the message that was waited for."""
 
 BATCH_WAIT = 2
 """Milliseconds that they are waited for."""

@@ -19,15 +19,12 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.contents import Delivery, Unpacker
 from consumer_sdk.adapters.pulsar.faults import translate
 from consumer_sdk.adapters.pulsar.interpreter_exit import inside
+from consumer_sdk.adapters.pulsar.room import FREE, Room, Turn
 
 __all__ = ["Pump"]
 
 HOLD = 0.005
 """Seconds between two looks whether the thread still receives."""
-
-POLL = 100
-"""Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
-
 
 POSTED = 2
 """Batches that the loop may leave untaken; with more, a loop that is blocked would fill the memory."""
@@ -40,6 +37,7 @@ class Pump:
         consumer: the client's consumer, with a batch receive policy.
         deliver: called in the loop with each batch, in parts that ascend.
         failed: called in the loop with what a receive raised; then it has stopped.
+        room: in memory, which it shares with others; None: there is no limit.
 
     Concurrency: belongs to a loop, but for what runs in the thread.
     """
@@ -50,11 +48,13 @@ class Pump:
         name: str,
         deliver: Callable[[list[Delivery]], None],
         failed: Callable[[Exception], None],
+        room: Room | None = None,
     ) -> None:
         self._consumer = consumer
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._failed = failed
+        self._room = room
         self._may_run = threading.Event()
         self._untaken = threading.Semaphore(POSTED)
         self._unpacker = Unpacker()
@@ -107,10 +107,10 @@ class Pump:
         while not self._is_stopped:
             self._may_run.wait()
             self._untaken.acquire()
+            turn = self._enter()
             self._is_receiving = True  # before it looks whether it may, or `hold` could miss it
             try:
-                may_run = self._may_run.is_set() and not self._is_stopped
-                if not (may_run and self._deliver_next()):
+                if turn is None or not self._deliver_next(turn):
                     self._untaken.release()
             except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
                 self._is_stopped = True
@@ -118,18 +118,35 @@ class Pump:
             finally:
                 self._is_receiving = False
 
-    def _deliver_next(self) -> bool:
+    def _enter(self) -> Turn | None:
+        return FREE if self._room is None else self._room.enter(self._is_over)
+
+    def _is_over(self) -> bool:
+        return self._is_stopped or not self._may_run.is_set()
+
+    def _deliver_next(self, turn: Turn) -> bool:
+        deliveries: list[Delivery] = []
+        try:
+            if not self._is_over():
+                deliveries = self._receive(turn)
+        finally:
+            turn.end(deliveries)
+        if deliveries:
+            self._tell(self._take, deliveries)
+        return bool(deliveries)
+
+    def _receive(self, turn: Turn) -> list[Delivery]:
         # The first message wakes at once; a batch waits until it is full, or its time over.
         batch: list[Any] = []
         with inside:
             try:
-                first = self._consumer.receive(POLL)
+                first = self._consumer.receive(turn.poll)
             except _pulsar.Timeout:
-                return False
-            with suppress(_pulsar.Timeout):
-                batch = self._consumer.batch_receive()
-        self._tell(self._take, self._unpacker.messages_of(first, batch))
-        return True
+                return []
+            if turn.more():
+                with suppress(_pulsar.Timeout):
+                    batch = self._consumer.batch_receive()
+        return self._unpacker.messages_of(first, batch)
 
     def _tell(self, what: Callable[..., None], *arguments: Any) -> None:
         try:

@@ -23,6 +23,7 @@ from consumer_sdk.adapters.pulsar.watching import Watch
 from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.errors import (
     AdapterError,
+    ConfigurationError,
     ConsumerSdkError,
     TransientAdapterError,
     TransientStoreError,
@@ -63,6 +64,7 @@ class Session(ReadAheadSession):
             None if options.admin_url is None else Admin(options.admin_url, **options.admin_options)
         )
         self.discovery = Discovery(self._client, self.admin, options)
+        self._room = options.make_room()
         self.subscribers: dict[Partition, Subscriber] = {}
         self._asking = asyncio.Lock()
         self._last_trouble: Exception | None = None
@@ -86,7 +88,9 @@ class Session(ReadAheadSession):
             async with asyncio.timeout(self._options.busy_timeout):
                 if self.admin is not None:
                     self.opened_at = await self._reach(self.admin.time)
-                for partition in await self._reach(self.discovery.look):
+                found = await self._reach(self.discovery.look)
+                self._share(len(found))
+                for partition in found:
                     await self._reach(partial(self._add, partition, is_discovered=False))
                 await self._subscribe_all()
         except TimeoutError as error:
@@ -121,9 +125,20 @@ class Session(ReadAheadSession):
             beginning=beginning,
             on_news=self.news.set,
             on_reset=self._reset,
+            room=self._room,
         )
         self.subscribers[partition] = subscriber
         return subscriber
+
+    def _share(self, partitions: int) -> None:
+        """Room in memory, among so many.
+
+        Raises:
+            ConfigurationError: there is not enough.
+        """
+        if self._room is not None:
+            self._room.partitions = partitions
+            self._room.check()
 
     async def _subscribe_all(self) -> None:
         """One that is refused ends the others: what they would get, nobody would close."""
@@ -179,10 +194,18 @@ class Session(ReadAheadSession):
             try:
                 for partition in await self.discovery.look():
                     if partition not in self.subscribers:
+                        self._share_more()
                         added = await self._add(partition, is_discovered=True)
                         _ = self._spawn(self._subscribe_and_serve(added))
             except ConsumerSdkError as error:
                 log.warning("topics could not be looked up: %s", error, extra=REPEATS)
+
+    def _share_more(self) -> None:
+        """One more is read all the same."""
+        try:
+            self._share(len(self.subscribers) + 1)
+        except ConfigurationError as error:
+            log.warning("%s", error, extra=REPEATS)
 
     async def _subscribe_and_serve(self, subscriber: Subscriber) -> None:
         await self._subscribe(subscriber)

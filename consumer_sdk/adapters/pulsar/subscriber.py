@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import _pulsar
@@ -33,6 +33,7 @@ from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, close_soon
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
 from consumer_sdk.adapters.pulsar.pump import Pump
 from consumer_sdk.adapters.pulsar.resets import FIRST, CursorResets
+from consumer_sdk.adapters.pulsar.room import Room
 from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
 from consumer_sdk.records import (
@@ -88,6 +89,7 @@ class Subscriber:
     Args:
         is_discovered: the topic is newer than the adapter.
         beginning: of the subscription.
+        room: in memory, which all partitions share; None: there is no limit.
         on_news: called when there is something to fetch.
         on_reset: called when the cursor was set back; ends the assignment.
     """
@@ -102,9 +104,11 @@ class Subscriber:
         beginning: Beginning,
         on_news: Callable[[], None],
         on_reset: Callable[[Subscriber], None],
+        room: Room | None = None,
     ) -> None:
         self._client = client
         self._options = options
+        self._room = room
         self._on_news = on_news
         self._on_reset = on_reset
         self._consumer: Any = None
@@ -148,7 +152,7 @@ class Subscriber:
         old, self._consumer = self._consumer, consumer
         self._sends_indexes = configuration.batch_index_ack_enabled
         old_pump, self._pump = self._pump, None
-        self._buffer.clear()  # all of it is not acked, and comes again
+        self._clear()  # all of it is not acked, and comes again
         if old_pump is not None:
             old_pump.stop()
         if old is not None:
@@ -158,18 +162,21 @@ class Subscriber:
         self.flow()
 
     def _configuration(self) -> Any:
-        return self._options.for_consumer(is_discovered=self.is_discovered)
+        queue = None if self._room is None else self._room.queue_of(self)
+        return self._options.for_consumer(is_discovered=self.is_discovered, queue=queue)
 
     def _new_pump(self, consumer: Any) -> Pump:
         def deliver(deliveries: list[Delivery]) -> None:
             if consumer is self._consumer:
                 self._deliver(deliveries)
+            else:
+                self._count(deliveries)
 
         def failed(error: Exception) -> None:
             if consumer is self._consumer:
                 self._fail(error)
 
-        return Pump(consumer, self.topic, deliver, failed)
+        return Pump(consumer, self.topic, deliver, failed, self._room)
 
     @property
     def native(self) -> object:
@@ -196,7 +203,7 @@ class Subscriber:
         consumer, self._consumer = self._consumer, None
         pump, self._pump = self._pump, None
         self.reset_to = None
-        self._buffer.clear()
+        self._clear()
         if pump is not None:
             pump.stop()
         if consumer is not None:
@@ -205,6 +212,8 @@ class Subscriber:
                 await ask(consumer.close_async, f"closing the consumer of {self.topic}", patience)
             except ConsumerSdkError as error:
                 log.warning("%s", error)
+        if self._room is not None and self._consumer is None:
+            self._room.no_queue(self)
 
     # -- records ------------------------------------------------------------------------
 
@@ -212,10 +221,21 @@ class Subscriber:
         for part in deliveries:
             self._notice_reset(part)
             self._buffer.add(part)
+        self._count(deliveries)
         self._arrived.set()
         self.flow()
         if self.is_open:
             self._on_news()
+
+    def _clear(self) -> None:
+        self._buffer.clear()
+        self._count()
+
+    def _count(self, arrived: Sequence[Delivery] = ()) -> None:
+        if self._room is not None:
+            size, is_idle = self._buffer.size, self.is_paused or not self.is_open
+            came = sum(part.size for part in arrived)
+            self._room.buffered(self, size, arrived=came, is_idle=is_idle)
 
     def _notice_reset(self, part: Delivery) -> None:
         """What was received before comes again, if it is not acked."""
@@ -252,7 +272,10 @@ class Subscriber:
         """Receives while there is room."""
         if self._pump is None:
             return
-        has_room = self._buffer.count < AHEAD and self._buffer.size < self._options.buffer_bytes
+        most = self._options.buffer_bytes
+        if self._room is not None:
+            most = min(most, self._room.share)
+        has_room = self._buffer.count < AHEAD and self._buffer.size < most
         is_wanted = self.is_standby or (self.is_open and not self.is_paused)
         if has_room and is_wanted:
             self._pump.go()
@@ -262,6 +285,7 @@ class Subscriber:
     def pause(self, *, is_paused: bool) -> None:
         """By the owner, or not any more."""
         self.is_paused = is_paused
+        self._count()
         self.flow()
         self._on_news()
 
@@ -280,6 +304,7 @@ class Subscriber:
         run = self._buffer.take(self.assignment, max_records, max_bytes)
         if self.resets is not None and run.messages:
             self.resets.taken(run.messages[-1].position)
+        self._count()
         self.flow()
         return run
 
@@ -329,6 +354,7 @@ class Subscriber:
             return
         self.resets, self.reset_to = self._new_resets(start), None
         self.is_open = start is not StartPoint.ENDED
+        self._count()
         self.flow()
         self._on_news()
 
@@ -367,12 +393,13 @@ class Subscriber:
                 await call(lambda done: self._consumer.seek_async(target, done), doing)
         except TimeoutError as error:
             raise TransientAdapterError(f"{doing}: no answer") from error
-        self._buffer.clear()
+        self._clear()
 
     def end(self) -> None:
         """The assignment is over; nothing of it is fetched."""
         self.is_open = self.is_paused = self.is_standby = False
         self.assignment = self.fault = self.resets = None
+        self._count()
         self.over.set()
 
     # -- acks ---------------------------------------------------------------------------

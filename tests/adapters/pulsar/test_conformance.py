@@ -24,6 +24,16 @@ class TestExclusive(RedeliveringLogSuite):
         return PulsarHarness(pulsar_server, type="exclusive")
 
 
+class TestLimitedMemory(RedeliveringLogSuite):
+    """The same, with queues of one message: partitions wait for one another."""
+
+    @pytest.fixture
+    def harness(self, pulsar_server: PulsarServer) -> AdapterHarness:
+        """Topics of the shared server."""
+        limit = {"memory_limit": 6 << 16, "max_message_size": 1 << 16}
+        return PulsarHarness(pulsar_server, type="exclusive", **limit)
+
+
 class TestFailover(RedeliveringLogSuite):
     """A log with an active consumer for each partition."""
 

@@ -1,0 +1,212 @@
+"""Room in memory for what is received ahead, without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+import _pulsar
+import pytest
+
+from consumer_sdk.adapters.pulsar.contents import Delivery
+from consumer_sdk.adapters.pulsar.room import COPIES, LimitedTurn, Room
+from consumer_sdk.adapters.pulsar.subscriber import Subscriber
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.records import Message, StartPoint
+from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on, subscriber_on
+
+MIB = 1 << 20
+TOPIC = "persistent://public/default/t"
+
+
+def delivery(*sizes: int) -> Delivery:
+    """Messages of these sizes."""
+    messages = [Message() for _ in sizes]
+    for message, size in zip(messages, sizes, strict=True):
+        message.value = bytes(size)
+    return Delivery(messages, sum(sizes), [(0, n, 0) for n in range(len(sizes))], messages)
+
+
+def at_once(room: Room) -> LimitedTurn | None:
+    """A turn, if there is room for it now."""
+    return room.enter(lambda: True)
+
+
+@pytest.mark.parametrize(
+    "limit, partitions, queue",
+    [
+        (400 * MIB, 20, 10),  # half of it, of messages of 1 MiB
+        (62 * MIB, 60, 1),  # one at least
+        (100_000 * MIB, 4, 2000),  # what was asked for at most
+    ],
+)
+def test_queues_share_half_of_the_room(limit: int, partitions: int, queue: int) -> None:
+    """As many of the largest messages as fit."""
+    room = Room(limit, MIB, most=2000, batch=MIB)
+    room.partitions = partitions
+    room.check()
+    assert [room.queue_of(n) for n in range(partitions)] == [queue] * partitions
+    assert room.held == queue * partitions * MIB <= limit
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_room_is_never_exceeded(seed: int) -> None:
+    """Whatever comes and goes, of any partition, as long as no message is larger than expected."""
+    draw = random.Random(seed)
+    partitions, largest = draw.randrange(1, 30), draw.randrange(1, 5 * MIB)
+    limit = (partitions + COPIES) * largest + draw.randrange(20 * MIB)
+    room = Room(limit, largest, most=2000, batch=MIB // draw.randrange(1, 9))
+    room.partitions = partitions
+    buffers = [0] * partitions
+    for n in range(partitions):
+        room.queue_of(n)
+    receiving: dict[int, LimitedTurn] = {}
+    came = 0
+    for _ in range(2000):
+        n = draw.randrange(partitions)
+        if n in receiving:
+            size = draw.choice([0, draw.randrange(largest + 1)])
+            receiving.pop(n).end([delivery(size)])
+            buffers[n] += size
+            room.buffered(n, buffers[n], arrived=size)
+            came += size > 0
+        elif draw.random() < 0.5:
+            buffers[n] = draw.randrange(buffers[n] + 1)  # some of it was fetched
+            room.buffered(n, buffers[n])
+        elif buffers[n] < room.share and (turn := at_once(room)) is not None:
+            receiving[n] = turn
+            turn.more()
+        assert room.held <= limit
+    assert came > 10
+
+
+def test_what_is_fetched_makes_room_for_who_waits() -> None:
+    """It does not have to ask again."""
+    room = Room(4 * MIB, MIB, most=10, batch=MIB)
+    room.queue_of("a")
+    turn = at_once(room)
+    assert turn is not None
+    turn.end([delivery(2 * MIB)])
+    room.buffered("a", 2 * MIB, arrived=2 * MIB)
+    assert at_once(room) is None
+    found: list[LimitedTurn | None] = []
+    waiting = threading.Thread(target=lambda: found.append(room.enter(lambda: False)))
+    waiting.start()
+    room.buffered("a", 0)
+    waiting.join(300)
+    assert [type(turn) for turn in found] == [LimitedTurn]
+
+
+def test_who_ends_a_turn_goes_behind_those_who_wait() -> None:
+    """It would be in again before they wake: of many partitions, one alone would be received."""
+    room = Room(3 * MIB, MIB, most=10, batch=MIB)
+    room.queue_of("a")
+    turn = at_once(room)
+    assert turn is not None
+    assert at_once(room) is None
+    found: list[LimitedTurn | None] = []
+    for _ in range(100):
+        waiting = threading.Thread(target=lambda: found.append(room.enter(lambda: False)))
+        waiting.start()
+        while not room._line:
+            pass
+        turn.end([])
+        assert at_once(room) is None
+        waiting.join(300)
+        last = found.pop()
+        assert last is not None
+        turn = last
+
+
+def test_message_that_is_larger_than_expected_is_said_and_counts_from_then_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It can break the limit, and must not end everything."""
+    caplog.set_level(logging.WARNING, "consumer_sdk.adapters.pulsar.room")
+    room = Room(8 * MIB, MIB, most=2000, batch=MIB)
+    assert room.queue_of("a") == 4
+    turn = at_once(room)
+    assert turn is not None
+    turn.end([delivery(2 * MIB)])
+    assert "a message has 2097152 bytes, and max_message_size=1048576" in caplog.text
+    room.buffered("a", 0, arrived=2 * MIB)
+    assert room.held == 8 * MIB
+    assert at_once(room) is not None  # alone
+    assert at_once(room) is None
+    assert room.queue_of("a") == 2
+
+
+async def test_partitions_that_do_not_fit_are_refused_at_the_opening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The error tells how much is needed."""
+    names = [f"t{n}" for n in range(20)]
+    adapter = adapter_on(Client(), monkeypatch, *names, memory_limit=100 * MIB)
+    with pytest.raises(ConfigurationError, match=r"20 partitions .* need 115343360 bytes"):
+        await adapter.open(Owner())
+
+
+def put(native: Native, *sizes: int) -> None:
+    """Messages of these sizes come."""
+    for size in sizes:
+        builder = _pulsar.MessageBuilder()
+        builder.content(bytes(size))
+        native.queue.put(builder.build())
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for it."""
+    async with asyncio.timeout(300):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+async def test_partition_that_is_paused_counts_and_holds_nobody_up() -> None:
+    """Others go on, one message at a time."""
+    client = Client()
+    subscriber = subscriber_on(client, TOPIC, memory_limit=4 * MIB, max_message_size=MIB)
+    room = subscriber._room
+    assert room is not None
+    await _begin(subscriber)
+    put(client.made[TOPIC][0], MIB)
+    await until(lambda: subscriber.has_run)
+    queue = 2 * MIB
+    assert at_once(room) is None
+    subscriber.pause(is_paused=True)
+    await until(lambda: room.held == queue + MIB)
+    turn = await asyncio.to_thread(room.enter, lambda: False)  # behind the partition itself
+    assert turn is not None
+    assert at_once(room) is None
+    turn.end([delivery(MIB)])
+    room.buffered("other", MIB, arrived=MIB)
+    assert at_once(room) is None
+    room.buffered("other", 0)
+    subscriber.pause(is_paused=False)
+    assert at_once(room) is None
+    subscriber.take(10, 10 * MIB)
+    await subscriber.unsubscribe_natively()
+    await until(lambda: room.held == 0)
+
+
+async def _begin(subscriber: Subscriber) -> None:
+    await subscriber.subscribe()
+    subscriber.offer()
+    await subscriber.begin(StartPoint.BROKER)
+
+
+async def test_what_comes_of_a_consumer_that_was_replaced_makes_room() -> None:
+    """It is dropped: the broker sends it again."""
+    client = Client()
+    subscriber = subscriber_on(client, TOPIC, memory_limit=4 * MIB, max_message_size=MIB)
+    room = subscriber._room
+    assert room is not None
+    await _begin(subscriber)
+    put(client.made[TOPIC][0], *[MIB // 2] * 3)
+    for _ in range(3):
+        await subscriber.subscribe()
+    subscriber.end()
+    await subscriber.unsubscribe_natively()
+    await until(lambda: room.held == 0)
