@@ -8,7 +8,7 @@ from pathlib import Path
 
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["secret"]
+__all__ = ["SECRETS", "secret"]
 
 
 def secret(option: str, text: str) -> str:

@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from consumer_sdk.cli.arguments import parse
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Does what the arguments say; returns the exit status."""
     arguments = parse(argv)
     try:
-        with _quiet():
-            arguments.command(arguments)
+        with _quiet() if arguments.is_quiet(arguments) else nullcontext():
+            status: int | None = arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read us has gone; the interpreter would complain once more when it flushes.
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("consumer-sdk: interrupted\n")
         return 130
-    return 0
+    return status or 0
 
 
 @contextmanager

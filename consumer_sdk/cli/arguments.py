@@ -9,6 +9,7 @@ from consumer_sdk import __version__
 from consumer_sdk.cli import checkpoints, fan_out, leases
 from consumer_sdk.cli.operators import add_dead_letters, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
+from consumer_sdk.cli.run.arguments import add_run
 from consumer_sdk.stores.urls import FORMS
 
 __all__ = ["make_parser", "parse"]
@@ -26,9 +27,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def make_parser() -> Parser:
     """What can be written, for `parse` and for documents."""
-    parser = Parser(prog="consumer-sdk", description="Tools for operators.")
+    parser = Parser(prog="consumer-sdk", description="Runs services, and looks after their groups.")
     parser.add_argument("--version", action="version", version=f"consumer-sdk {__version__}")
     topics = parser.add_subparsers(required=True, metavar="TOPIC")
+    add_run(topics)
     topic = topics.add_parser("checkpoints", help="look at, move and delete checkpoints")
     topic.epilog = f"STORE_URL: {FORMS}"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")

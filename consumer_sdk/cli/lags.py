@@ -18,7 +18,7 @@ from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, Partition
 
-__all__ = ["LaggingError", "explain", "lag"]
+__all__ = ["Lag", "LaggingError", "explain", "group_lags", "lag"]
 
 
 class LaggingError(ConsumerSdkError):
@@ -56,7 +56,7 @@ async def lag(arguments: Namespace) -> None:
     """One line for each partition; again and again with ``--watch``."""
     async with opened_group(arguments.url, arguments.store) as group:
         while True:
-            rows = await _lags(group, arguments.partition)
+            rows = await group_lags(group, arguments.partition)
             for row in rows:
                 _say(row, _lag_line(row), is_json=arguments.json)
             _check(rows, arguments)
@@ -69,7 +69,7 @@ async def lag(arguments: Namespace) -> None:
 async def explain(arguments: Namespace) -> None:
     """What pins each partition's position."""
     async with opened_group(arguments.url, arguments.store) as group:
-        for row in await _lags(group, arguments.partition):
+        for row in await group_lags(group, arguments.partition):
             _say(row, _explain_line(row), is_json=arguments.json)
 
 
@@ -88,7 +88,8 @@ def _check(rows: Sequence[Lag], arguments: Namespace) -> None:
 # -- what is known ---------------------------------------------------------------------------------
 
 
-async def _lags(group: Group, chosen: Sequence[str] | None) -> list[Lag]:
+async def group_lags(group: Group, chosen: Sequence[str] | None) -> list[Lag]:
+    """How far each partition is behind; of those that were chosen by their ids, or all."""
     partitions = of_partitions(await group.reader.partitions(), chosen)
     known = await group.checkpoints(partitions)  # before the end, which may only grow
     bounds = await group.bounds(partitions)

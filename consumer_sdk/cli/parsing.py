@@ -42,6 +42,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
         self.allow_abbrev = False
         self.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
+        self.set_defaults(is_quiet=lambda _arguments: True)
         self.set_defaults(parser=self)  # of the command that is called, the last one that is set
         self.exits = dict(EXITS)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from consumer_sdk.errors import ConfigurationError
@@ -44,6 +44,11 @@ class Group:
         if consumer in self._runs:
             raise ConfigurationError(f"{consumer!r} is in the group; a consumer has one handler")
         self._runs[consumer] = handler, options
+
+    @property
+    def consumers(self) -> Sequence[Consumer]:
+        """Those that were added, in that order."""
+        return list(self._runs)
 
     def stop(self) -> None:
         """Asks each for its end."""

@@ -1,0 +1,110 @@
+"""``consumer-sdk run --check``: what would be run, and where it would begin; joins nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from consumer_sdk.adapters.ranges import TOOLS, open_for_tools
+from consumer_sdk.cli.groups import opened_group, opened_reader
+from consumer_sdk.cli.lags import Lag, group_lags
+from consumer_sdk.cli.run.config import Config
+from consumer_sdk.cli.run.services import make_group
+from consumer_sdk.dead_letters.urls import dead_letters_from_url
+from consumer_sdk.errors import ConfigurationError
+
+__all__ = ["check"]
+
+
+async def check(config: Config, found: object, *, is_json: bool) -> None:
+    """Writes what the configuration says, without secrets, and where each partition would begin.
+
+    The consumers are made, which checks their options, and not opened. Broker, store and dead
+    letters of a handler are opened, by no member of its group; no file is made.
+
+    Raises:
+        ConsumerSdkError: what would keep it from running.
+    """
+    group = await make_group(config, found)
+    made = [repr(each) for each in group.consumers]
+    asked, rows = await _asked(config)
+    shown = config.shown()
+    if is_json:
+        answer = {"config": shown, "consumers": made, "partitions": [asdict(row) for row in rows]}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        return
+    lines = [*_settings(shown), *(f"would run {each}" for each in made), asked]
+    lines += [_partition(row, config) for row in rows]
+    sys.stdout.write("\n".join([*lines, ""]))
+
+
+async def _asked(config: Config) -> tuple[str, list[Lag]]:
+    """What the broker was asked, and what it said."""
+    if "url" not in config.consumer:
+        return "the application makes its consumers: their brokers were not asked", []
+    options = config.consumer_options()
+    url, store = options["adapter"], options.get("store")
+    if urlsplit(url).scheme not in TOOLS:
+        return "the broker is in this process: it was not asked", []
+    if letters := options.get("dead_letters"):
+        await _open_letters(letters)
+    if open_for_tools(url)[1] is None:
+        async with opened_reader(url) as (reader, _group):
+            count = len(await reader.partitions())
+        return f"{count} partitions, and no group: each start begins anew", []
+    async with opened_group(url, store if _exists(store) else None) as group:
+        return f"group {group.name}, with nobody joined:", await group_lags(group, None)
+
+
+async def _open_letters(url: str) -> None:
+    if not _exists(url):
+        return
+    letters = dead_letters_from_url(url)
+    try:
+        await letters.open()
+    finally:
+        await letters.aclose()
+
+
+def _exists(url: str | None) -> bool:
+    """Whether there is something to open; a SQLite file that is missing is made by the run.
+
+    Raises:
+        ConfigurationError: it could not be.
+    """
+    parts = urlsplit(url or "")
+    file = Path(unquote(parts.path))
+    if parts.scheme != "sqlite" or file.exists():
+        return bool(url)
+    if not os.access(file.parent, os.W_OK):
+        raise ConfigurationError(
+            f"{file} cannot be made: see that the directory {file.parent} exists and is writable"
+        )
+    return False
+
+
+# -- shown ----------------------------------------------------------------------------------------
+
+
+def _settings(shown: dict[str, Any], within: str = "") -> Iterator[str]:
+    """``run.concurrency = 500``, a line each."""
+    for name, value in shown.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{within}{name}.")
+        else:
+            yield f"{within}{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _partition(row: Lag, config: Config) -> str:
+    where = f"{row.stream}/{row.partition}\t"
+    if row.start is None:
+        start = config.consumer.get("start", "earliest")
+        return f"{where}would begin at start={start}, of {row.records} records"
+    holes = f", {row.settled_above} of those behind it settled" if row.holes else ""
+    return f"{where}would go on at {row.start}: {row.records} records{holes}"

@@ -1,0 +1,126 @@
+"""``consumer-sdk run``: one process, or one that looks after several."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from consumer_sdk.cli.run.apps import load_app
+from consumer_sdk.cli.run.checking import check
+from consumer_sdk.cli.run.config import Config, read_config
+from consumer_sdk.cli.run.services import make_group
+from consumer_sdk.cli.run.supervisor import WORKER, Supervisor, worker_command
+from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.telemetry import JsonFormatter
+
+__all__ = ["run"]
+
+TEXT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
+
+
+def run(arguments: Namespace) -> int:
+    """Runs, or checks, what the command line and the file name; returns the exit status."""
+    config = configured(arguments)
+    is_worker = WORKER in os.environ
+    is_several = config.run.get("workers", 1) > 1
+    if arguments.reload and not (is_worker or arguments.check):
+        _set_up_logs(config)
+        return _supervised(config, arguments)
+    found, _kind = load_app(str(config.app))
+    if arguments.check:
+        asyncio.run(check(config, found, is_json=arguments.json))
+        return 0
+    _set_up_logs(config)
+    if is_several and not is_worker:
+        return _supervised(config, arguments)
+    with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
+        runner.run(_serve(config, found, is_worker=is_worker))
+    return 0
+
+
+def configured(arguments: Namespace) -> Config:
+    """The file, and over it the command line.
+
+    Raises:
+        ConfigurationError: one of them cannot work.
+    """
+    config = Config() if arguments.config is None else read_config(arguments.config)
+    config = config.changed("consumer", url=arguments.url, store=arguments.store)
+    config = config.changed(
+        "run",
+        concurrency=arguments.concurrency,
+        ordering=arguments.ordering,
+        workers=arguments.workers,
+        uvloop=arguments.uvloop or None,
+    )
+    config = config.changed("telemetry", log=arguments.log)
+    config = config.named(app=arguments.app, handler=arguments.handler)
+    if config.app is None:
+        raise ConfigurationError("what to run? give APP, or app= in the file of --config")
+    return config
+
+
+def _supervised(config: Config, arguments: Namespace) -> int:
+    watched = [arguments.config] if arguments.config else []
+    supervisor = Supervisor(
+        worker_command(sys.argv[1:]),
+        config.run.get("workers", 1),
+        reloads=arguments.reload,
+        watched=watched,
+    )
+    return asyncio.run(supervisor.run())
+
+
+async def _serve(config: Config, found: object, *, is_worker: bool) -> None:
+    group = await make_group(config, found)
+    with _stopped_with_parent(group.stop) if is_worker else _nothing():
+        await group.run()
+
+
+@contextmanager
+def _stopped_with_parent(stop: Callable[[], None]) -> Iterator[None]:
+    """A worker's stdin is a pipe of its parent's: its end is the parent's, even one by ``kill -9``."""
+    loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
+
+    def ended() -> None:
+        if not os.read(stdin, 1):
+            loop.remove_reader(stdin)
+            stop()
+
+    loop.add_reader(stdin, ended)
+    try:
+        yield
+    finally:
+        loop.remove_reader(stdin)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def _set_up_logs(config: Config) -> None:
+    """To stderr, unless the application has set up its own as it was imported."""
+    root = logging.getLogger()
+    if root.handlers:
+        return
+    handler = logging.StreamHandler()
+    is_json = config.telemetry.get("log") == "json"
+    handler.setFormatter(JsonFormatter() if is_json else logging.Formatter(TEXT))
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+
+
+def _loop_factory(config: Config) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if not config.run.get("uvloop"):
+        return None
+    try:
+        import uvloop
+    except ImportError as error:
+        raise MissingExtraError("uvloop", "uvloop") from error
+    return uvloop.new_event_loop

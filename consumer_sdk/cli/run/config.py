@@ -1,0 +1,245 @@
+"""The configuration file of ``consumer-sdk run``: TOML, as the keyword arguments that it stands for.
+
+``[consumer]`` has the options of `Consumer`, ``[run]`` those of `Consumer.run`, ``[consumer.client]``
+whatever may stand behind ``?`` in the URL. A text may be ``env:NAME`` or ``file:/path``.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
+
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.named_secrets import SECRETS, secret
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    NAME,
+    OptionType,
+    check_options,
+    choice,
+    make_options,
+    unknown_option,
+)
+from consumer_sdk.records import AtTime
+from consumer_sdk.runtime.consumer import OPTION_NAMES
+from consumer_sdk.trackers import RetryPolicy
+
+__all__ = ["Config", "parse_config", "read_config"]
+
+PYTHONS = frozenset({"hooks", "clock", "around", "handle_signals"})
+"""Options that no text can be."""
+
+OWN: Mapping[str, Mapping[str, OptionType]] = {
+    "": {"app": NAME, "handler": NAME},
+    "run": {"workers": COUNT, "uvloop": FLAG},
+    "telemetry": {
+        "log": choice("text", "json"),
+        "metrics": choice("otel", "off"),
+        "traces": choice("otel", "off"),
+    },
+}
+"""What each table has of its own; ``""`` is the file itself."""
+
+NAMES: Mapping[str, frozenset[str]] = {
+    "": frozenset({*OWN[""], "consumer", "run", "telemetry"}),
+    "consumer": (OPTION_NAMES["Consumer"] - PYTHONS) | {"url", "client"},
+    "run": (OPTION_NAMES["run()"] - PYTHONS) | OWN["run"].keys(),
+    "telemetry": frozenset(OWN["telemetry"]),
+}
+"""What each table may have."""
+
+HIDDEN = re.compile("password|secret|token|credential|key", re.IGNORECASE)
+"""Options whose values are shown to nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a service is told, as it was written: no secret is looked up yet.
+
+    Attributes:
+        place: the file, for messages; None: there is none.
+    """
+
+    place: str | None = None
+    app: str | None = None
+    handler: str | None = None
+    consumer: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+    telemetry: Mapping[str, Any] = field(default_factory=dict)
+
+    def changed(self, table: str, **values: Any) -> Config:
+        """With what the command line says; None: nothing.
+
+        Raises:
+            ConfigurationError: a value is of another kind.
+        """
+        given = {name: value for name, value in values.items() if value is not None}
+        made: Mapping[str, Any] = {**getattr(self, table), **given}
+        _check(table, made)
+        changes: dict[str, Any] = {table: made}
+        return replace(self, **changes)
+
+    def named(self, **names: str | None) -> Config:
+        """With another application or handler; None: as it is."""
+        given: dict[str, Any] = {name: text for name, text in names.items() if text is not None}
+        return replace(self, **given)
+
+    def consumer_options(self) -> dict[str, Any]:
+        """The keyword arguments of `Consumer`, ``adapter`` among them; its secrets are looked up.
+
+        Raises:
+            ConfigurationError: a secret is not there, or a table cannot work.
+        """
+        found = {name: _value(name, value) for name, value in self.consumer.items()}
+        client = found.pop("client", {})
+        url = found.pop("url", None)
+        if url is None:
+            raise ConfigurationError("a handler needs a broker: give --url, or url= in [consumer]")
+        return found | {"adapter": _with_options(url, client)}
+
+    def run_options(self) -> dict[str, Any]:
+        """The keyword arguments of `Consumer.run`."""
+        return {name: value for name, value in self.run.items() if name not in OWN["run"]}
+
+    def shown(self) -> dict[str, Any]:
+        """All of it for people, without secrets."""
+        tables = {name: getattr(self, name) for name in NAMES[""]}
+        return {name: _shown(name, tables[name]) for name in sorted(tables) if tables[name]}
+
+
+def read_config(path: str) -> Config:
+    """What a file says.
+
+    Raises:
+        ConfigurationError: it cannot be read, is no TOML, or has what is unknown.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+        raise ConfigurationError(f"--config {path}: {why}") from error
+    return parse_config(text, path)
+
+
+def parse_config(text: str, place: str) -> Config:
+    """What a file's text says.
+
+    Args:
+        place: the file, for messages.
+
+    Raises:
+        ConfigurationError: it is no TOML, or has what is unknown.
+    """
+    try:
+        tables = tomllib.loads(text)
+        for name in NAMES:
+            _check(name, tables.get(name, {}) if name else tables)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{place}: this is no TOML: {error}") from error
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{place}: {error}") from error
+    return Config(place=place, **tables)
+
+
+def _check(table: str, values: object) -> None:
+    where = f"[{table}]: " if table else ""
+    if not isinstance(values, dict):
+        raise ConfigurationError(f"{table}={values!r}: make it a table, [{table}]")
+    try:
+        for name in values:
+            _check_name(table, name)
+        kinds = {name: kind for name, kind in OWN.get(table, {}).items() if name in values}
+        check_options(values, kinds)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}{error}") from error
+
+
+def _check_name(table: str, name: str) -> None:
+    if name in PYTHONS:
+        raise ConfigurationError(f"{name}= is an object: only Python can give it")
+    if name not in NAMES[table]:
+        raise unknown_option(name, NAMES[table])
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def _value(name: str, value: Any) -> Any:
+    """What Python would be given for an option of ``[consumer]``."""
+    if isinstance(value, str):
+        found = secret(name, value)
+        return None if found == "none" and name == "max_holes" else found
+    if isinstance(value, datetime):
+        return AtTime(value)
+    if name == "retry":
+        return _retry(value)
+    if name == "dead_letters" and isinstance(value, dict):
+        options = dict(value)
+        url = options.pop("url", None)
+        if not isinstance(url, str):
+            raise ConfigurationError("[consumer.dead_letters]: url= is missing")
+        return _with_options(secret("url", url), options)
+    return value
+
+
+def _retry(value: Any) -> RetryPolicy:
+    if not isinstance(value, dict):
+        raise ConfigurationError(f"retry={value!r}: make it a table, {{ max_attempts = 5 }}")
+    options = {name: None if each == "none" else each for name, each in value.items()}
+    try:
+        return make_options(RetryPolicy, options)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"retry: {error}") from error
+
+
+def _with_options(url: str, options: Any) -> str:
+    """A URL with more behind its ``?``: what reads it there says what is wrong with it."""
+    if not isinstance(options, dict):
+        raise ConfigurationError(f"client={options!r}: make it a table, [consumer.client]")
+    if not options:
+        return url
+    texts = {name: _text(name, value) for name, value in options.items()}
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(texts, quote_via=quote)}"
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return secret(name, value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    raise ConfigurationError(f"[consumer.client]: {name}= must be a text or a number")
+
+
+# -- shown ----------------------------------------------------------------------------------------
+
+
+def _shown(name: str, value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {each: _shown(each, inner) for each, inner in value.items()}
+    if isinstance(value, str):
+        if value.partition(":")[0] in SECRETS:
+            return value
+        return "…" if HIDDEN.search(name) else _shown_text(value)
+    return value if isinstance(value, bool | int | float) else str(value)
+
+
+def _shown_text(text: str) -> str:
+    """A URL without the secrets in its query, and without credentials before its host."""
+    head, mark, query = text.partition("?")
+    scheme, slashes, rest = head.partition("://")
+    credentials, at, host = rest.rpartition("@")
+    head = (
+        f"{scheme}{slashes}{'…' if credentials else ''}{at}{host}" if slashes else text[: len(head)]
+    )
+    pairs = parse_qsl(query, keep_blank_values=True)
+    shown = "&".join(f"{name}={'…' if HIDDEN.search(name) else value}" for name, value in pairs)
+    return f"{head}{mark}{shown}"

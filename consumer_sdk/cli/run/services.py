@@ -1,0 +1,73 @@
+"""What a service runs, made of its application and its configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from consumer_sdk.cli.run.apps import HANDLER, kind_of, load_object, sibling
+from consumer_sdk.cli.run.config import Config
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.runtime import Consumer, Group
+
+__all__ = ["make_group"]
+
+
+async def make_group(config: Config, found: object) -> Group:
+    """The consumers of a service, each with its handler; none is open.
+
+    Args:
+        found: what the application's name means; a function is called.
+
+    Raises:
+        ConfigurationError: the application and the configuration do not fit, or an option cannot work.
+    """
+    try:
+        return await _made(config, found)
+    except ConfigurationError as error:
+        if config.place is None:
+            raise
+        raise ConfigurationError(f"{config.place}: {error}") from error
+
+
+async def _made(config: Config, found: Any) -> Group:
+    app = str(config.app)
+    kind = kind_of(app, found)
+    if kind == "handler":
+        options = config.consumer_options()
+        return _group(config, Consumer(options.pop("adapter"), **options), found)
+    if kind == "factory":
+        made = found()
+        found = await made if inspect.isawaitable(made) else made
+    if isinstance(found, Consumer):
+        _refuse(config, "consumer", "the application makes its consumer: give its options there")
+        return _group(config, found, load_object(config.handler or sibling(app, HANDLER)))
+    if isinstance(found, Group):
+        for table in ("consumer", "run", "telemetry"):
+            _refuse(config, table, "the application makes its group: give these options there")
+        return found
+    raise ConfigurationError(
+        f"{app}() returned {type(found).__name__}: return a Consumer or a Group; a handler has one "
+        f"parameter, the message"
+    )
+
+
+def _refuse(config: Config, table: str, why: str) -> None:
+    elsewhere = {"run": {"workers", "uvloop"}, "telemetry": {"log"}}.get(table, set())
+    given = sorted(getattr(config, table).keys() - elsewhere)
+    if given:
+        raise ConfigurationError(f"[{table}] {given[0]}=: {why}")
+
+
+def _group(config: Config, consumer: Consumer, handler: Any) -> Group:
+    from consumer_sdk import telemetry
+
+    around: Sequence[Callable[..., Any]] = ()
+    if config.telemetry.get("traces") == "otel":
+        around = [telemetry.traced()]
+    if config.telemetry.get("metrics") == "otel":
+        telemetry.otel(consumer)
+    group = Group()
+    group.add(consumer, handler, around=around, **config.run_options())
+    return group

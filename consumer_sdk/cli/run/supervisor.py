@@ -1,0 +1,184 @@
+"""Looks after the workers of a service: processes of one group.
+
+::
+
+    a worker ends with status 0        its service ended by itself: the others go on
+    … with 2, in its first life        it cannot work: all end, with that status
+    … with anything else               it is started again, later each time it dies soon
+    SIGTERM, SIGINT                    all are told to end, and drain; a second one kills them
+    this process is killed             each worker sees the end of its stdin, and drains
+    a file was changed (``reloads``)   all are told to end, and started again
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from consumer_sdk.cli.run.restarts import Restarts, changes, modified
+
+__all__ = ["WORKER", "Supervisor", "worker_command"]
+
+log = logging.getLogger(__name__)
+
+WORKER = "CONSUMER_SDK_WORKER"
+"""The environment variable that has a worker's number, from 0 up."""
+LOOK = 0.5
+"""Seconds between two looks at files."""
+REFUSED = 2
+"""The exit status of what cannot work."""
+INTERRUPTED = 130
+"""… and of what Ctrl-C has ended, of which a terminal tells workers too."""
+
+
+def worker_command(arguments: Sequence[str]) -> list[str]:
+    """The same command as this process's, in the same interpreter."""
+    warnings = [f"-W{option}" for option in sys.warnoptions]
+    return [sys.executable, *warnings, "-m", "consumer_sdk", *arguments]
+
+
+class Supervisor:
+    """Starts workers, and starts them again.
+
+    Args:
+        command: of each worker.
+        count: of workers.
+        reloads: start them again when a Python file below the working directory changes.
+        watched: other files that are looked at.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        *,
+        reloads: bool = False,
+        watched: Sequence[str] = (),
+    ) -> None:
+        self._command = command
+        self._count = count
+        self._reloads = reloads
+        self._watched = watched
+        self._processes: set[Process] = set()
+        self._stopping = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._status = 0
+
+    async def run(self) -> int:
+        """Returns when all have ended: 0, or the status of one that failed."""
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, self._heard)
+        watching = asyncio.create_task(self._watch()) if self._reloads else None
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for number in range(self._count):
+                    workers.create_task(self._keep(number))
+        finally:
+            if watching is not None:
+                watching.cancel()
+                await asyncio.wait({watching})
+            self._send(signal.SIGKILL)  # where this was cancelled
+        return self._status
+
+    # -- ending -------------------------------------------------------------------------------
+
+    def _heard(self) -> None:
+        self._send(signal.SIGKILL if self._stopping.is_set() else signal.SIGTERM)
+        self._stopping.set()
+
+    def _stop(self, status: int) -> None:
+        self._status = self._status or status
+        if not self._stopping.is_set():
+            self._heard()
+
+    def _send(self, number: signal.Signals) -> None:
+        for process in self._processes:
+            with suppress(ProcessLookupError):  # it has just ended
+                process.send_signal(number)
+
+    # -- one worker ---------------------------------------------------------------------------
+
+    async def _keep(self, number: int) -> None:
+        restarts, is_first = Restarts(), True
+        while not self._stopping.is_set():
+            changed = self._changed
+            began = asyncio.get_running_loop().time()
+            pid, status = await self._live(number, changed)
+            if self._stopping.is_set():
+                self._status = self._status or _final(status)
+            elif changed.is_set():
+                continue
+            elif status == 0:
+                return
+            elif self._reloads:
+                log.error("worker %d %s; waits for a change", pid, _how(status))
+                await _first_of(self._stopping, changed)
+            elif status == REFUSED and is_first:
+                self._stop(status)
+            else:
+                wait = restarts.after(asyncio.get_running_loop().time() - began)
+                log.error("worker %d %s; another one starts in %g s", pid, _how(status), wait)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), wait)
+            is_first = False
+
+    async def _live(self, number: int, changed: asyncio.Event) -> tuple[int, int]:
+        """The pid and the status of a worker that has ended."""
+        process = await asyncio.create_subprocess_exec(
+            *self._command, stdin=PIPE, env={**os.environ, WORKER: str(number)}
+        )
+        self._processes.add(process)
+        try:
+            # Asked for before there was a process to tell.
+            if self._stopping.is_set() or changed.is_set():
+                process.terminate()
+            log.info("worker %d: pid %d", number, process.pid)
+            return process.pid, await process.wait()
+        finally:
+            if process.returncode is not None:
+                self._processes.discard(process)
+
+    # -- reloading ----------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        seen = await self._modified()
+        while True:
+            await asyncio.sleep(LOOK)
+            found = await self._modified()
+            if names := changes(seen, found):
+                log.info("%s changed; starting again", ", ".join(map(os.path.relpath, names[:5])))
+                self._changed.set()
+                self._changed = asyncio.Event()
+                self._send(signal.SIGTERM)
+            seen = found
+
+    async def _modified(self) -> dict[str, int]:
+        return await asyncio.to_thread(modified, Path.cwd(), self._watched)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
+
+
+def _final(status: int) -> int:
+    """Of a worker that was told to end: before it runs, the signal itself ends it."""
+    return 0 if status in {0, -signal.SIGTERM, INTERRUPTED} else max(status, 1)
+
+
+def _how(status: int) -> str:
+    return (
+        f"died by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    )

@@ -1,0 +1,185 @@
+"""The configuration file: the options of the keyword arguments, and their errors."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from consumer_sdk import AtTime, Consumer, RetryPolicy
+from consumer_sdk.cli.run.config import Config, parse_config, read_config
+from consumer_sdk.cli.run.services import make_group
+from consumer_sdk.errors import ConfigurationError
+from tests.cli.run import apps
+
+URL = "kafka://broker:9092/orders?group=billing"
+WHOLE = f"""
+app = "billing.service:handle"
+
+[consumer]
+url = "{URL}"
+store = "sqlite:///state.db"
+dead_letters = {{ url = "kafka://broker:9092/orders-dlq", sasl_plain_password = "file:secret" }}
+start = 2026-01-01T00:00:00Z
+max_hole_age = 300.0
+max_holes = "none"
+trees = false
+retry = {{ max_attempts = "none", initial = 0.5, maximum = 60.0 }}
+
+[consumer.client]
+security_protocol = "SASL_SSL"
+sasl_plain_username = "env:KAFKA_USER"
+sasl_plain_password = "file:secret"
+session_timeout = 20
+
+[run]
+concurrency = 500
+ordering = "partition"
+workers = 2
+
+[telemetry]
+log = "json"
+"""
+
+
+@pytest.fixture
+def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One in the environment, one in a file, with what a URL would read as something else."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KAFKA_USER", "reader")
+    (tmp_path / "secret").write_text("a&b=c +%20#?\n")
+
+
+def test_file_is_what_python_would_be_given(secrets: None) -> None:
+    """Client options stand in the URL, whose reader says what is wrong with them."""
+    config = parse_config(WHOLE, "consumer.toml")
+
+    options = config.consumer_options()
+    password = "a%26b%3Dc%20%2B%2520%23%3F"  # noqa: S105 - no real one
+    assert options.pop("adapter") == (
+        f"{URL}&security_protocol=SASL_SSL&sasl_plain_username=reader"
+        f"&sasl_plain_password={password}&session_timeout=20"
+    )
+    assert options == {
+        "store": "sqlite:///state.db",
+        "dead_letters": f"kafka://broker:9092/orders-dlq?sasl_plain_password={password}",
+        "start": AtTime(datetime(2026, 1, 1, tzinfo=UTC)),
+        "max_hole_age": 300.0,
+        "max_holes": None,
+        "trees": False,
+        "retry": RetryPolicy(max_attempts=None, initial=0.5, maximum=60.0),
+    }
+    assert config.run_options() == {"concurrency": 500, "ordering": "partition"}
+
+
+def test_secret_reaches_the_client_whole(secrets: None) -> None:
+    """Through the URL's query and back."""
+    config = parse_config(WHOLE, "consumer.toml")
+    adapter = Consumer(config.consumer_options()["adapter"])._adapter
+
+    options = adapter._options.client_options  # type: ignore[attr-defined]  # of Kafka
+    assert options["sasl_plain_password"] == "a&b=c +%20#?"  # noqa: S105 - likewise
+
+
+def test_secrets_are_hidden_when_it_is_shown() -> None:
+    """A name of one is no secret; what stands in the file or in a URL is."""
+    text = """
+    [consumer]
+    url = "kafka://user:pw@h:1/t?group=g&sasl_plain_password=pw&session_timeout=5"
+    [consumer.client]
+    token = "pw"
+    password = "env:PASSWORD"
+    aws_secret_access_key = "pw"
+    """
+    shown = parse_config(text, "f").shown()
+
+    assert shown["consumer"] == {
+        "url": "kafka://…@h:1/t?group=g&sasl_plain_password=…&session_timeout=5",
+        "client": {"token": "…", "password": "env:PASSWORD", "aws_secret_access_key": "…"},
+    }
+
+
+def test_command_line_comes_before_the_file() -> None:
+    """And what it does not say stays."""
+    config = parse_config(WHOLE, "f").changed("run", concurrency=3, ordering=None)
+
+    assert config.run == {"concurrency": 3, "ordering": "partition", "workers": 2}
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("[consumer", "f: this is no TOML: Expected ']'"),
+        ("consumer = 3", "f: consumer=3: make it a table, [consumer]"),
+        ("[consummer]\n", "f: unknown option consummer=: did you mean consumer=?"),
+        ("[consumer]\nmax_hole = 1", "f: [consumer]: unknown option max_hole=: did you mean"),
+        ("[consumer]\nhooks = 1", "f: [consumer]: hooks= is an object: only Python can give it"),
+        ("[run]\nconcurency = 1", "f: [run]: unknown option concurency=: did you mean concurr"),
+        ("[run]\nworkers = 0", "f: [run]: workers=0: give a whole number, 1 or more"),
+        ("[telemetry]\nlog = 'xml'", "f: [telemetry]: log='xml': give 'text' or 'json'"),
+        ("app = 3", "f: app=3: give a name"),
+    ],
+)
+def test_unknown_and_odd_values_are_named_with_their_place(text: str, words: str) -> None:
+    """Of the file and the table, before anything is looked up."""
+    with pytest.raises(ConfigurationError) as found:
+        parse_config(text, "f")
+    assert words in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", "f: a handler needs a broker: give --url, or url= in [consumer]"),
+        (f"url = '{URL}'\nfetch_wait = 'x'", "f: fetch_wait='x': give seconds, above 0"),
+        (f"url = '{URL}'\nretry = {{ max = 1 }}", "f: retry: unknown option max=: did you mean"),
+        (f"url = '{URL}'\nretry = 3", "f: retry=3: make it a table"),
+        (f"url = '{URL}'\nclient = 3", "f: client=3: make it a table"),
+        (f"url = '{URL}'\nclient = {{ a = [] }}", "a= must be a text or a number"),
+        (f"url = '{URL}'\nclient = {{ sesion_timeout = 1 }}", "did you mean session_timeout=?"),
+        (f"url = '{URL}'\nclient = {{ session_timeout = 'x' }}", "give seconds, above 0"),
+        (f"url = '{URL}'\nclient = {{ group = 'g' }}", "the option group= is given twice"),
+        ("url = 'env:NO_SUCH_NAME'", "f: url=env:…: no environment variable 'NO_SUCH_NAME'"),
+        (f"url = '{URL}'\nstart = 2026-01-01T00:00:00", "a datetime without a time zone"),
+        (f"url = '{URL}'\ndead_letters = {{ a = 1 }}", "[consumer.dead_letters]: url= is missing"),
+    ],
+)
+async def test_what_cannot_work_is_the_keyword_arguments_error(text: str, words: str) -> None:
+    """With the file's name before it."""
+    config = parse_config(f"app = 'tests.cli.run.apps:handle'\n[consumer]\n{text}", "f")
+
+    with pytest.raises(ConfigurationError) as found:
+        await make_group(config, apps.handle)
+    assert words in str(found.value)
+
+
+async def test_application_that_makes_its_consumer_takes_no_options_of_it() -> None:
+    """They would have no effect."""
+    config = Config(app="tests.cli.run.apps:consumer", consumer={"url": URL})
+    with pytest.raises(ConfigurationError, match="the application makes its consumer"):
+        await make_group(config, apps.consumer)
+    config = Config(app="tests.cli.run.apps:group", run={"concurrency": 3, "workers": 2})
+    with pytest.raises(ConfigurationError, match=r"\[run\] concurrency=: the application makes"):
+        await make_group(config, apps.group)
+    with pytest.raises(ConfigurationError, match=r"make_nothing\(\) returned int"):
+        await make_group(Config(app="tests.cli.run.apps:make_nothing"), apps.make_nothing)
+
+
+async def test_factories_are_called_and_handlers_found() -> None:
+    """The handler of a consumer is ``handle`` of its module, or the one that is named."""
+    for found in (apps.make, apps.make_group, apps.consumer, apps.group):
+        group = await make_group(Config(app="tests.cli.run.apps:any"), found)
+        assert len(group.consumers) == 1
+    config = Config(app="tests.cli.run.apps:consumer", handler="tests.cli.run.apps:none")
+    with pytest.raises(ConfigurationError, match="has no 'none'"):
+        await make_group(config, apps.consumer)
+
+
+def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    """So is one that is no text."""
+    with pytest.raises(ConfigurationError, match="No such file"):
+        read_config(str(tmp_path / "none.toml"))
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match="it is no UTF-8"):
+        read_config(str(tmp_path / "bytes"))

@@ -1,0 +1,276 @@
+"""``consumer-sdk run`` as processes: what runs, restarts, reloads and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import uuid
+from asyncio.subprocess import PIPE, Process
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from consumer_sdk.testing.servers import KafkaServer
+from tests.cli.test_checkpoints import COMMAND, ROOT
+from tests.cli.worlds import golden, kafka_world, status
+from tests.integration.field import until
+from tests.testing.servers.processes import is_gone
+
+SERVICE = """\
+import os
+from consumer_sdk import Message
+from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+
+def said(text):
+    with open("said", "a") as file:
+        file.write(f"{os.getpid()} {text}\\n")
+
+said("imported")
+broker = MemoryBroker("b")
+broker.create_stream("orders")
+
+async def handle(message: Message) -> None:
+    said((message.value or b"").decode())
+
+def make_nothing():
+    said("called")
+"""
+MEMORY = ["service:handle", "--url", "memory://b/orders?group=billing"]
+
+
+class Service:
+    """A run of ``consumer-sdk run`` in a folder with a module ``service``.
+
+    Attributes:
+        log: what it has written to stderr so far.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = ""
+
+    @asynccontextmanager
+    async def running(self, *arguments: str) -> AsyncIterator[Process]:
+        """The process; killed in the end if it still runs."""
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            "run",
+            *arguments,
+            cwd=self.folder,
+            stderr=PIPE,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        reading = asyncio.create_task(self._read(process))
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            await reading
+
+    async def _read(self, process: Process) -> None:
+        assert process.stderr is not None
+        async for line in process.stderr:
+            self.log += line.decode()
+
+    def said(self) -> list[tuple[int, str]]:
+        """What handlers have written: pid and text."""
+        file = self.folder / "said"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(int(pid), text) for pid, text in map(str.split, lines)]
+
+    @property
+    def workers(self) -> list[int]:
+        """The pids of all workers so far."""
+        return [int(pid) for pid in re.findall(r"worker \d+: pid (\d+)", self.log)]
+
+    async def until(self, is_so: Callable[[], bool], what: str) -> None:
+        """Waits for something to become true."""
+        try:
+            await until(is_so, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log}") from error
+
+    async def opened(self, count: int) -> None:
+        """Waits until so many consumers have been opened."""
+        await self.until(lambda: self.log.count("engine: opened") == count, f"{count} opened")
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    """One whose handler writes each value into a file."""
+    (tmp_path / "service.py").write_text(SERVICE)
+    return Service(tmp_path)
+
+
+@pytest.mark.kafka
+async def test_workers_share_a_group_and_one_that_is_killed_is_replaced(
+    service: Service, kafka_server: KafkaServer
+) -> None:
+    """Every record is handled, and SIGTERM ends all with what they had in hand."""
+    world = kafka_world(kafka_server)
+    stream = await world.stream(4)
+    (service.folder / "consumer.toml").write_text(
+        """
+        app = "service:handle"
+        [consumer]
+        url = "env:ORDERS"
+        [run]
+        workers = 2
+        """
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ORDERS", world.url(stream, group="billing", session_timeout="6"))
+        async with service.running("--config", "consumer.toml") as process:
+            await service.opened(2)
+            await _write(kafka_server, stream, "a")
+            await service.until(lambda: _handled(service) >= _values("a"), "all handled")
+            killed = service.workers[0]
+            os.kill(killed, signal.SIGKILL)
+            await service.opened(3)
+            assert f"worker {killed} died by SIGKILL; another one starts in 0.5 s" in service.log
+            await _write(kafka_server, stream, "b")
+            await service.until(lambda: _handled(service) >= _values("b"), "all handled again")
+            process.terminate()
+            assert await process.wait() == 0
+    assert all(map(is_gone, service.workers))
+    assert service.log.count("engine: closed") == 2, service.log
+    counts = Counter(text for _pid, text in service.said() if text.startswith("b"))
+    assert set(counts.values()) == {1}
+    reading, _ = await _lag(world.url(stream, group="billing"))
+    assert reading == 0
+
+
+async def _write(server: KafkaServer, stream: str, prefix: str) -> None:
+    async with AIOKafkaProducer(bootstrap_servers=server.bootstrap_servers) as producer:
+        for at, value in enumerate(sorted(_values(prefix))):
+            await producer.send(stream, value.encode(), partition=at % 4)
+
+
+def _values(prefix: str) -> set[str]:
+    return {f"{prefix}{at}" for at in range(40)}
+
+
+def _handled(service: Service) -> set[str]:
+    return {text for _pid, text in service.said()}
+
+
+async def _lag(url: str) -> tuple[int, str]:
+    return await status("lag", url, "--fail-above", "0"), url
+
+
+async def test_workers_of_a_parent_that_is_killed_end(service: Service) -> None:
+    """They see it at their stdin, and drain."""
+    async with service.running(*MEMORY, "--workers", "2") as process:
+        await service.opened(2)
+        process.kill()
+        await service.until(lambda: all(map(is_gone, service.workers)), "workers have ended")
+        await service.until(lambda: service.log.count("engine: closed") == 2, "both closed")
+
+
+async def test_second_signal_kills_workers_that_do_not_end(service: Service) -> None:
+    """One that blocks its loop, say."""
+    with (service.folder / "service.py").open("a") as file:
+        file.write("def block():\n said('blocks')\n import time\n time.sleep(600)\n")
+        file.write("import signal\nsignal.signal(signal.SIGTERM, lambda *_: said('told'))\n")
+    async with service.running("service:block", "--workers", "2") as process:
+        await service.until(lambda: "blocks" in _handled(service), "blocks")
+        process.terminate()
+        await service.until(lambda: "told" in _handled(service), "told")
+        process.terminate()
+        assert await process.wait() == 1
+    assert all(map(is_gone, service.workers))
+
+
+async def test_service_that_cannot_work_ends_all_workers(service: Service) -> None:
+    """With the status of a mistake, and not again and again."""
+    async with service.running("service:make_nothing", "--workers", "2") as process:
+        assert await process.wait() == 2
+    assert "service:make_nothing() returned NoneType: return a Consumer or a Group" in service.log
+    assert len(service.workers) == 2
+
+
+async def test_changed_file_starts_the_service_again(service: Service) -> None:
+    """Also after it could not start; Ctrl-C ends it."""
+    file = service.folder / "service.py"
+    async with service.running(*MEMORY, "--reload") as process:
+        await service.opened(1)
+        file.write_text("import no_such_package\n")
+        await service.until(lambda: "waits for a change" in service.log, "it fails")
+        assert service.log.count("Traceback") == 1
+        file.write_text(f"{SERVICE}\n")
+        await service.opened(2)
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
+    assert "service.py changed; starting again" in service.log
+    assert all(map(is_gone, service.workers))
+
+
+async def test_single_process_ends_at_a_signal_with_json_lines(service: Service) -> None:
+    """A module that fails shows its traceback once, and the status of a mistake."""
+    async with service.running(*MEMORY, "--log", "json") as process:
+        await service.until(lambda: "assigned" in service.log, "assigned")
+        process.terminate()
+        assert await process.wait() == 0
+    lines = [json.loads(line) for line in service.log.splitlines()]
+    assert lines[-1]["message"].startswith("closed: memory, group 'billing'")
+    service.log = ""
+    (service.folder / "service.py").write_text("1 / 0\n")
+    async with service.running(*MEMORY, "--workers", "2") as process:
+        assert await process.wait() == 2
+    assert service.log.count("Traceback") == 1
+    last = service.log.splitlines()[-1]
+    assert last == "consumer-sdk: service cannot be imported: ZeroDivisionError: division by zero"
+
+
+@pytest.mark.kafka
+async def test_check_says_what_would_be_run_and_joins_nothing(
+    service: Service,
+    kafka_server: KafkaServer,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each setting, without secrets; where each partition would begin; no file is made."""
+    monkeypatch.chdir(service.folder)
+    monkeypatch.setattr("sys.path", [str(service.folder), *sys.path])
+    monkeypatch.setattr("sys.modules", sys.modules.copy())
+    world = kafka_world(kafka_server)
+    stream, name = await world.stream(2), f"group-{uuid.uuid4().hex[:8]}"
+    await world.write(stream, [(b"k", b"v")] * 3)
+    url = world.url(stream, group=name)
+    file = service.folder / "consumer.toml"
+    file.write_text(
+        f"""
+        app = "service:handle"
+        [consumer]
+        url = "{url}"
+        store = "sqlite:{service.folder}/state.db"
+        dead_letters = "{world.base}/orders-dlq"
+        retry = {{ max_attempts = 3 }}
+        [run]
+        workers = 2
+        """
+    )
+    assert await status("run", "--config", str(file), "--check", "--concurrency", "7") == 0
+    names = {world.base: "kafka://HOST", world.base.removeprefix("kafka://"): "HOST", stream: "T"}
+    out = capsys.readouterr().out
+    golden("run-check.txt", out, {**names, name: "G", str(service.folder): "FOLDER"})
+    assert not (service.folder / "state.db").exists()
+
+    assert await status("run", "--config", str(file), "--check", "--json") == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [row["records"] for row in shown["partitions"]] == [3, 0]
+    file.write_text(f"app = 'service:handle'\n[consumer]\nurl = '{url}'\nfetch_wait = 0")
+    assert await status("run", "--config", str(file), "--check") == 2
+    assert "consumer.toml: fetch_wait=0: give seconds, above 0" in capsys.readouterr().err
+    assert await status("run", "service:handle", "--check", "--url", world.url(stream)) == 0
+    assert "2 partitions, and no group" in capsys.readouterr().out
