@@ -67,8 +67,8 @@ class Message:
         assignment: the grant under which the record was fetched.
         position: the record's place in its partition.
         key: bytes, or None.
-        value: raw bytes, or None (a tombstone). Decode it in the handler, so that a record
-            that cannot be decoded takes the retry and dead-letter path.
+        value: raw bytes, or None (a tombstone). Decode it in the handler, or by ``decode=`` of the
+            consumer (see `body`), so that a record that cannot be decoded is dead-lettered.
         headers: pairs of name and bytes (or None), in the broker's order; names may repeat.
         timestamp: milliseconds since the epoch, or None.
         attempt: 1 for the first delivery; survives restarts.
@@ -78,6 +78,7 @@ class Message:
     """
 
     __slots__ = (
+        "_body",
         "assignment",
         "headers",
         "holder",
@@ -97,6 +98,7 @@ class Message:
     timestamp: int | None
     holder: Holder
     index: int
+    _body: Any
     root: int
     """The number of its open tree; set while a tree is open, which then is in ``holder``."""
 
@@ -137,6 +139,22 @@ class Message:
     def stream(self) -> str:
         """The Kafka topic, Kinesis stream or Pulsar topic that the record came from."""
         return self.assignment.partition.stream
+
+    @property
+    def body(self) -> Any:
+        """What ``decode=`` of the consumer makes of the value; without it, and of None, the value.
+
+        Made when it is first asked for, for each delivery anew. In `Consumer.run` the error need not be
+        caught: the record goes to the dead letters, with its value as it is.
+
+        Raises:
+            Reject: the value cannot be decoded.
+            Exception: it cannot be decoded now: a schema registry is away, say.
+        """
+        if not hasattr(self, "_body"):
+            holder: Any = self.holder
+            self._body = holder.body(self.value)
+        return self._body
 
     @property
     def size(self) -> int:
@@ -226,6 +244,10 @@ class Message:
         )
 
 
+COPIED = tuple(name for name in Message.__slots__ if name != "_body")
+"""A handler may have changed the body: each delivery has its own."""
+
+
 class Redelivery(Message):
     """A later delivery of a record: a copy with its own attempt number."""
 
@@ -235,7 +257,7 @@ class Redelivery(Message):
     def of(cls, message: Message, attempt: int) -> Redelivery:
         """A copy of ``message`` that is delivery number ``attempt``."""
         copy = cls()
-        for name in Message.__slots__:
+        for name in COPIED:
             if hasattr(message, name):
                 setattr(copy, name, getattr(message, name))
         copy.attempt = attempt

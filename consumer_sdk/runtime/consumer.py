@@ -27,6 +27,7 @@ from consumer_sdk.options import (
 )
 from consumer_sdk.records import AtTime, Batch, Explanation, Message, Partition, Start
 from consumer_sdk.records.tokens import Bytes
+from consumer_sdk.runtime.decoding import Decode, prepared_handler
 from consumer_sdk.runtime.engine import STALLED, Engine
 from consumer_sdk.runtime.handlers import Middleware, check_handler, wrap_handler
 from consumer_sdk.runtime.health import Health, State
@@ -85,6 +86,8 @@ class Consumer:
         retry: back-off and limit of failed deliveries.
         dead_letters: where records go that reach the limit or are rejected, also as a URL such as
             ``kafka://host:9092/dlq``; the adapter's own destination if None.
+        decode: makes `Message.body` of a record's value, such as `json.loads`, or one of
+            `consumer_sdk.decoders`. What it cannot decode is rejected.
         start: where to begin without a checkpoint: ``"earliest"``, ``"latest"`` (resolved once
             and made durable), `AtTime` or `AtPosition`.
         restart: ``"resume"`` from the checkpoint, or ``"from_start"``: an ``application_id`` that
@@ -139,6 +142,7 @@ class Consumer:
         store: CheckpointStore | str | None = None,
         retry: RetryPolicy | None = None,
         dead_letters: DeadLetters | str | None = None,
+        decode: Decode | None = None,
         start: Start | StartName = "earliest",
         restart: Restart = "resume",
         application_id: str | None = None,
@@ -167,6 +171,7 @@ class Consumer:
     ) -> None:
         options = Options(
             retry=RetryPolicy() if retry is None else retry,
+            decode=decode,
             start=parse_start(start),
             restart=restart,
             application_id=application_id,
@@ -401,6 +406,7 @@ class Consumer:
         takes_batch = batch_size is not None
         handler = check_handler(handler, takes_batch=takes_batch)
         handler = wrap_handler(handler, around, takes_batch=takes_batch)
+        handler = prepared_handler(handler, self._options.decode, takes_batch=takes_batch)
         workers = self._make_workers(
             handler, concurrency, parse_ordering(ordering), batch_size, batch_wait
         )

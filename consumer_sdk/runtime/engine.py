@@ -14,6 +14,7 @@ from consumer_sdk.log_limits import LimitedLoggers
 from consumer_sdk.records import Assignment, Kind, Message, Partition
 from consumer_sdk.runtime.burial import Burial
 from consumer_sdk.runtime.consumer_log import ConsumerLog, error_text
+from consumer_sdk.runtime.decoding import body_reader
 from consumer_sdk.runtime.events import EventKind, Events
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.health import Health, State, Vitals, assess
@@ -79,6 +80,7 @@ class Engine:
         self.watch = LoopWatch(adapter, lambda: self.holdings, lambda: self.sink)
         self._hooks = NO_HOOKS if options.hooks is None else SafeHooks(options.hooks)
         self.sink: Any = Lanes(Ordering.NONE, lambda: None)
+        self._body = body_reader(options.decode)
         self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
         self._end_iteration: Callable[[], None] = lambda: None
         self._supervisor: asyncio.Task[None] | None = None
@@ -233,6 +235,7 @@ class Engine:
             unsettled=self._unsettled(tracker),
             make_trees=self._make_trees if options.trees else None,
             allows_cumulative=self._allows_cumulative,
+            body=self._body,
             changed=self._changed,
             own=self.tallies.of(assignment.partition),
             handled=self.timing.handler(assignment.partition.stream),

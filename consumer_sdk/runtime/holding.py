@@ -92,6 +92,7 @@ class Holding:
         hooks: told what becomes of messages.
         log: where failed deliveries are logged.
         unsettled: the messages of unsettled records, where somebody has to be told of them.
+        body: makes a message's body of its value.
         tree: opens a message's tree; the bound method of its trees, once there are some.
         make_trees: makes the holder of messages with trees, for the first one; None: trees are
             off, and a message is acked instead (Storm without ackers).
@@ -128,6 +129,7 @@ class Holding:
     make_trees: Callable[[Holding], TreeHolder] | None = TreeHolder
     trees: TreeHolder | None = None
     allows_cumulative: bool = True
+    body: Callable[[bytes | None], Any] = lambda value: value
     is_paused: bool = False
     is_over_budget: bool = False
     is_behind: bool = False

@@ -24,6 +24,7 @@ from consumer_sdk.options import (
     optional,
 )
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.runtime.decoding import DECODE, Decode
 from consumer_sdk.runtime.hooks import Hooks, check_hooks
 from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.trackers import RetryPolicy
@@ -80,6 +81,7 @@ START = OptionType(
 LONG = endless(SECONDS)
 TYPES: Mapping[str, OptionType] = {
     "retry": instance(RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=5)"),
+    "decode": DECODE,
     "restart": choice(*get_args(Restart)),
     "application_id": optional(
         OptionType(
@@ -154,6 +156,7 @@ class Options:
     """The options of a `Consumer`; its docstring says what each does."""
 
     retry: RetryPolicy = field(default_factory=RetryPolicy)
+    decode: Decode | None = None
     start: Start = StartPoint.EARLIEST
     restart: Restart = "resume"
     application_id: str | None = None

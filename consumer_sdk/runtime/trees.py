@@ -76,6 +76,9 @@ class TreeHolder:
         self._extended[message.root] = self._holding.clock.monotonic() + seconds
         return True
 
+    def body(self, value: bytes | None) -> Any:
+        return self._holding.body(value)
+
     async def durable(self) -> None:
         await self._holding.durable()
 

@@ -5,6 +5,7 @@ the suites that every adapter, tracker and store passes.
 """
 
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.delivering import Delivered, deliver
 from consumer_sdk.testing.faults import FaultRates, Faults
 from consumer_sdk.testing.simulation import (
     Simulation,
@@ -18,6 +19,7 @@ from consumer_sdk.testing.simulation import (
 )
 
 __all__ = [
+    "Delivered",
     "FaultRates",
     "Faults",
     "MemoryAdapter",
@@ -29,5 +31,6 @@ __all__ = [
     "SimulationLeakError",
     "SimulationLoop",
     "SimulationTimeoutError",
+    "deliver",
     "simulate",
 ]

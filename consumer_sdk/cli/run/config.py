@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
+from consumer_sdk.cli.run.apps import load_object
+from consumer_sdk.decoders import json_decoder
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.named_secrets import SECRETS, secret
 from consumer_sdk.options import (
@@ -174,6 +176,8 @@ def _check_name(table: str, name: str) -> None:
 def _value(name: str, value: Any) -> Any:
     """What Python would be given for an option of ``[consumer]``."""
     if isinstance(value, str):
+        if name == "decode":
+            return json_decoder() if value == "json" else load_object(value)
         found = secret(name, value)
         return None if found == "none" and name == "max_holes" else found
     if isinstance(value, datetime):

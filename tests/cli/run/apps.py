@@ -7,7 +7,7 @@ import functools
 from consumer_sdk import Consumer, Group, Message
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 
-broker = MemoryBroker("run-apps")
+broker = MemoryBroker()
 broker.create_stream("orders", 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +26,7 @@ start = 2026-01-01T00:00:00Z
 max_hole_age = 300.0
 max_holes = "none"
 trees = false
+decode = "json:loads"
 retry = {{ max_attempts = "none", initial = 0.5, maximum = 60.0 }}
 
 [consumer.client]
@@ -68,6 +70,7 @@ def test_file_is_what_python_would_be_given(secrets: None) -> None:
         "max_hole_age": 300.0,
         "max_holes": None,
         "trees": False,
+        "decode": json.loads,
         "retry": RetryPolicy(max_attempts=None, initial=0.5, maximum=60.0),
     }
     assert config.run_options() == {"concurrency": 500, "ordering": "partition"}

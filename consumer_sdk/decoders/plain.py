@@ -1,0 +1,108 @@
+"""Decoders that need nothing but the value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
+
+from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.options import FLAG, choice
+from consumer_sdk.schema_registry import read_message_indexes, read_schema_number
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+__all__ = ["json_decoder", "msgspec_decoder", "protobuf_decoder", "pydantic_decoder"]
+
+M = TypeVar("M", bound="Message")
+
+
+def json_decoder() -> Callable[[bytes], Any]:
+    """JSON in UTF-8, by the standard library; NaN and Infinity, which are no JSON, are refused."""
+
+    def decode(data: bytes) -> Any:
+        return json.loads(data.decode(), parse_constant=_refused)
+
+    return decode
+
+
+def _refused(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def msgspec_decoder(
+    kind: Any, *, form: Literal["json", "msgpack"] = "json"
+) -> Callable[[bytes], Any]:
+    """JSON or MessagePack, checked against a type: a ``msgspec.Struct``, a dataclass, ``list[int]``.
+
+    Raises:
+        MissingExtraError: the extra ``msgspec`` is not installed.
+        ConfigurationError: msgspec cannot decode this type.
+    """
+    choice("json", "msgpack").check("form", form, "msgspec_decoder")
+    try:
+        import msgspec
+    except ImportError as error:
+        raise MissingExtraError("msgspec", "msgspec") from error
+    module = msgspec.json if form == "json" else msgspec.msgpack
+    try:
+        made: Callable[[bytes], Any] = module.Decoder(kind).decode
+    except TypeError as error:
+        raise ConfigurationError(f"msgspec_decoder({kind!r}): {error}") from error
+    return made
+
+
+def pydantic_decoder(kind: Any) -> Callable[[bytes], Any]:
+    """JSON, checked against a type: a ``pydantic.BaseModel``, a dataclass, ``list[int]``.
+
+    Raises:
+        MissingExtraError: the extra ``pydantic`` is not installed.
+        ConfigurationError: pydantic has no schema of this type.
+    """
+    try:
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticUserError
+    except ImportError as error:
+        raise MissingExtraError("pydantic", "pydantic") from error
+    try:
+        made: Callable[[bytes], Any] = TypeAdapter(kind).validate_json
+    except PydanticUserError as error:
+        raise ConfigurationError(f"pydantic_decoder({kind!r}): {error}") from error
+    return made
+
+
+def protobuf_decoder(kind: type[M], *, has_head: bool = False) -> Callable[[bytes], M]:
+    """A message of a generated class.
+
+    Args:
+        kind: the class.
+        has_head: values begin with a schema registry's zero, number and message indexes, which are
+            passed over: the values are taken for messages of this class.
+
+    Raises:
+        MissingExtraError: the extra ``protobuf`` is not installed.
+        ConfigurationError: this is no class of a message.
+    """
+    try:
+        from google.protobuf.message import Message
+    except ImportError as error:
+        raise MissingExtraError("google.protobuf", "protobuf") from error
+    FLAG.check("has_head", has_head, "protobuf_decoder")
+    given: object = kind
+    if not (isinstance(given, type) and issubclass(given, Message)):
+        raise ConfigurationError(f"protobuf_decoder({kind!r}): give a generated message class")
+
+    def decode(data: bytes) -> M:
+        made: M = kind.FromString(_without_head(data) if has_head else data)
+        if not made.IsInitialized():
+            raise ValueError(f"a required field of {kind.DESCRIPTOR.full_name} is missing")
+        return made
+
+    return decode
+
+
+def _without_head(data: bytes) -> bytes:
+    _number, begin = read_schema_number(data)
+    _indexes, begin = read_message_indexes(data, begin)
+    return data[begin:]

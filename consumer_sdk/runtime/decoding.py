@@ -1,0 +1,114 @@
+"""What ``decode=`` makes of a record: when it is made, and what becomes of one that cannot be decoded.
+
+`Message.body` decodes when it is first asked for, so that a record costs nothing until then. What the
+decoder raises is a `Reject`, with the error as its cause: nobody will ever decode these bytes. An outage of
+a schema registry is none, and neither is whatever says more of this machine than of the record.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
+from consumer_sdk.options import OptionType
+from consumer_sdk.records import Batch, Message
+from consumer_sdk.runtime.handlers import Handler
+from consumer_sdk.trackers import Reject, Retry
+
+__all__ = ["DECODE", "Decode", "PreparedDecode", "body_reader", "prepared_handler"]
+
+Decode: TypeAlias = Callable[[bytes], Any]
+"""Makes a value of a record's bytes; never called for a tombstone."""
+
+PASSING = (Reject, Retry, MemoryError, OSError, SchemaRegistryError)
+"""Errors of a decoder that are raised as they are: a failed delivery, or the decoder's own choice."""
+
+
+@runtime_checkable
+class PreparedDecode(Protocol):
+    """A decoder that has to ask somebody before it can decode some values, such as a registry."""
+
+    def __call__(self, data: bytes, /) -> Any:
+        """The value."""
+
+    def prepare(self, data: bytes, /) -> Awaitable[None] | None:
+        """None if the value can be decoded at once; else what to await before."""
+
+
+def _is_decode(value: object) -> bool:
+    call = getattr(value, "__call__", None)  # noqa: B004 - it is looked at
+    return callable(value) and not any(map(inspect.iscoroutinefunction, (value, call)))
+
+
+DECODE = OptionType(
+    "a function of bytes, not async, such as json.loads or json_decoder(), or None",
+    lambda value: value is None or _is_decode(value),
+)
+
+
+def body_reader(decode: Decode | None) -> Callable[[bytes | None], Any]:
+    """What makes a message's body of its value; without a decoder that is the value.
+
+    Its Raises:
+        Reject: the value cannot be decoded.
+        Exception: one of `PASSING`.
+    """
+    if decode is None:
+        return lambda value: value
+
+    def read(value: bytes | None) -> Any:
+        try:
+            return None if value is None else decode(value)
+        except UnknownSchemaError as error:
+            raise Reject("the value cannot be decoded") from error
+        except PASSING:
+            raise
+        except Exception as error:
+            raise Reject("the value cannot be decoded") from error
+
+    return read
+
+
+def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bool) -> Handler:
+    """The handler, or what awaits the decoder's preparation before it.
+
+    A batch is decoded before its handler is called, which gets what could be: one bad record would
+    take the whole batch to the dead letters with it.
+    """
+    prepare = decode.prepare if isinstance(decode, PreparedDecode) else None
+    if decode is None or (prepare is None and not takes_batch):
+        return handler
+
+    async def ready(message: Message) -> None:
+        waiting = None
+        if prepare is not None and message.value is not None:
+            waiting = prepare(message.value)
+        if waiting is not None:
+            await waiting
+
+    async def one(message: Message) -> None:
+        await ready(message)
+        await handler(message)
+
+    async def many(batch: Batch) -> None:
+        good = Batch()
+        for message in batch:
+            await ready(message)
+            if _is_decoded(message):
+                good.append(message)
+        if good:
+            await handler(good)
+
+    return many if takes_batch else one
+
+
+def _is_decoded(message: Message) -> bool:
+    try:
+        message.body  # noqa: B018 - it is made, and kept
+    except Reject as error:
+        holder: Any = message.holder
+        holder.raised(message, error)
+        return False
+    return True

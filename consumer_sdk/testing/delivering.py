@@ -1,0 +1,116 @@
+"""`deliver`: what a handler makes of values, without a broker and without waiting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.dead_letters.memory import MemoryDeadLetters
+from consumer_sdk.records import DeadLetter, Message
+from consumer_sdk.runtime import Consumer, Hooks
+from consumer_sdk.testing.simulation import Simulation, simulate
+from consumer_sdk.trackers import RetryPolicy
+
+__all__ = ["Delivered", "deliver"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What became of the values.
+
+    Attributes:
+        acked: those that were settled, in that order, as they were given.
+        retried: those of deliveries that failed and were made again: one for each such failure.
+        dead: the dead letters, with the bytes of their records.
+    """
+
+    acked: list[Any] = field(default_factory=list)
+    retried: list[Any] = field(default_factory=list)
+    dead: list[DeadLetter] = field(default_factory=list)
+
+
+def deliver(
+    handler: Callable[[Any], Awaitable[object]],
+    *values: Any,
+    decode: Callable[[bytes], Any] | None = None,
+    retry: RetryPolicy | None = None,
+    around: Sequence[Any] = (),
+    batch_size: int | None = None,
+    time_limit: float = 86_400.0,
+) -> Delivered:
+    """Runs a handler for values, as `Consumer.run` does, until each is acked or a dead letter.
+
+    On virtual time: retries with their back-off, and whatever the handler sleeps, take no time. Call
+    it from a function that is not async.
+
+    Args:
+        handler: takes a message, or a batch with ``batch_size``.
+        values: one for each record, in one partition: bytes, None (a tombstone), a text, or what
+            JSON can be made of.
+        decode: that of the consumer.
+        retry: likewise.
+        around: middleware.
+        batch_size: records in a batch, at most.
+        time_limit: virtual seconds; a day of them costs some seconds of the processor.
+
+    Raises:
+        ConfigurationError: the handler, or an option, cannot work.
+        SimulationTimeoutError: a record is neither settled nor given up by then.
+    """
+
+    async def main(simulation: Simulation) -> Delivered:
+        broker = MemoryBroker(wall=simulation.clock.wall)
+        broker.create_stream("values")
+        for value in values:
+            broker.append("values", _bytes(value))
+        letters = MemoryDeadLetters()
+        watch = _Watch(values, lambda: consumer.stop())
+        consumer = Consumer(
+            MemoryAdapter(broker, "values", group="deliver"),
+            dead_letters=letters,
+            decode=decode,
+            retry=retry,
+            hooks=watch,
+            clock=simulation.clock,
+        )
+        run: Any = consumer.run  # of a batch or of none
+        if values:
+            await run(handler, around=around, concurrency=1, batch_size=batch_size)
+        watch.delivered.dead.extend(letters.letters)
+        return watch.delivered
+
+    return simulate(main, time_limit=time_limit)
+
+
+class _Watch(Hooks):
+    """Keeps what becomes of each record; ends when nothing is left."""
+
+    def __init__(self, values: Sequence[Any], stop: Callable[[], None]) -> None:
+        self._values = values
+        self._stop = stop
+        self._left = len(values)
+        self.delivered = Delivered()
+
+    def settled(self, message: Message) -> None:
+        self.delivered.acked.append(self._values[message.position])
+        self._one_less()
+
+    def retried(self, message: Message, error: BaseException | str, delay: float) -> None:  # noqa: ARG002 - as it is called
+        self.delivered.retried.append(self._values[message.position])
+
+    def dead_lettered(self, message: Message, error: BaseException | str) -> None:  # noqa: ARG002 - as it is called
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._stop()
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return (value if isinstance(value, str) else json.dumps(value)).encode()

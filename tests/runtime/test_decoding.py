@@ -1,0 +1,217 @@
+"""``decode=``: when a body is made, and what becomes of a record that has none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from consumer_sdk import Batch, Consumer, Message, Reject, Retry, RetryPolicy
+from consumer_sdk.errors import (
+    ConfigurationError,
+    TransientSchemaRegistryError,
+    UnknownSchemaError,
+)
+from consumer_sdk.runtime.decoding import prepared_handler
+from consumer_sdk.testing import MemoryAdapter, MemoryBroker, Simulation, deliver, simulate
+
+ONCE = RetryPolicy(max_attempts=2, initial=0.1)
+
+
+def test_body_is_made_once_and_when_it_is_asked_for() -> None:
+    """A handler that does not look costs no decoding."""
+    made: list[bytes] = []
+
+    def decode(data: bytes) -> Any:
+        made.append(data)
+        return json.loads(data)
+
+    async def handle(message: Message) -> None:
+        if message.value != b"1":
+            assert message.body is message.body
+
+    assert deliver(handle, [1], 1, None, decode=decode).acked == [[1], 1, None]
+    assert made == [b"[1]"]
+
+
+async def test_without_a_decoder_the_body_is_the_value_and_the_handler_its_own() -> None:
+    """So nothing is paid for what is not used."""
+
+    async def handle(message: Message) -> None:
+        assert message.body is message.value
+
+    assert prepared_handler(handle, None, takes_batch=False) is handle
+    assert prepared_handler(handle, json.loads, takes_batch=False) is handle
+    assert prepared_handler(handle, None, takes_batch=True) is handle
+    delivered = await asyncio.to_thread(deliver, handle, 1)
+    assert delivered.acked == [1]
+
+
+def test_value_that_cannot_be_decoded_is_rejected_as_it_is() -> None:
+    """At its first delivery, with the decoder's error, and its raw bytes kept."""
+
+    async def handle(message: Message) -> None:
+        assert message.body == 1
+
+    delivered = deliver(handle, 1, b"{", decode=json.loads)
+    (letter,) = delivered.dead
+    assert (delivered.acked, delivered.retried) == ([1], [])
+    assert (letter.value, letter.attempts) == (b"{", 1)
+    assert letter.error.startswith("the value cannot be decoded: JSONDecodeError: ")
+    assert letter.error_type == "json.decoder.JSONDecodeError"
+
+
+def test_each_delivery_has_a_body_of_its_own() -> None:
+    """A handler may change what it was given, and fail then."""
+
+    async def handle(message: Message) -> None:
+        message.body.append(2)
+        if message.attempt == 1:
+            raise ValueError("again")
+        assert message.body == [1, 2]
+
+    assert deliver(handle, [1], decode=json.loads).retried == [[1]]
+
+
+def test_message_with_an_open_tree_has_its_body() -> None:
+    """Whoever holds it."""
+
+    async def handle(message: Message) -> None:
+        with message.tree():
+            assert message.body == {"amount": 1}
+
+    assert deliver(handle, {"amount": 1}, decode=json.loads).acked == [{"amount": 1}]
+
+
+def test_batch_gets_what_could_be_decoded() -> None:
+    """One bad record takes no other with it; one that has nothing else calls nobody."""
+    batches: list[list[Any]] = []
+
+    async def handle(batch: Batch) -> None:
+        batches.append([message.body for message in batch])
+
+    delivered = deliver(handle, 1, b"{", 2, decode=json.loads, batch_size=3)
+    assert (batches, delivered.acked) == ([[1, 2]], [1, 2])
+    assert [letter.value for letter in delivered.dead] == [b"{"]
+    assert len(deliver(handle, b"{", decode=json.loads, batch_size=3).dead) == 1
+    assert len(batches) == 1
+
+
+@pytest.mark.parametrize("error", [OSError("away"), TransientSchemaRegistryError("away")])
+def test_outage_is_no_bad_record(error: Exception) -> None:
+    """The delivery has failed, and is made again."""
+    errors = [error]
+
+    def decode(data: bytes) -> Any:
+        if errors:
+            raise errors.pop()
+        return json.loads(data)
+
+    async def handle(message: Message) -> None:
+        assert message.body == 1
+
+    delivered = deliver(handle, 1, decode=decode)
+    assert (delivered.acked, delivered.retried, delivered.dead) == ([1], [1], [])
+
+
+@pytest.mark.parametrize(
+    "error, retried, dead",
+    [(Retry("later"), [1], 1), (Reject("no"), [], 1), (UnknownSchemaError("7"), [], 1)],
+)
+def test_decoder_may_choose(error: Exception, retried: list[Any], dead: int) -> None:
+    """By the errors of a handler; a schema that nobody knows will not be known."""
+
+    def decode(_data: bytes) -> Any:
+        raise error
+
+    async def handle(message: Message) -> None:
+        _ = message.body
+
+    delivered = deliver(handle, 1, decode=decode, retry=ONCE)
+    assert (delivered.retried, len(delivered.dead)) == (retried, dead)
+
+
+class Asking:
+    """A decoder that has to ask before its first value, and fails to at first."""
+
+    def __init__(self) -> None:
+        self.errors = [OSError("away")]
+        self.asked: list[bytes] = []
+        self.is_known = False
+
+    def __call__(self, data: bytes) -> Any:
+        assert self.is_known
+        return json.loads(data)
+
+    def prepare(self, data: bytes) -> Awaitable[None] | None:
+        return None if self.is_known else self._ask(data)
+
+    async def _ask(self, data: bytes) -> None:
+        await asyncio.sleep(1)
+        self.asked.append(data)
+        if self.errors:
+            raise self.errors.pop()
+        self.is_known = True
+
+
+@pytest.mark.parametrize("batch_size", [None, 5])
+def test_decoder_is_prepared_before_the_handler(batch_size: int | None) -> None:
+    """Awaited in the delivery; what it raises fails that. A tombstone asks for nothing."""
+
+    async def handle(given: Message | Batch) -> None:
+        bodies = [each.body for each in (given if isinstance(given, Batch) else [given])]
+        assert set(bodies) <= {None, 1, 2}
+
+    decode = Asking()
+    delivered = deliver(handle, None, 1, 2, decode=decode, batch_size=batch_size)
+    assert len(delivered.acked) == 3
+    assert 1 in delivered.retried
+    assert decode.asked[0] == b"1"
+    assert delivered.dead == []
+
+
+def test_pulled_message_has_a_body_too() -> None:
+    """Whoever pulls catches the error."""
+
+    async def main(simulation: Simulation) -> list[Any]:
+        broker = MemoryBroker()
+        broker.create_stream("orders")
+        broker.append_all("orders", [b"1", b"{"])
+        bodies: list[Any] = []
+        consumer = Consumer(
+            MemoryAdapter(broker, "orders", group="g"), decode=json.loads, clock=simulation.clock
+        )
+        async with consumer:
+            async for message in consumer:
+                try:
+                    bodies.append(message.body)
+                except Reject as error:
+                    bodies.append(str(error))
+                message.ack()
+                if len(bodies) == 2:
+                    break
+        return bodies
+
+    assert simulate(main) == [1, "the value cannot be decoded"]
+
+
+async def decode_later(data: bytes) -> Any:
+    """No decoder: nobody would await it."""
+    return json.loads(data)
+
+
+class Later:
+    """Another one."""
+
+    async def __call__(self, data: bytes) -> Any:
+        """Of the same kind."""
+
+
+@pytest.mark.parametrize("decode", ["json", 3, decode_later, Later()])
+def test_what_is_no_function_of_bytes_is_refused(decode: Any) -> None:
+    """When the consumer is made."""
+    with pytest.raises(ConfigurationError, match=r"decode=.*give a function of bytes, not async"):
+        Consumer(MemoryAdapter(MemoryBroker(), "orders", group="g"), decode=decode)
