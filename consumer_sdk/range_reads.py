@@ -228,6 +228,17 @@ class RangeReader(ABC):
         """
         return []
 
+    async def check_group(
+        self,
+        group: str,  # noqa: ARG002 - likewise
+    ) -> None:
+        """Sees that the broker would let this client into a group. Joins nothing.
+
+        Raises:
+            AdapterError: the broker would not, or did not answer.
+        """
+        return
+
     async def reset(
         self,
         group: str,  # noqa: ARG002 - likewise

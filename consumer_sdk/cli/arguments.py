@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from consumer_sdk import __version__
 from consumer_sdk.cli import checkpoints, fan_out, leases
-from consumer_sdk.cli.operators import add_dead_letters, add_groups, add_lags
+from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
 from consumer_sdk.cli.run.arguments import add_run
 from consumer_sdk.stores.urls import FORMS
@@ -47,6 +47,7 @@ def make_parser() -> Parser:
     _add_fan_out(topics)
     add_dead_letters(topics)
     add_lags(topics)
+    add_doctor(topics)
     return parser
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 from argparse import Namespace
@@ -13,7 +14,7 @@ from io import BufferedReader
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO, cast
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
@@ -35,6 +36,7 @@ __all__ = [
     "import_kcl",
     "import_kinesis_spout",
     "import_storm",
+    "is_made",
     "opened_store",
     "partition_of",
     "show",
@@ -256,3 +258,20 @@ async def opened_store(url: str, *, must_exist: bool = False) -> AsyncIterator[C
         yield store
     finally:
         await store.aclose()
+
+
+def is_made(url: str | None) -> bool:
+    """Whether there is something to open; a SQLite file that is missing is made by the run.
+
+    Raises:
+        ConfigurationError: it could not be.
+    """
+    parts = urlsplit(url or "")
+    file = Path(unquote(parts.path))
+    if parts.scheme != "sqlite" or file.exists():
+        return bool(url)
+    if not os.access(file.parent, os.W_OK):
+        raise ConfigurationError(
+            f"{file} cannot be made: see that the directory {file.parent} exists and is writable"
+        )
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from consumer_sdk.cli import dead_letters, lags, resets, tails
+from consumer_sdk.cli.doctor.command import doctor
 from consumer_sdk.cli.parsing import (
     Commands,
     Parser,
@@ -16,7 +17,7 @@ from consumer_sdk.cli.parsing import (
 )
 from consumer_sdk.cli.times import FORMS as TIMES
 
-__all__ = ["add_dead_letters", "add_groups", "add_lags"]
+__all__ = ["add_dead_letters", "add_doctor", "add_groups", "add_lags"]
 
 STREAMS = (
     "URL: as the consumers are given it: kafka://host:port/topic?group=name, "
@@ -95,6 +96,22 @@ def add_lags(topics: Commands) -> None:
     parser = _group(topics, "explain", "show what pins a group's position, whether it runs or not")
     parser.set_defaults(command=in_loop(lags.explain))
     _add_tail(topics)
+
+
+def add_doctor(topics: Commands) -> None:
+    """``doctor``."""
+    parser = topics.add_parser(
+        "doctor",
+        help="say what would keep a consumer from running",
+        description="Say what would keep a consumer from running: a line for each thing that it needs.",
+    )
+    parser.epilog = STREAMS
+    parser.exits[1] = "something fails; its line says what, and what to do"
+    parser.exits[3] = "nothing fails, and something is worth a look"
+    parser.add_argument("url", metavar="URL", type=text)
+    parser.add_argument("store", metavar="STORE_URL", nargs="?", type=text, help="the consumers'")
+    add_json(parser)
+    parser.set_defaults(command=in_loop(doctor))
 
 
 def _add_tail(topics: Commands) -> None:

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import difflib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 __all__ = [
     "Commands",
@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 Commands: TypeAlias = "argparse._SubParsersAction[Parser]"  # noqa: SLF001 - its only name
+T = TypeVar("T")
 
 EXITS = {
     0: "done",
@@ -82,8 +83,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def in_loop(
-    command: Callable[[argparse.Namespace], Coroutine[Any, Any, None]],
-) -> Callable[[argparse.Namespace], None]:
+    command: Callable[[argparse.Namespace], Coroutine[Any, Any, T]],
+) -> Callable[[argparse.Namespace], T]:
     """A command that is a coroutine, as one that is called."""
     return lambda arguments: asyncio.run(command(arguments))
 

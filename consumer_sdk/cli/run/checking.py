@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from consumer_sdk.adapters.ranges import TOOLS, open_for_tools
+from consumer_sdk.cli.checkpoints import is_made
 from consumer_sdk.cli.groups import opened_group, opened_reader
 from consumer_sdk.cli.lags import Lag, group_lags
 from consumer_sdk.cli.run.config import Config
 from consumer_sdk.cli.run.services import make_group
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
-from consumer_sdk.errors import ConfigurationError
 
 __all__ = ["check"]
 
@@ -58,35 +56,18 @@ async def _asked(config: Config) -> tuple[str, list[Lag]]:
         async with opened_reader(url) as (reader, _group):
             count = len(await reader.partitions())
         return f"{count} partitions, and no group: each start begins anew", []
-    async with opened_group(url, store if _exists(store) else None) as group:
+    async with opened_group(url, store if is_made(store) else None) as group:
         return f"group {group.name}, with nobody joined:", await group_lags(group, None)
 
 
 async def _open_letters(url: str) -> None:
-    if not _exists(url):
+    if not is_made(url):
         return
     letters = dead_letters_from_url(url)
     try:
         await letters.open()
     finally:
         await letters.aclose()
-
-
-def _exists(url: str | None) -> bool:
-    """Whether there is something to open; a SQLite file that is missing is made by the run.
-
-    Raises:
-        ConfigurationError: it could not be.
-    """
-    parts = urlsplit(url or "")
-    file = Path(unquote(parts.path))
-    if parts.scheme != "sqlite" or file.exists():
-        return bool(url)
-    if not os.access(file.parent, os.W_OK):
-        raise ConfigurationError(
-            f"{file} cannot be made: see that the directory {file.parent} exists and is writable"
-        )
-    return False
 
 
 # -- shown ----------------------------------------------------------------------------------------

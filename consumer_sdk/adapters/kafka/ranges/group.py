@@ -11,6 +11,7 @@ from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.protocol.group import HeartbeatRequest
 
 from consumer_sdk.adapters.kafka.commit_requests import OffsetCommitByName
 from consumer_sdk.adapters.kafka.faults import translate
@@ -129,6 +130,20 @@ class GroupPosition:
             return sorted(found)
 
         return await self._connection.persist(f"asking who is in group {self._group!r}", ask)
+
+    async def check_access(self) -> None:
+        """A heartbeat of no member: the broker sees to the right to join before it looks who asks.
+
+        Raises:
+            AdapterError: there is no such right, or its coordinator did not answer.
+        """
+        request = HeartbeatRequest(self._group or "", NO_GENERATION, NO_MEMBER)
+
+        async def ask() -> None:
+            code = (await self._send(request)).error_code
+            self._check(0 if code in {*MEMBERS, NO_GROUP} else code)
+
+        await self._connection.persist(f"asking to join group {self._group!r}", ask)
 
     async def _beyond(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         """Positions that the partition does not have: it was deleted, or made again.

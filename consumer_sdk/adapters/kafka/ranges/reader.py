@@ -264,6 +264,9 @@ class KafkaRanges(RangeReader):
         """Those of the group, whatever they read."""
         return await GroupPosition(self._connection, group).members()
 
+    async def check_group(self, group: str) -> None:
+        await GroupPosition(self._connection, group).check_access()
+
     async def reset(
         self, group: str, positions: Mapping[Partition, Position]
     ) -> Mapping[Partition, Outcome]:
