@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
+import sys
 from collections.abc import Sequence
 
 from consumer_sdk import __version__
 from consumer_sdk.cli import checkpoints, fan_out, leases
+from consumer_sdk.cli.assets.completion import SHELLS, completion
+from consumer_sdk.cli.assets.schema import config_schema
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
 from consumer_sdk.cli.run.arguments import add_run
@@ -48,6 +52,7 @@ def make_parser() -> Parser:
     add_dead_letters(topics)
     add_lags(topics)
     add_doctor(topics)
+    _add_assets(topics)
     return parser
 
 
@@ -176,6 +181,24 @@ def _add_fan_out(topics: Commands) -> None:
     parser.add_argument("stream", metavar="STREAM_URL", type=text)
     parser.add_argument("name", metavar="NAME", nargs="+", type=text, help="as `list` writes it")
     parser.set_defaults(command=in_loop(fan_out.remove))
+
+
+def _add_assets(topics: Commands) -> None:
+    topic = topics.add_parser("assets", help="write files for editors and shells to stdout")
+    commands = topic.add_subparsers(required=True, metavar="COMMAND")
+    parser = commands.add_parser("schema", help="a JSON schema of the file of `run --config`")
+    parser.set_defaults(command=_write_schema)
+    parser = commands.add_parser("completion", help="completion for a shell, to be sourced")
+    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
+    parser.set_defaults(command=_write_completion)
+
+
+def _write_schema(_arguments: argparse.Namespace) -> None:
+    sys.stdout.write(json.dumps(config_schema(), indent=2) + "\n")
+
+
+def _write_completion(arguments: argparse.Namespace) -> None:
+    sys.stdout.write(completion(make_parser(), arguments.shell))
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:

@@ -33,19 +33,21 @@ from consumer_sdk.records import AtTime
 from consumer_sdk.runtime.consumer import OPTION_NAMES
 from consumer_sdk.trackers import RetryPolicy
 
-__all__ = ["Config", "parse_config", "read_config"]
+__all__ = ["NAMES", "TELEMETRY", "Config", "parse_config", "read_config"]
 
 PYTHONS = frozenset({"hooks", "clock", "around", "handle_signals"})
 """Options that no text can be."""
 
+TELEMETRY: Mapping[str, tuple[str, ...]] = {
+    "log": ("text", "json"),
+    "metrics": ("otel", "off"),
+    "traces": ("otel", "off"),
+}
+
 OWN: Mapping[str, Mapping[str, OptionType]] = {
     "": {"app": NAME, "handler": NAME},
     "run": {"workers": COUNT, "uvloop": FLAG},
-    "telemetry": {
-        "log": choice("text", "json"),
-        "metrics": choice("otel", "off"),
-        "traces": choice("otel", "off"),
-    },
+    "telemetry": {name: choice(*values) for name, values in TELEMETRY.items()},
 }
 """What each table has of its own; ``""`` is the file itself."""
 

@@ -1,0 +1,1 @@
+"""``consumer-sdk assets``: files for other programs: editors and shells."""
