@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from consumer_sdk import Consumer, Message, telemetry
+from consumer_sdk import Consumer, Message, admin, telemetry
 from consumer_sdk.runtime.handlers import Handler
 from consumer_sdk.telemetry.model import METRICS, SEMANTIC_CONVENTIONS
 from tests.runtime.bench import Bench, bench
@@ -27,6 +27,7 @@ NAMES = {
     "Consumer": Consumer,
     "Handler": Handler,
     "Message": Message,
+    "admin": admin,
     "asyncio": asyncio,
     "json": json,
     "logging": logging,
@@ -73,6 +74,7 @@ def test_programs_of_the_page_do_what_it_says() -> None:
     assert page["carried"](message) == {"traceparent": "x"}
     assert page["add_message"](None, "info", {"event": "e"}) == {"event": "e"}
     assert callable(page["log_json"])
+    assert callable(page["seen"])  # tests/admin/test_server.py runs the like on a free port
 
 
 async def _slow(_message: Message) -> None:

@@ -26,7 +26,9 @@ LAYERS = (
     {"trackers"},
     {"adapters", "stores", "dead_letters", "schema_registry"},
     {"runtime"},
-    {"spark_bridge", "telemetry", "cli", "decoders"},
+    {"spark_bridge", "telemetry", "decoders"},
+    {"admin"},
+    {"cli"},
     {"testing"},
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
@@ -40,15 +42,19 @@ CLIENTS = {
     "msgspec": {"decoders"},
     "numpy": {"adapters"},
     "opentelemetry": {"telemetry"},
-    "prometheus_client": {"telemetry"},
+    "prometheus_client": {"admin", "telemetry"},
     "pulsar": {"adapters", "dead_letters"},
     "pyarrow": {"adapters", "spark_bridge"},
     "pydantic": {"decoders"},
     "pyspark": {"spark_bridge"},
+    "rich": {"cli"},
+    "starlette": {"admin"},
+    "uvicorn": {"admin"},
 }
 PUBLIC = (
     "consumer_sdk",
     "consumer_sdk.adapters",
+    "consumer_sdk.admin",
     "consumer_sdk.dead_letters",
     "consumer_sdk.decoders",
     "consumer_sdk.runtime",

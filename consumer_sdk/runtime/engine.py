@@ -534,6 +534,12 @@ class Engine:
         """No more is fetched until something is settled."""
         return self._supervisor is not None and self._intake.is_full
 
+    @property
+    def in_flight_limit(self) -> int:
+        """Unsettled records at which fetching stops."""
+        limit: int = getattr(self, "_wanted_in_flight", DEFAULT_IN_FLIGHT)
+        return self._options.max_in_flight or limit
+
     def letter_of(self, holding: Holding, index: int) -> Message | None:
         """The message of a record that waits for its dead letter."""
         return self._burial.find(holding, index)

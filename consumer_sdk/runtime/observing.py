@@ -107,6 +107,7 @@ def snapshot(engine: Engine) -> Snapshot:
         partitions=(*_seen(engine), *_left(engine)),
         handlers=0 if engine.workers is None else engine.workers.busy,
         handlers_limit=0 if engine.workers is None else engine.workers.limit,
+        in_flight_limit=engine.in_flight_limit,
         is_full=engine.is_full,
         loop_lag=engine.loop_lag,
         handler_times=timing.handlers(),
@@ -167,6 +168,7 @@ def _left(engine: Engine) -> list[PartitionSnapshot]:
         PartitionSnapshot(
             partition=partition,
             is_held=False,
+            pause_text=engine.pauses.reason(partition),
             fetched=own.fetched,
             suppressed=own.suppressed,
             settled=own.settled,

@@ -58,7 +58,8 @@ class PartitionSnapshot(NamedTuple):
         lanes: keys, or records without one, that are queued or in a handler; 0 when pulling.
         trees: open trees of branches.
         paused: why it is not fetched; None where it is.
-        pause_text: the reason that a person gave.
+        pause_text: the reason that a person gave; also of a partition that has left, which comes
+            back paused.
         is_draining: it is being revoked.
         lag: records behind the end; None where that is not known (yet).
         lag_seconds: seconds behind the end: those that the broker tells, or the age of the record
@@ -109,6 +110,7 @@ class Snapshot:
         partitions: those that are held, and up to 1 000 that were.
         handlers: that run now.
         handlers_limit: that may run at once; 0 when pulling.
+        in_flight_limit: unsettled records at which fetching stops.
         is_full: so many records are in flight that no more are fetched.
         loop_lag: seconds by which the event loop was late when it was looked at last.
         handler_times: by stream and error (None: it returned), how long handlers took.
@@ -128,6 +130,7 @@ class Snapshot:
     partitions: tuple[PartitionSnapshot, ...]
     handlers: int
     handlers_limit: int
+    in_flight_limit: int
     is_full: bool
     loop_lag: float
     handler_times: Mapping[tuple[str, str | None], HistogramSnapshot]
@@ -149,6 +152,7 @@ class Snapshot:
             "partitions": [_plain(each) for each in self.partitions],
             "handlers": self.handlers,
             "handlers_limit": self.handlers_limit,
+            "in_flight_limit": self.in_flight_limit,
             "is_full": self.is_full,
             "loop_lag": self.loop_lag,
             "handler_times": _times(self.handler_times, "stream"),

@@ -1,0 +1,376 @@
+"""The application: probes, metrics, the page and its stream, and actions by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from importlib.resources import files
+from typing import Any
+
+from consumer_sdk.admin.feed import Feed, Viewer
+from consumer_sdk.admin.guard import COOKIE, Guard, Key, refusal
+from consumer_sdk.admin.rendering import Rendering
+from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExtraError
+from consumer_sdk.options import COUNT, FLAG, instance
+from consumer_sdk.records import Partition
+from consumer_sdk.runtime import Consumer, Snapshot
+from consumer_sdk.telemetry.prometheus import collector
+
+try:
+    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST
+    from starlette.applications import Starlette
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+    from starlette.routing import Route
+    from starlette.types import ASGIApp, Receive, Scope, Send
+except ImportError as _error:
+    raise MissingExtraError("starlette", "admin") from _error
+
+__all__ = ["VIEWERS", "Admin", "app", "check_token"]
+
+CONSUMER = instance(Consumer, "a Consumer")
+VIEWERS = 32
+SHORTEST_TOKEN = 16
+PROBES = {"/healthz", "/readyz"}
+ASSETS = {
+    "page.js": "text/javascript; charset=utf-8",
+    "page.css": "text/css; charset=utf-8",
+    "door.js": "text/javascript; charset=utf-8",
+}
+LONGEST_BODY = 4096
+LONGEST_REASON = 200
+PATIENCE = 30.0
+"""Seconds that a flush may take, and a viewer to take one frame."""
+STREAM_LIFE = 30.0
+"""Seconds of one stream in an application of others: their server waits at its end until streams end.
+Browsers come again."""
+
+
+def app(
+    *consumers: Consumer,
+    token: str | None = None,
+    view: bool = True,
+    actions: bool = False,
+    hosts: Collection[str] = (),
+    max_viewers: int = VIEWERS,
+) -> ASGIApp:
+    """An ASGI application, to be mounted in one that runs in the consumers' event loop.
+
+    ``service.mount("/consumer", admin.app(consumer, token=…))`` of FastAPI or Starlette.
+
+    Args:
+        consumers: all that it shows.
+        token: what requests must show, as ``Authorization: Bearer …`` or by logging in to the page;
+            probes need none. None: whoever reaches it is let in.
+        view: the page and its data; without it there are probes and metrics alone.
+        actions: who may look may also pause, resume, flush and stop.
+        hosts: names by which it is asked, beside localhost and addresses. Others are refused, since
+            any site can have its name lead to this machine.
+        max_viewers: that look at the same time; another one is told to come later.
+
+    Raises:
+        MissingExtraError: the extra ``admin`` is not installed.
+        ConfigurationError: an option that cannot work.
+    """
+    admin = Admin(consumers, view=view, actions=actions, viewers=max_viewers, life=STREAM_LIFE)
+    return admin.guarded(token, hosts)
+
+
+def check_token(token: str | None) -> None:
+    """Sees that nobody guesses it.
+
+    Raises:
+        ConfigurationError: somebody might.
+    """
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise ConfigurationError(
+            f"token=…: give {SHORTEST_TOKEN} characters at least, such as secrets.token_urlsafe() makes"
+        )
+
+
+class Admin:
+    """What answers.
+
+    Args:
+        life: seconds of one stream; None for as long as the viewer stays.
+
+    Attributes:
+        feed: what viewers see; to be closed before the server is.
+    """
+
+    def __init__(
+        self,
+        consumers: tuple[Consumer, ...],
+        *,
+        view: bool,
+        actions: bool,
+        viewers: int,
+        life: float | None = None,
+    ) -> None:
+        if not consumers:
+            raise ConfigurationError("an admin server needs a consumer that it shows")
+        for consumer in consumers:
+            CONSUMER.check("consumer", consumer, "admin")
+        FLAG.check("view", view, "admin")
+        FLAG.check("actions", actions, "admin")
+        COUNT.check("max_viewers", viewers, "admin")
+        self._consumers = consumers
+        self._view = view
+        self._actions = actions
+        self._viewers = viewers
+        self._life = life
+        self._key: Key | None = None
+        self.feed = Feed(consumers, most=viewers, actions=actions)
+        threads = ThreadPoolExecutor(1, "consumer-sdk-admin")
+        registry = CollectorRegistry()
+        registry.register(collector(*consumers))
+        self._metrics_text = Rendering(lambda: generate_latest(registry), threads)
+        self._snapshots: list[Snapshot] = []
+        self._snapshot_text = Rendering(self._all_snapshots, threads)
+        self._threads = threads
+
+    def guarded(self, token: str | None, hosts: Collection[str] | None) -> ASGIApp:
+        """The application behind its rules; ``hosts`` None: whoever gets here may call it anything."""
+        check_token(token)
+        self._key = None if token is None else Key(token)
+        page = files("consumer_sdk.admin") / "page"
+        door = Response((page / "door.html").read_bytes(), 401, media_type="text/html")
+        starlette = Starlette(
+            routes=self._routes(),
+            exception_handlers={ConsumerSdkError: _failed},
+        )
+        is_open = {*PROBES, "/login", "/favicon.ico", *(f"/{name}" for name in ASSETS)}
+        return Guard(starlette, key=self._key, hosts=hosts, is_open=is_open, door=door)
+
+    def close(self) -> None:
+        """Ends what viewers see."""
+        self.feed.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _routes(self) -> list[Route]:
+        routes = [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+        ]
+        if not self._view:
+            return routes
+        page = files("consumer_sdk.admin") / "page"
+        shown = {"": "text/html; charset=utf-8", **ASSETS}
+        routes += [
+            Route(f"/{name}", _file((page / (name or "page.html")).read_bytes(), kind))
+            for name, kind in shown.items()
+        ]
+        return [
+            *routes,
+            Route("/favicon.ico", lambda _request: Response(status_code=204)),
+            Route("/login", self._login, methods=["POST"]),
+            Route("/api/snapshot", self._snapshot),
+            Route("/api/view", self._look),
+            Route("/api/events", self._events),
+            Route("/api/partitions/{stream:path}/{id}/{action}", self._partition, methods=["POST"]),
+            Route("/api/{action}", self._all, methods=["POST"]),
+        ]
+
+    # -- probes and metrics ---------------------------------------------------------------
+
+    async def _healthz(self, _request: Request) -> Response:
+        return self._probe("live")
+
+    async def _readyz(self, _request: Request) -> Response:
+        return self._probe("ready")
+
+    def _probe(self, which: str) -> Response:
+        try:
+            found = [each.health() for each in self._consumers]
+        except ConsumerSdkError as error:
+            return JSONResponse({which: False, "reasons": [str(error)]}, 503)
+        is_well = all(getattr(each, which) for each in found)
+        reasons = [reason for each in found for reason in each.reasons]
+        return JSONResponse({which: is_well, "reasons": reasons}, 200 if is_well else 503)
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(await self._metrics_text.get(), media_type=CONTENT_TYPE_LATEST)
+
+    # -- looking --------------------------------------------------------------------------
+
+    async def _login(self, request: Request) -> Response:
+        given = (await _body(request)).decode("utf-8", "replace").strip()
+        if self._key is None:
+            return Response(status_code=204)
+        if not self._key.is_token(given):
+            return refusal(401, "this is not the token")
+        response = Response(status_code=204)
+        response.set_cookie(
+            COOKIE,
+            self._key.cookie,
+            path=request.scope.get("root_path") or "/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    async def _snapshot(self, _request: Request) -> Response:
+        self._snapshots = [each.snapshot() for each in self._consumers]
+        return Response(await self._snapshot_text.get(), media_type="application/json")
+
+    def _all_snapshots(self) -> bytes:
+        """In a thread: snapshots do not change."""
+        return f'{{"consumers": [{", ".join(s.to_json() for s in self._snapshots)}]}}'.encode()
+
+    async def _look(self, _request: Request) -> Response:
+        return Response(self.feed.look(), media_type="application/json")
+
+    async def _events(self, _request: Request) -> Response:
+        return _Stream(self.feed, self._viewers, self._life)
+
+    # -- acting ---------------------------------------------------------------------------
+
+    async def _partition(self, request: Request) -> Response:
+        consumer = self._allowed(request)
+        if isinstance(consumer, Response):
+            return consumer
+        at = Partition(request.path_params["stream"], request.path_params["id"])
+        action = request.path_params["action"]
+        if action not in {"pause", "resume"}:
+            return refusal(
+                404, f"{action!r} cannot be done to a partition; there are pause, resume"
+            )
+        known = {each.partition: each.is_held for each in consumer.snapshot().partitions}
+        if at not in known:
+            return refusal(404, f"this consumer has never held {at.stream}/{at.id}")
+        reason = await _reason(request)
+        _set_paused(consumer, at, reason if action == "pause" else None)
+        return JSONResponse({action: f"{at.stream}/{at.id}", "is_held": known[at]})
+
+    async def _all(self, request: Request) -> Response:
+        consumer = self._allowed(request)
+        if isinstance(consumer, Response):
+            return consumer
+        action = request.path_params["action"]
+        if action in {"pause", "resume"}:
+            reason = await _reason(request)
+            _set_paused(consumer, None, reason if action == "pause" else None)
+        elif action == "flush":
+            return await _flush(consumer)
+        elif action == "stop":
+            consumer.stop()
+        else:
+            return refusal(404, f"{action!r} cannot be done; there are pause, resume, flush, stop")
+        return JSONResponse({action: "all"})
+
+    def _allowed(self, request: Request) -> Consumer | Response:
+        """Which consumer is meant; a refusal."""
+        if not self._actions:
+            return refusal(403, "actions are off here; the admin server takes actions=True")
+        number = request.query_params.get("consumer", "0")
+        if not (number.isascii() and number.isdecimal() and int(number) < len(self._consumers)):
+            return refusal(404, f"there is no consumer {number!r}; they count from 0")
+        return self._consumers[int(number)]
+
+
+def _file(content: bytes, kind: str) -> Any:
+    async def endpoint(_request: Request) -> Response:
+        return Response(content, media_type=kind)
+
+    return endpoint
+
+
+def _set_paused(consumer: Consumer, partition: Partition | None, reason: str | None) -> None:
+    if reason is None:
+        consumer.resume(partition)
+    else:
+        consumer.pause(partition, reason=reason)
+
+
+async def _flush(consumer: Consumer) -> Response:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            await consumer.flush()
+    except TimeoutError:
+        return refusal(504, f"not everything is durable after {PATIENCE:g} s; it goes on")
+    return JSONResponse({"flush": "all"})
+
+
+async def _failed(_request: Request, error: Exception) -> Response:
+    return refusal(409, str(error))
+
+
+async def _body(request: Request) -> bytes:
+    """No more than anybody needs; what is longer is cut."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LONGEST_BODY:
+            break
+    return body[:LONGEST_BODY]
+
+
+async def _reason(request: Request) -> str:
+    """``{"reason": …}`` of a body; none need be given."""
+    try:
+        given = json.loads(await _body(request) or b"{}")
+        reason = given.get("reason")
+    except (ValueError, AttributeError, ClientDisconnect):
+        reason = None
+    text = reason.strip() if isinstance(reason, str) else ""
+    return text[:LONGEST_REASON] or "by hand"
+
+
+# -- the stream -----------------------------------------------------------------------------
+
+
+class _Stream(Response):
+    """Server-sent events: a frame each second, until the viewer or the consumer goes."""
+
+    def __init__(self, feed: Feed, most: int, life: float | None) -> None:
+        super().__init__()
+        self._feed = feed
+        self._most = most
+        self._life = life
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The viewer is counted only while this runs."""
+        viewer = self._feed.join()
+        if viewer is None:
+            why = f"{self._most} viewers are here already; come again later"
+            await refusal(503, why, retry_after="5")(scope, receive, send)
+            return
+        loop = asyncio.get_running_loop()
+        timer = None if self._life is None else loop.call_later(self._life, viewer.end)
+        gone = loop.create_task(_ended(receive, viewer))
+        try:
+            async with asyncio.timeout(None) as patience:
+                await _show(viewer, send, patience)
+        except TimeoutError:
+            return  # it takes nothing any more; the server closes the connection
+        finally:
+            self._feed.leave(viewer)
+            gone.cancel()
+            if timer is not None:
+                timer.cancel()
+
+
+async def _ended(receive: Receive, viewer: Viewer) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    viewer.end()
+
+
+async def _show(viewer: Viewer, send: Send, patience: asyncio.Timeout) -> None:
+    headers = [(b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    part, loop = b"retry: 2000\n\n", asyncio.get_running_loop()
+    while True:
+        patience.reschedule(loop.time() + PATIENCE)
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        patience.reschedule(None)
+        frame = await viewer.next()
+        if frame is None:
+            break
+        part = b"data: " + frame + b"\n\n"
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,175 @@
+"""One sampler for all viewers: whoever looks, and however slowly, a consumer is asked once a second."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from consumer_sdk.admin.view import Trends, frame
+from consumer_sdk.runtime import Consumer, Snapshot
+
+__all__ = ["Feed", "Viewer"]
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 1.0
+"""Seconds between samples while somebody looks, and for a while after."""
+LINGER = 300.0
+"""Seconds without a viewer after which nothing is sampled: a page that is opened again has its past."""
+OVER = {"closed", "failed"}
+
+
+class Viewer:
+    """One who looks: has the newest frame that it has not seen, and no queue that could grow."""
+
+    def __init__(self, first: bytes) -> None:
+        self._frame: bytes | None = first
+        self._is_over = False
+        self._news = asyncio.Event()
+        self._news.set()
+
+    def show(self, frame: bytes) -> None:
+        """Another frame, in place of one that was not taken."""
+        self._frame = frame
+        self._news.set()
+
+    def end(self) -> None:
+        """After the frame that is there, there are no more."""
+        self._is_over = True
+        self._news.set()
+
+    async def next(self) -> bytes | None:
+        """The newest frame; None: there are no more."""
+        await self._news.wait()
+        frame, self._frame = self._frame, None
+        if not self._is_over:
+            self._news.clear()
+        return frame
+
+
+class Feed:
+    """What viewers see of some consumers.
+
+    Args:
+        most: viewers at once.
+        actions: viewers may pause, resume, flush and stop.
+    """
+
+    def __init__(self, consumers: Sequence[Consumer], *, most: int, actions: bool) -> None:
+        self._consumers = consumers
+        self._most = most
+        self._actions = actions
+        self._trends = [Trends() for _ in consumers]
+        self._viewers: set[Viewer] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._seen_by_anyone = 0.0
+        self._sampled = -INTERVAL
+        self._snapshots: list[Snapshot] = []
+        self._took = 0.0
+        self._frames: dict[bool, bytes] = {}
+        self.is_over = False
+
+    def join(self) -> Viewer | None:
+        """Another viewer, who gets the past first; None: there are too many.
+
+        What joins after the end gets one frame.
+        """
+        if len(self._viewers) >= self._most:
+            return None
+        viewer = Viewer(self.now(is_first=True))
+        if self.is_over:
+            viewer.end()
+            return viewer
+        self._viewers.add(viewer)
+        self._keep_sampling()
+        return viewer
+
+    def leave(self, viewer: Viewer) -> None:
+        """A viewer has gone."""
+        self._viewers.discard(viewer)
+        self._seen_by_anyone = asyncio.get_running_loop().time()
+
+    def now(self, *, is_first: bool) -> bytes:
+        """The last frame as JSON, no older than a second; with all of the past, or the newest of it."""
+        loop_time = asyncio.get_running_loop().time()
+        if not self._snapshots or loop_time - self._sampled >= INTERVAL:
+            self._sample(loop_time)
+        if is_first not in self._frames:
+            self._frames[is_first] = self._render(is_first=is_first)
+        return self._frames[is_first]
+
+    def look(self) -> bytes:
+        """`now` with all of the past, for those who ask again and again: the past goes on for them."""
+        self._seen_by_anyone = asyncio.get_running_loop().time()
+        found = self.now(is_first=True)
+        if not self.is_over:
+            self._keep_sampling()
+        return found
+
+    def close(self) -> None:
+        """Viewers are sent away, and nothing is sampled any more."""
+        self.is_over = True
+        self._send_away()
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    # -- sampling -----------------------------------------------------------------------------
+
+    def _keep_sampling(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="admin feed")
+
+    async def _run(self) -> None:
+        """Samples while it is worth it; ends with the consumers."""
+        loop = asyncio.get_running_loop()
+        self._seen_by_anyone = loop.time()
+        while self._viewers or loop.time() - self._seen_by_anyone < LINGER:
+            await asyncio.sleep(INTERVAL)
+            try:
+                self._tick(loop.time())
+            except Exception:
+                log.exception("the page's viewers are sent away: the consumer cannot be looked at")
+                self._send_away()
+                return
+            if all(each.state in OVER for each in self._consumers):
+                self._task = None
+                self.close()
+                return
+
+    def _tick(self, loop_time: float) -> None:
+        if loop_time - self._sampled >= INTERVAL / 2:  # else somebody has asked just now
+            self._sample(loop_time)
+        for viewer in self._viewers:
+            viewer.show(self.now(is_first=False))
+
+    def _send_away(self) -> None:
+        for viewer in self._viewers:
+            viewer.end()
+        self._viewers.clear()
+
+    def _sample(self, loop_time: float) -> None:
+        began = time.perf_counter()
+        self._snapshots = [each.snapshot() for each in self._consumers]
+        self._took = time.perf_counter() - began
+        for trends, snapshot in zip(self._trends, self._snapshots, strict=True):
+            trends.add(snapshot)
+        self._sampled = loop_time
+        self._frames = {}
+
+    def _render(self, *, is_first: bool) -> bytes:
+        consumers = [
+            frame(snapshot, trends, is_first=is_first)
+            for snapshot, trends in zip(self._snapshots, self._trends, strict=True)
+        ]
+        shown: dict[str, Any] = {
+            "consumers": consumers,
+            "actions": self._actions,
+            "viewers": len(self._viewers),
+            "took_us": round(self._took * 1e6),
+        }
+        return json.dumps(shown, separators=(",", ":")).encode()

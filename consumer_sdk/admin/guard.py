@@ -1,0 +1,177 @@
+"""Who may ask what: the rules that stand before every request.
+
+A page on 127.0.0.1 can be asked by any site that its user has open, so none of the rules relies on
+the network. A name that an attacker's DNS leads here is refused (421). So is a change without a header
+that forms cannot send, or of another origin (403), and, with a token, whatever does not show it (401).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Collection
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import urlsplit
+
+from consumer_sdk.errors import MissingExtraError
+
+try:
+    from starlette.datastructures import Headers, MutableHeaders
+    from starlette.responses import JSONResponse, Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+except ImportError as _error:
+    raise MissingExtraError("starlette", "admin") from _error
+
+__all__ = ["COOKIE", "HEADER", "Guard", "Key", "refusal"]
+
+HEADER = "x-consumer-sdk"
+"""What every POST has: a form of another site cannot send it, and a script of one may not."""
+COOKIE = "consumer_sdk"
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+SECURITY = {
+    "content-security-policy": CSP,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def refusal(status: int, why: str, **headers: str) -> JSONResponse:
+    """``{"error": why}``."""
+    return JSONResponse(
+        {"error": why}, status, {k.replace("_", "-"): v for k, v in headers.items()}
+    )
+
+
+class Key:
+    """A token, and the cookie that stands for it while this process lives."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._cookie = hmac.new(secrets.token_bytes(32), self._token, hashlib.sha256).hexdigest()
+
+    @property
+    def cookie(self) -> str:
+        """The value of the cookie."""
+        return self._cookie
+
+    def is_token(self, given: str) -> bool:
+        """Compared in constant time."""
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
+
+    def opens(self, headers: Headers) -> bool:
+        """A request shows the token, or the cookie."""
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.is_token(given.strip()):
+            return True
+        try:
+            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return False
+        return morsel is not None and hmac.compare_digest(
+            morsel.value.encode(), self._cookie.encode()
+        )
+
+
+class Guard:
+    """The rules, around an application.
+
+    Args:
+        key: None: no token is asked for.
+        hosts: names by which this may be asked, beside localhost and addresses; None for any.
+        is_open: paths that need no token.
+        door: what answers a browser that has no token yet.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        key: Key | None,
+        hosts: Collection[str] | None,
+        is_open: Collection[str],
+        door: ASGIApp,
+    ) -> None:
+        self._app = app
+        self._key = key
+        self._hosts = None if hosts is None else {name.lower() for name in hosts}
+        self._is_open = is_open
+        self._door = door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers itself, or lets through."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY.items():
+                    headers[name] = value
+            await send(message)
+
+        answer = self._refused(scope) or self._app
+        await answer(scope, receive, with_headers)
+
+    def _refused(self, scope: Scope) -> ASGIApp | None:
+        headers = Headers(scope=scope)
+        if not self._knows(headers.get("host", "")):
+            return refusal(
+                421,
+                f"nobody is called {headers.get('host', '')!r} here; ask by address, or give "
+                "hosts=[…] to the admin server",
+            )
+        if scope["method"] not in {"GET", "HEAD"} and (why := _forged(headers)):
+            return refusal(403, why)
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if self._key is None or path in self._is_open or self._key.opens(headers):
+            return None
+        return self._door if path == "/" and scope["method"] == "GET" else _unknown()
+
+    def _knows(self, host: str) -> bool:
+        if self._hosts is None:
+            return True
+        name = (urlsplit(f"//{host}").hostname or "") if _is_host(host) else ""
+        return name == "localhost" or name in self._hosts or _is_address(name)
+
+
+def _forged(headers: Headers) -> str | None:
+    if HEADER not in headers:
+        return f"a POST needs the header {HEADER}: 1, which another site's form cannot send"
+    origin = headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+        return f"{origin} is another site"
+    return None
+
+
+def _unknown() -> Response:
+    return refusal(
+        401,
+        "the token is missing or wrong; send Authorization: Bearer …",
+        www_authenticate="Bearer",
+    )
+
+
+def _is_host(host: str) -> bool:
+    try:
+        urlsplit(f"//{host}").port  # noqa: B018 - raises where it is none
+    except ValueError:
+        return False
+    return not set(host) & set("/?#@\\ ")
+
+
+def _is_address(name: str) -> bool:
+    """No name of an attacker's is one: it is what was dialled."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
