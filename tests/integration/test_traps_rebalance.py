@@ -19,7 +19,8 @@ from tests.integration.stopped_consumer import SESSION
 
 pytestmark = pytest.mark.kafka
 
-SHORT: dict[str, Any] = {"session_timeout": 1.2, "heartbeat_interval": 0.1}
+SHORT: dict[str, Any] = {"session_timeout": 2.5, "heartbeat_interval": 0.2}
+"""Not so short that a member loses it by what else the machine does."""
 
 
 async def test_members_come_and_go_under_load_and_nothing_drained_is_repeated(
