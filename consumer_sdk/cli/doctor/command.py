@@ -43,6 +43,14 @@ PACKAGES = {
     "kinesis": ("aiobotocore",),
     "zookeeper": ("kazoo",),
 }
+TODO = {
+    "broker": "see the credentials, and that this machine reaches the servers that the broker names "
+    "(of Kafka: advertised.listeners)",
+    "reading": "see that the client may describe and read the streams",
+    "group": "see that the client may describe and read the group",
+}
+"""What to do, by what fails; an error may say it better."""
+
 OWN_GROUP = "consumer-sdk-doctor"
 """Under which the store is written to."""
 
@@ -141,7 +149,7 @@ async def _broker(reader: RangeReader, group: str | None) -> AsyncIterator[Findi
         named = f": {', '.join(members[:5])}" if members else ""
         yield Finding("ok", what, f"{group} may be joined, and has {len(members)} members{named}")
     except ConsumerSdkError as error:
-        yield Finding("FAIL", what, " ".join(str(error).split()))
+        yield Finding("FAIL", what, " ".join(str(error).split()), TODO.get(what, ""))
 
 
 def _streams(partitions: Sequence[Partition]) -> Finding:
