@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -186,3 +187,13 @@ def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match="it is no UTF-8"):
         read_config(str(tmp_path / "bytes"))
+
+
+async def test_telemetry_of_the_file_is_around_the_handler() -> None:
+    """A middleware for traces; metrics are read from snapshots."""
+    url = "kafka://127.0.0.1:9/orders?group=billing"
+    given: dict[str, Any] = {"app": "tests.cli.run.apps:handle", "consumer": {"url": url}}
+    for telemetry, count in (({}, 0), ({"traces": "otel", "metrics": "otel"}, 1)):
+        group = await make_group(Config(**given, telemetry=telemetry), apps.handle)
+        ((_handler, options),) = group._runs.values()
+        assert len(options["around"]) == count
