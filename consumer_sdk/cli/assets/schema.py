@@ -49,6 +49,14 @@ def config_schema() -> Schema:
                 "handler": TEXT | {"description": "module:name of a Consumer's handler."},
                 "consumer": _table(consumer),
                 "run": _table(run),
+                "admin": _table(
+                    {
+                        "listen": TEXT | {"description": "auto, unix:/path or 127.0.0.1:9464"},
+                        "token": TEXT | {"description": "For whoever asks."},
+                        "view": {"type": "boolean", "description": "The page, and its stream."},
+                        "actions": {"type": "boolean", "description": "Pause, resume, flush."},
+                    }
+                ),
                 "telemetry": _table({name: {"enum": [*each]} for name, each in TELEMETRY.items()}),
             }
         ),

@@ -39,6 +39,12 @@ def add_run(topics: Commands) -> None:
     parser.add_argument("--concurrency", type=count, metavar="N", help="handlers at once; 100")
     parser.add_argument("--ordering", choices=[each.value for each in Ordering], help="key")
     parser.add_argument("--workers", type=count, metavar="N", help="processes of one group; 1")
+    parser.add_argument(
+        "--admin",
+        metavar="ADDR",
+        type=text,
+        help="probes, metrics, a page: auto, unix:/path, 127.0.0.1:9464",
+    )
     parser.add_argument("--log", choices=["text", "json"], help="lines on stderr; text")
     parser.add_argument("--uvloop", action="store_true", help="use uvloop's event loop")
     parser.add_argument(

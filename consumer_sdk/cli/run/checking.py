@@ -14,7 +14,7 @@ from consumer_sdk.cli.checkpoints import is_made
 from consumer_sdk.cli.groups import opened_group, opened_reader
 from consumer_sdk.cli.lags import Lag, group_lags
 from consumer_sdk.cli.run.config import Config
-from consumer_sdk.cli.run.services import make_group
+from consumer_sdk.cli.run.services import admin_server, make_group
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 
 __all__ = ["check"]
@@ -30,6 +30,8 @@ async def check(config: Config, found: object, *, is_json: bool) -> None:
         ConsumerSdkError: what would keep it from running.
     """
     group = await make_group(config, found)
+    if config.admin is not None:
+        admin_server(config, group)
     made = [repr(each) for each in group.consumers]
     asked, rows = await _asked(config)
     shown = config.shown()

@@ -8,13 +8,13 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 
 from consumer_sdk.cli.run.apps import load_app
 from consumer_sdk.cli.run.checking import check
 from consumer_sdk.cli.run.config import Config, read_config
-from consumer_sdk.cli.run.services import make_group
-from consumer_sdk.cli.run.supervisor import WORKER, Supervisor, worker_command
+from consumer_sdk.cli.run.services import WORKER, admin_server, make_group
+from consumer_sdk.cli.run.supervisor import Supervisor, worker_command
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.telemetry import JsonFormatter
 
@@ -59,6 +59,7 @@ def configured(arguments: Namespace) -> Config:
         uvloop=arguments.uvloop or None,
     )
     config = config.changed("telemetry", log=arguments.log)
+    config = config.changed("admin", listen=arguments.admin)
     config = config.named(app=arguments.app, handler=arguments.handler)
     if config.app is None:
         raise ConfigurationError("what to run? give APP, or app= in the file of --config")
@@ -78,7 +79,11 @@ def _supervised(config: Config, arguments: Namespace) -> int:
 
 async def _serve(config: Config, found: object, *, is_worker: bool) -> None:
     group = await make_group(config, found)
-    with _stopped_with_parent(group.stop) if is_worker else _nothing():
+    async with AsyncExitStack() as around:
+        if config.admin is not None:
+            await around.enter_async_context(admin_server(config, group))
+        if is_worker:
+            around.enter_context(_stopped_with_parent(group.stop))
         await group.run()
 
 
@@ -97,11 +102,6 @@ def _stopped_with_parent(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         loop.remove_reader(stdin)
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def _set_up_logs(config: Config) -> None:

@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -23,6 +23,7 @@ from consumer_sdk.options import (
     COUNT,
     FLAG,
     NAME,
+    SECRET,
     OptionType,
     check_options,
     choice,
@@ -47,17 +48,27 @@ TELEMETRY: Mapping[str, tuple[str, ...]] = {
 OWN: Mapping[str, Mapping[str, OptionType]] = {
     "": {"app": NAME, "handler": NAME},
     "run": {"workers": COUNT, "uvloop": FLAG},
+    "admin": {
+        "listen": NAME,
+        "token": SECRET,
+        "view": FLAG,
+        "actions": FLAG,
+    },
     "telemetry": {name: choice(*values) for name, values in TELEMETRY.items()},
 }
 """What each table has of its own; ``""`` is the file itself."""
 
 NAMES: Mapping[str, frozenset[str]] = {
-    "": frozenset({*OWN[""], "consumer", "run", "telemetry"}),
+    "": frozenset({*OWN[""], "consumer", "run", "admin", "telemetry"}),
     "consumer": (OPTION_NAMES["Consumer"] - PYTHONS) | {"url", "client"},
     "run": (OPTION_NAMES["run()"] - PYTHONS) | OWN["run"].keys(),
+    "admin": frozenset(OWN["admin"]),
     "telemetry": frozenset(OWN["telemetry"]),
 }
 """What each table may have."""
+
+AUTO = "auto"
+"""``listen=`` for a Unix socket where operators' commands look for it."""
 
 HIDDEN = re.compile("password|secret|token|credential|key", re.IGNORECASE)
 """Options whose values are shown to nobody."""
@@ -69,6 +80,7 @@ class Config:
 
     Attributes:
         place: the file, for messages; None: there is none.
+        admin: None: nobody is answered.
     """
 
     place: str | None = None
@@ -77,6 +89,7 @@ class Config:
     consumer: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     telemetry: Mapping[str, Any] = field(default_factory=dict)
+    admin: Mapping[str, Any] | None = None
 
     def changed(self, table: str, **values: Any) -> Config:
         """With what the command line says; None: nothing.
@@ -85,7 +98,9 @@ class Config:
             ConfigurationError: a value is of another kind.
         """
         given = {name: value for name, value in values.items() if value is not None}
-        made: Mapping[str, Any] = {**getattr(self, table), **given}
+        if not given:
+            return self
+        made: Mapping[str, Any] = {**(getattr(self, table) or {}), **given}
         _check(table, made)
         changes: dict[str, Any] = {table: made}
         return replace(self, **changes)
@@ -111,6 +126,16 @@ class Config:
     def run_options(self) -> dict[str, Any]:
         """The keyword arguments of `Consumer.run`."""
         return {name: value for name, value in self.run.items() if name not in OWN["run"]}
+
+    def admin_options(self, worker: int | None) -> dict[str, Any]:
+        """The keyword arguments of `consumer_sdk.admin.serve`.
+
+        Args:
+            worker: which of several; None: there is one process.
+        """
+        found = {name: _value(name, value) for name, value in (self.admin or {}).items()}
+        listen = found.pop("listen", AUTO)
+        return found | {"address": None if listen == AUTO else _address(listen, worker)}
 
     def shown(self) -> dict[str, Any]:
         """All of it for people, without secrets."""
@@ -193,6 +218,18 @@ def _value(name: str, value: Any) -> Any:
             raise ConfigurationError("[consumer.dead_letters]: url= is missing")
         return _with_options(secret("url", url), options)
     return value
+
+
+def _address(listen: str, worker: int | None) -> str:
+    """Of one of several workers: the port after the port, or a socket with its number in its name."""
+    if worker is None:
+        return listen
+    if listen.startswith("unix:"):
+        path = PurePath(listen)
+        return str(path.with_name(f"{path.stem}-{worker}{path.suffix}"))
+    host, colon, port = listen.rpartition(":")
+    is_number = port.isascii() and port.isdecimal() and int(port) > 0
+    return f"{host}{colon}{int(port) + worker}" if is_number else listen
 
 
 def _retry(value: Any) -> RetryPolicy:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.cli.run.apps import HANDLER, kind_of, load_object, sibling
 from consumer_sdk.cli.run.config import Config
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.runtime import Consumer, Group
 
-__all__ = ["make_group"]
+if TYPE_CHECKING:
+    from consumer_sdk.admin.server import AdminServer
+
+__all__ = ["WORKER", "admin_server", "make_group"]
+
+WORKER = "CONSUMER_SDK_WORKER"
+"""The environment variable that has a worker's number, from 0 up."""
 
 
 async def make_group(config: Config, found: object) -> Group:
@@ -29,6 +36,20 @@ async def make_group(config: Config, found: object) -> Group:
         if config.place is None:
             raise
         raise ConfigurationError(f"{config.place}: {error}") from error
+
+
+def admin_server(config: Config, group: Group) -> AdminServer:
+    """What answers probes, and shows the consumers; to be entered.
+
+    Raises:
+        MissingExtraError: the extra ``admin`` is not installed.
+        ConfigurationError: an option that cannot work.
+    """
+    from consumer_sdk.admin import serve
+
+    number = os.environ.get(WORKER)
+    is_one = number is None or config.run.get("workers", 1) == 1
+    return serve(*group.consumers, **config.admin_options(None if is_one else int(number or 0)))
 
 
 async def _made(config: Config, found: Any) -> Group:

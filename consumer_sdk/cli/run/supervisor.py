@@ -23,13 +23,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from consumer_sdk.cli.run.restarts import Restarts, changes, modified
+from consumer_sdk.cli.run.services import WORKER
 
-__all__ = ["WORKER", "Supervisor", "worker_command"]
+__all__ = ["Supervisor", "worker_command"]
 
 log = logging.getLogger(__name__)
 
-WORKER = "CONSUMER_SDK_WORKER"
-"""The environment variable that has a worker's number, from 0 up."""
 LOOK = 0.5
 """Seconds between two looks at files."""
 REFUSED = 2

@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk import AtTime, Consumer, RetryPolicy
 from consumer_sdk.cli.run.config import Config, parse_config, read_config
-from consumer_sdk.cli.run.services import make_group
+from consumer_sdk.cli.run.services import admin_server, make_group
 from consumer_sdk.errors import ConfigurationError
 from tests.cli.run import apps
 
@@ -197,3 +197,39 @@ async def test_telemetry_of_the_file_is_around_the_handler() -> None:
         group = await make_group(Config(**given, telemetry=telemetry), apps.handle)
         ((_handler, options),) = group._runs.values()
         assert len(options["around"]) == count
+
+
+@pytest.mark.parametrize(
+    "listen, worker, address",
+    [
+        ("auto", 1, None),
+        ("127.0.0.1:9464", None, "127.0.0.1:9464"),
+        ("127.0.0.1:9464", 2, "127.0.0.1:9466"),
+        ("[::1]:9464", 1, "[::1]:9465"),
+        ("127.0.0.1:0", 1, "127.0.0.1:0"),
+        ("unix:/run/admin.sock", 0, "unix:/run/admin-0.sock"),
+        ("nonsense", 1, "nonsense"),
+    ],
+)
+def test_each_worker_has_an_address_of_its_own(
+    listen: str, worker: int | None, address: str | None
+) -> None:
+    """The next port, or a socket with its number; a mistake is the server's to tell."""
+    config = Config().changed("admin", listen=listen)
+
+    assert config.admin_options(worker) == {"address": address}
+
+
+async def test_admin_table_is_what_serve_is_given(secrets: None) -> None:
+    """Its secret looked up; an empty table is one, and none is none."""
+    config = parse_config("[admin]\ntoken = 'file:secret'\nactions = true", "f")
+    options = {"address": None, "token": "a&b=c +%20#?", "actions": True}
+    assert config.admin_options(None) == options
+    assert parse_config("[admin]", "f").admin is not None
+    assert parse_config("", "f").admin is None
+    with pytest.raises(ConfigurationError, match=r"f: \[admin\]: unknown option listn=: did you"):
+        parse_config("[admin]\nlistn = 'auto'", "f")
+    config = Config(app="tests.cli.run.apps:make", admin={"listen": "0.0.0.0:9464"})
+    group = await make_group(config, apps.make)
+    with pytest.raises(ConfigurationError, match="give a token"):
+        admin_server(config, group)

@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from consumer_sdk.testing.servers import KafkaServer
+from tests.admin.asking import ask
 from tests.cli.test_checkpoints import COMMAND, ROOT
 from tests.cli.worlds import golden, kafka_world, status
 from tests.integration.field import until
@@ -175,6 +177,20 @@ async def test_workers_of_a_parent_that_is_killed_end(service: Service) -> None:
         process.kill()
         await service.until(lambda: all(map(is_gone, service.workers)), "workers have ended")
         await service.until(lambda: service.log.count("engine: closed") == 2, "both closed")
+
+
+async def test_each_worker_answers_probes_at_its_own_socket(service: Service) -> None:
+    """While it runs; then the sockets are gone."""
+    with TemporaryDirectory() as folder:  # a socket's path is short
+        listen = f"unix:{folder}/admin.sock"
+        async with service.running(*MEMORY, "--workers", "2", "--admin", listen) as process:
+            await service.opened(2)
+            for number in range(2):
+                answer = await ask(f"unix:{folder}/admin-{number}.sock", "/healthz")
+                assert answer.status == 200, answer
+            process.terminate()
+            assert await process.wait() == 0
+        assert list(os.scandir(folder)) == []
 
 
 async def test_second_signal_kills_workers_that_do_not_end(service: Service) -> None:
