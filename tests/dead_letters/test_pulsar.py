@@ -104,6 +104,23 @@ async def test_letters_are_kept_without_a_reader_when_their_topic_is_unloaded(
     assert await pulsar_server.backlog(name, "dead-letters") == 1
 
 
+async def test_letters_of_a_key_are_in_the_partition_where_javas_would_be(
+    pulsar_server: PulsarServer, letters: PulsarDeadLetters, topic: str
+) -> None:
+    """The native client's own hash is another one; of a topic with both, a key would be in two partitions."""
+    name = f"{topic}-billing-DLQ"
+    await pulsar_server.create_topic(name, partitions=7)
+    keys = ["a", "orders-17", "polygenelubricants", "é", "😀"]
+    await letters.send([letter_of(topic, key=key.encode()) for key in keys])
+    await letters.send([letter_of(topic, key=None)])
+    found = await asyncio.to_thread(read, pulsar_server, name, len(keys) + 1)
+    places = {m.partition_key(): int(m.topic_name().rpartition("-")[2]) for m in found}
+    del places[""]
+    # As Java's String.hashCode has them, without their sign.
+    hashes = [97, 1_756_767_758, 0, 233, 1_772_899]
+    assert places == {key: each % 7 for key, each in zip(keys, hashes, strict=True)}
+
+
 async def test_reader_of_another_type_does_not_keep_letters_out(
     pulsar_server: PulsarServer, letters: PulsarDeadLetters, topic: str
 ) -> None:

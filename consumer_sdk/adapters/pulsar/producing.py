@@ -1,17 +1,21 @@
 """Native producers, one for each topic, to write records that have to be kept.
 
 Each record is an entry of its own, sent in chunks if it is larger than the broker takes, and
-written when `Producers.send` returns.
+written when `Producers.send` returns. A record with a key goes to the partition where Java's client
+would put it: the native client has a hash of its own, and its Python extension no way to choose another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeAlias
+from functools import reduce
+from typing import Any, NamedTuple
 
 import _pulsar
 
@@ -33,6 +37,9 @@ log = logging.getLogger(__name__)
 
 MOST = 64
 """Producers that are kept while nobody uses them."""
+
+LOOK = 60.0
+"""Seconds between two looks how many partitions a topic has, as often as the client looks."""
 
 CLOSED = "its writer is closed: make a new one"
 
@@ -71,8 +78,25 @@ class Writing:
     schema: SchemaOf | None = None
 
 
-Place: TypeAlias = tuple[str, SchemaOf | None]
-"""A topic, and the schema of what is written there: a producer has one."""
+class Place(NamedTuple):
+    """What a producer writes to.
+
+    Attributes:
+        topic: as a whole.
+        schema: of what is written there.
+        partition: the topic of one; the whole topic, where the client may choose.
+    """
+
+    topic: str
+    schema: SchemaOf | None
+    partition: str
+
+
+def java_hash(key: bytes) -> int:
+    """``key.hashCode() & Integer.MAX_VALUE`` of Java, of the text that its client makes of a key."""
+    units = key.decode(errors="replace").encode("utf-16-le")
+    each = struct.unpack(f"<{len(units) // 2}H", units)
+    return reduce(lambda found, unit: (31 * found + unit) & 0xFFFFFFFF, each, 0) & 0x7FFFFFFF
 
 
 def schema_of(stream: str, details: object) -> SchemaOf | None:
@@ -130,6 +154,7 @@ class Producers:
         self._encryption = encryption
         self._client: Any = None
         self._uses: dict[Place, _Use] = {}  # the one used last is the last
+        self._partitions: dict[str, tuple[float, Sequence[str]]] = {}
         self._is_closed = False
 
     async def send(self, topic: str, writing: Writing) -> None:
@@ -140,7 +165,8 @@ class Producers:
             AdapterError: the broker refuses it, or does not answer.
             ConsumerClosedError: all this is closed.
         """
-        place = (topic, writing.schema)
+        partition = await self._partition(topic, writing.key) if writing.key else topic
+        place = Place(topic, writing.schema, partition)
         use = self._use(place)
         use.senders += 1
         try:
@@ -151,7 +177,7 @@ class Producers:
 
     async def _send(self, place: Place, use: _Use, writing: Writing) -> None:
         producer = await self._made(use)
-        message, doing = make_message(writing), f"writing to {place[0]}"
+        message, doing = make_message(writing), f"writing to {place.partition}"
         try:
             await call(lambda done: producer.send_async(message, done), doing)
         except Exception as error:
@@ -170,6 +196,26 @@ class Producers:
         if client is not None:
             await _quietly(close_client(client))
 
+    # -- partitions ---------------------------------------------------------------------------
+
+    async def _partition(self, topic: str, key: bytes) -> str:
+        now = asyncio.get_running_loop().time()
+        looked, names = self._partitions.get(topic, (-math.inf, ()))
+        if now - looked > LOOK:
+            client = self._native()
+            names = await call(
+                lambda done: client.get_topic_partitions_async(topic, done), f"looking up {topic}"
+            )
+            self._partitions[topic] = now, names
+        return names[java_hash(key) % len(names)]
+
+    def _native(self) -> Any:
+        if self._is_closed:
+            raise ConsumerClosedError(CLOSED)
+        if self._client is None:
+            self._client = self._connection.make_client()
+        return self._client
+
     # -- one producer -------------------------------------------------------------------------
 
     def _use(self, place: Place) -> _Use:
@@ -177,7 +223,7 @@ class Producers:
             raise ConsumerClosedError(CLOSED)
         use = self._uses.pop(place, None)
         if use is None or use.has_failed:
-            making = asyncio.create_task(self._make(*place), name=f"pulsar producer {place[0]}")
+            making = asyncio.create_task(self._make(place), name=f"pulsar producer {place.topic}")
             use = _Use(making)
         self._uses[place] = use
         return use
@@ -199,20 +245,18 @@ class Producers:
             if not use.has_failed:
                 close_soon(use.making.result())
 
-    async def _make(self, topic: str, schema: SchemaOf | None) -> Any:
-        if self._client is None:
-            self._client = self._connection.make_client()
-        client = self._client
+    async def _make(self, place: Place) -> Any:
+        client, (topic, schema, partition) = self._native(), place
         if self._subscription is not None:
             await self._keep(client, topic, self._subscription)
         info = None if schema is None else await _schema_info(client, schema)
         try:
-            return await self._open(client, topic, info)
+            return await self._open(client, partition, info)
         except SchemaError as error:
             if info is None:
                 raise
             log.warning("%s: what comes from %s is written without one", error, schema)
-            return await self._open(client, topic, None)
+            return await self._open(client, partition, None)
 
     async def _open(self, client: Any, topic: str, info: Any) -> Any:
         return await call(
