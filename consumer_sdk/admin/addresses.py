@@ -101,6 +101,10 @@ def default_directory() -> Path:
 def _make_directory(path: Path) -> None:
     """The directory of `default_directory`, which others may have made before us in ``/tmp``."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_directory(path)
+
+
+def _check_directory(path: Path) -> None:
     found = path.lstat()
     is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
     if not is_ours or found.st_mode & 0o077:
@@ -112,10 +116,9 @@ def _make_directory(path: Path) -> None:
 
 def living_sockets(directory: Path) -> list[Path]:
     """Those that somebody listens on; what dead processes have left is removed."""
-    try:
-        _make_directory(directory)
-    except OSError:
+    if not directory.exists():
         return []
+    _check_directory(directory)
     found = sorted(directory.glob("*.sock"), key=lambda path: path.stat().st_mtime)
     living = [path for path in found if _is_listened_on(path)]
     for dead in set(found) - set(living):

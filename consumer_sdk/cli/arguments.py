@@ -14,6 +14,7 @@ from consumer_sdk.cli.assets.schema import config_schema
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
 from consumer_sdk.cli.run.arguments import add_run
+from consumer_sdk.cli.top.arguments import add_top
 from consumer_sdk.stores.urls import FORMS
 
 __all__ = ["make_parser", "parse"]
@@ -53,6 +54,7 @@ def make_parser() -> Parser:
     add_lags(topics)
     add_doctor(topics)
     _add_assets(topics)
+    add_top(topics)
     return parser
 
 

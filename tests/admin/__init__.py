@@ -1,1 +1,1 @@
-"""Metrics, traces and logs of consumers."""
+"""Admin servers, and the page in a browser."""

@@ -1,0 +1,1 @@
+"""``top``: a running consumer in a terminal, as its admin server shows it."""

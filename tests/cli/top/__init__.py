@@ -1,0 +1,1 @@
+"""A running consumer in a terminal."""
