@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from consumer_sdk import __version__
 from consumer_sdk.cli import checkpoints, fan_out, leases
 from consumer_sdk.cli.assets.completion import SHELLS, completion
+from consumer_sdk.cli.assets.monitoring import add_monitoring
 from consumer_sdk.cli.assets.schema import config_schema
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
@@ -186,13 +187,14 @@ def _add_fan_out(topics: Commands) -> None:
 
 
 def _add_assets(topics: Commands) -> None:
-    topic = topics.add_parser("assets", help="write files for editors and shells to stdout")
+    topic = topics.add_parser("assets", help="write files for Grafana, Prometheus, editors, shells")
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     parser = commands.add_parser("schema", help="a JSON schema of the file of `run --config`")
     parser.set_defaults(command=_write_schema)
     parser = commands.add_parser("completion", help="completion for a shell, to be sourced")
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
     parser.set_defaults(command=_write_completion)
+    add_monitoring(commands)
 
 
 def _write_schema(_arguments: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +65,17 @@ def _parsed(raw: bytes) -> Answer:
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *lines = head.decode().split("\r\n")
     pairs = (line.split(": ", 1) for line in lines)
-    return Answer(int(first.split()[1]), {name.lower(): text for name, text in pairs}, body)
+    headers = {name.lower(): text for name, text in pairs}
+    if headers.get("transfer-encoding") == "chunked":
+        body = b"".join(_chunks(body))
+    return Answer(int(first.split()[1]), headers, body)
+
+
+def _chunks(body: bytes) -> Iterator[bytes]:
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        yield body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
 
 
 @asynccontextmanager
