@@ -38,6 +38,9 @@ def command_line() -> argparse.Namespace:
     parser.add_argument(
         "--kill-at", metavar="SHARE", type=float, default=0.5, help="of the flights (default 0.5)"
     )
+    parser.add_argument(
+        "--stay", action="store_true", help="afterwards, keep the consumer's page up until Ctrl-C"
+    )
     parser.add_argument("--picture", type=Path, default=Path("build/flights.png"), help="the PNG")
     options = parser.parse_args()
     if not 0 < options.limit <= ROWS:

@@ -8,14 +8,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from consumer_sdk import Batch, Consumer, Message, Ordering, RetryPolicy
+from consumer_sdk import Batch, ConfigurationError, Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter
+from consumer_sdk.admin import serve
 from consumer_sdk.spark_bridge import SparkFeed
 from consumer_sdk.stores import LocalStore
+from examples.flights.children import report
 from examples.flights.journal import Journal
 from examples.flights.topics import GROUP
+
+ANY_PORT = "127.0.0.1:0"
 
 
 async def consume(options: argparse.Namespace) -> None:
@@ -29,7 +34,7 @@ async def consume(options: argparse.Namespace) -> None:
         retry=RetryPolicy(max_attempts=3, initial=0.2),
     )
     journal = Journal(options.journal)
-    async with SparkFeed(options.folder / "feed") as feed:
+    async with SparkFeed(options.folder / "feed") as feed, AsyncExitStack() as stack:
 
         async def handle(batch: Batch) -> None:
             journal.write(batch)
@@ -39,7 +44,17 @@ async def consume(options: argparse.Namespace) -> None:
                 message.nack()  # tried again later, and dead-lettered at the limit
             # Returning acks the good ones: they are durable in the feed.
 
+        report(page=await show(consumer, options.page, stack))
         await consumer.run(handle, batch_size=2_000, concurrency=2, ordering=Ordering.KEY)
+
+
+async def show(consumer: Consumer, wanted: str, stack: AsyncExitStack) -> str:
+    """Serves the consumer's page until the stack ends; returns its address."""
+    try:
+        server = await stack.enter_async_context(serve(consumer, address=wanted, actions=True))
+    except ConfigurationError:  # somebody has taken the port that the killed consumer had
+        server = await stack.enter_async_context(serve(consumer, address=ANY_PORT, actions=True))
+    return server.address
 
 
 def sort_out(batch: list[Message]) -> tuple[list[Message], list[Message]]:
@@ -67,6 +82,7 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--folder", type=Path, required=True, help="checkpoints and feed")
     parser.add_argument("--journal", type=Path, required=True, help="where deliveries are noted")
+    parser.add_argument("--page", metavar="HOST:PORT", default=ANY_PORT, help="of its live page")
     asyncio.run(consume(parser.parse_args()))
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from consumer_sdk.testing.servers import ExternalKafka, KafkaEndpoint, KafkaServer
 from examples.flights.audit import Audit, audit
@@ -41,6 +42,8 @@ class Demo:
         self._folder = folder
         self._progress = progress
         self._journals = [folder / f"deliveries-{life}.bin" for life in (1, 2)]
+        self._stay: bool = options.stay
+        self._page: str | None = None
         self._running: dict[str, Child] = {}
 
     async def run(self) -> Audit:
@@ -55,7 +58,15 @@ class Demo:
                 await self._kill_reader()
                 await self._start_reader(stack, topics, life=2)
                 await self._watch(topics, until=lambda: self._accounted(topics) >= self._limit)
-            return await self._audit(topics)
+            found = await self._audit(topics)
+            await self._linger(found)
+            return found
+
+    async def _linger(self, found: Audit) -> None:
+        """The consumer and its page stay while somebody wants to look at them."""
+        if self._stay and self._page is not None:
+            self._progress.say(f"{found}\n{self._page} stays until Ctrl-C")
+            await asyncio.Event().wait()
 
     async def _start_spark(self, stack: AsyncExitStack, *source: str) -> None:
         self._progress.say("starting Spark")
@@ -97,6 +108,7 @@ class Demo:
             topic=topics.flights,
             folder=str(self._folder),
             journal=str(journal),
+            **({} if self._page is None else {"page": urlsplit(self._page).netloc}),
         )
 
     async def _start(self, stack: AsyncExitStack, module: str, *given: str, **options: str) -> None:
@@ -129,11 +141,20 @@ class Demo:
                 child.check()
             self.ledger.refresh()
             await topics.refresh()
+            self._tell_page()
             self._show(topics)
             now = (self._produced, self._accounted(topics), self._delivered)
             if now != before:
                 before, moved = now, time.monotonic()
         return True
+
+    def _tell_page(self) -> None:
+        """Says where the consumer's page is; once, unless its successor has another one."""
+        reader = self._running.get("consume")
+        page = None if reader is None else reader.facts.get("page")
+        if page is not None and page != self._page:
+            self._page = page
+            self._progress.say(f"watch the consumer live at {page}")
 
     @property
     def _produced(self) -> int:

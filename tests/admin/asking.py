@@ -79,10 +79,10 @@ def _chunks(body: bytes) -> Iterator[bytes]:
 
 
 @asynccontextmanager
-async def watching(address: str) -> AsyncIterator[AsyncIterator[Any]]:
+async def watching(address: str, prefix: str = "") -> AsyncIterator[AsyncIterator[Any]]:
     """The frames that a viewer gets; ends when the server ends the stream."""
     reader, writer = await connect(address)
-    writer.write(request("/api/events", "GET", {}))
+    writer.write(request(f"{prefix}/api/events", "GET", {}))
     head = await reader.readuntil(b"\r\n\r\n")
     assert b" 200 " in head.splitlines()[0], head
 

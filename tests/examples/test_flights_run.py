@@ -34,6 +34,7 @@ def test_short_run_with_a_kill_adds_up(tmp_path: Path, source: str, killed: str)
         run.stdout.splitlines()[-1],
     )
     assert f"{killed} is killed (kill -9)" in run.stdout
+    assert ("watch the consumer live at http://127.0.0.1:" in run.stdout) == (source == "feed")
     assert "by the decade in which the aircraft was built: " in run.stdout
     assert picture.stat().st_size > 10_000
 

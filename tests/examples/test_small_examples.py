@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from consumer_sdk.testing.servers import KafkaServer
+from tests.admin.asking import ask, watching
 from tests.examples.running import example, lines
 
 pytestmark = pytest.mark.kafka
@@ -34,6 +36,32 @@ async def test_service_with_a_bad_order_goes_on_and_stops_on_sigterm(
         assert await lines(process, 2) == ["charged ann 5", "charged ann 7"]
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
+
+
+async def test_observed_service_answers_traces_and_stops_on_sigterm(
+    kafka_server: KafkaServer,
+) -> None:
+    """Its own route, the probe and the metrics; a span on the console; SIGTERM ends it."""
+    await kafka_server.create_topic("observed-orders", partitions=1)
+    await send(kafka_server, "observed-orders", b'{"customer": "ann", "amount": 5}')
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    options = ("--kafka", kafka_server.bootstrap_servers, "--topic", "observed-orders")
+    async with example("observed.py", *options, "--port", port) as process:
+        (line,) = await lines(process, 1)
+        span = json.loads(line)
+        assert (span["name"], span["kind"]) == ("process observed-orders", "SpanKind.CONSUMER")
+        at = f"http://127.0.0.1:{port}/"
+        assert (await ask(at, "/totals")).json == {"ann": 5}
+        assert (await ask(at, "/consumer/readyz")).status == 200
+        assert b"consumer_sdk_settled_total{" in (await ask(at, "/consumer/metrics")).body
+        assert b"page.js" in (await ask(at, "/consumer/")).body
+        async with watching(at, "/consumer") as frames:
+            assert (await anext(frames))["consumers"][0]["state"] == "running"
+            process.send_signal(signal.SIGTERM)
+            states = [frame["consumers"][0]["state"] async for frame in frames]
+            assert states[-1] == "closed"
+            assert await process.wait() == -signal.SIGTERM  # uvicorn raises it again in the end
 
 
 @pytest.mark.parametrize("style", [[], ["--batches"]])
