@@ -38,12 +38,14 @@ def _value(chance: random.Random) -> bytes:
 
 
 @asynccontextmanager
-async def busy(partitions: int = 6, each_second: int = 120) -> AsyncIterator[Consumer]:
+async def busy(
+    partitions: int = 6, each_second: int = 120, group: str = "billing"
+) -> AsyncIterator[Consumer]:
     """It runs, and records keep coming, until the end of the block."""
     broker = MemoryBroker()
     broker.create_stream("orders", partitions)
     consumer = Consumer(
-        MemoryAdapter(broker, "orders", group="billing"),
+        MemoryAdapter(broker, "orders", group=group),
         retry=RetryPolicy(max_attempts=3, initial=2.0),
         drain_timeout=0.1,
     )

@@ -214,6 +214,28 @@ def _keep_picture(browser: webdriver.Chrome, name: str) -> None:
         browser.save_screenshot(str(Path(PICTURES) / name))
 
 
+async def test_person_goes_from_consumer_to_consumer(browser: webdriver.Chrome) -> None:
+    """Of those of one process; what is paused is the one that is shown."""
+    async with (
+        busy() as one,
+        busy(group="mails") as two,
+        admin.serve(one, two, address="127.0.0.1:0", actions=True) as at,
+    ):
+        await asyncio.to_thread(_go_to_the_second, browser, at.address)
+        assert (_paused(one), _paused(two)) == ({}, {"2": "on the page"})
+
+
+def _go_to_the_second(browser: webdriver.Chrome, address: str) -> None:
+    browser.get(address)
+    _until(browser, lambda: _row(browser, "5"))
+    browser.find_element(By.XPATH, "//nav/button[2]").click()
+    _until(browser, lambda: browser.find_element(By.ID, "name").text.startswith("mails"))
+    chosen = browser.find_elements(By.CSS_SELECTOR, 'nav [aria-current="true"]')
+    assert [each.text for each in chosen] == ["mails · memory"]
+    _click(browser, "pause orders/2")
+    _until(browser, lambda: _row(browser, "2")["state"] == "paused: operator")
+
+
 async def test_person_shows_the_token_once(browser: webdriver.Chrome) -> None:
     """A wrong one is told; after the right one the page comes, also when it is loaded again."""
     async with busy() as consumer, admin.serve(consumer, address="127.0.0.1:0", token=TOKEN) as at:

@@ -227,6 +227,19 @@ async def test_partition_that_goes_away_under_a_pause_is_shown_and_resumed() -> 
         assert (done.status, done.json["is_held"]) == (200, False)
 
 
+async def test_consumers_of_one_process_are_told_apart() -> None:
+    """By their place; probes are of all."""
+    one, two = _consumer(), _consumer()
+    async with admin.serve(one, two, address="127.0.0.1:0", actions=True) as server, one:
+        assert (await ask(server.address, "/readyz")).status == 503
+        async with two:
+            assert (await ask(server.address, "/readyz")).status == 200
+            assert (await ask(server.address, "/api/pause?consumer=1", "POST", POST)).status == 200
+            paused = [{p.pause_text for p in each.snapshot().partitions} for each in (one, two)]
+            assert paused == [{None}, {"by hand"}]
+            assert len((await ask(server.address, "/api/view")).json["consumers"]) == 2
+
+
 async def test_flush_and_stop() -> None:
     """A flush that cannot work says why; stop ends the run."""
     async with _running() as (consumer, server):

@@ -102,7 +102,7 @@ function drawHead(all, one) {
     return button;
   }, (button, [c, i]) => {
     say(button, c.name);
-    button.toggleAttribute("aria-current", i === model.chosen);
+    button.setAttribute("aria-current", String(i === model.chosen));
   });
 }
 

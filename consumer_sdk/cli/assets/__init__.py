@@ -1,1 +1,1 @@
-"""``consumer-sdk assets``: files for other programs: editors and shells."""
+"""``consumer-sdk assets``: files for other programs: Grafana, Prometheus, editors and shells."""
