@@ -141,7 +141,10 @@ class Snapshot:
     event_counts: Mapping[str, int]
 
     def to_json(self) -> str:
-        """One JSON object with the attributes as names; a key of a record as text."""
+        """One JSON object with the attributes as names; a key of a record as text.
+
+        In a thread it leaves room for the event loop: nothing of it is one long call.
+        """
         plain: dict[str, Any] = {
             "time": self.time,
             "broker": self.broker,
@@ -149,7 +152,6 @@ class Snapshot:
             "state": self.state,
             "health": asdict(self.health),
             "stats": asdict(self.stats),
-            "partitions": [_plain(each) for each in self.partitions],
             "handlers": self.handlers,
             "handlers_limit": self.handlers_limit,
             "in_flight_limit": self.in_flight_limit,
@@ -162,7 +164,9 @@ class Snapshot:
             "events": [asdict(event) for event in self.events],
             "event_counts": dict(self.event_counts),
         }
-        return json.dumps(plain, default=_text)
+        head = json.dumps(plain, default=_text)
+        rows = ", ".join([json.dumps(_plain(each), default=_text) for each in self.partitions])
+        return f'{head[:-1]}, "partitions": [{rows}]}}'
 
 
 def _plain(each: PartitionSnapshot) -> dict[str, Any]:
