@@ -31,6 +31,7 @@ from consumer_sdk.testing.servers import PulsarServer
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 from consumer_sdk.testing.servers.shared import complete
 from tests.adapters.pulsar.test_admin import site
+from tests.test_security_page import program
 
 pytestmark = [
     pytest.mark.pulsar,
@@ -215,6 +216,18 @@ async def test_reader_of_ranges_says_what_the_adapter_says(
     with pytest.raises(AdapterError, match=troubles[0][0]):
         await open_ranges(operation_timeout=1, connect_timeout=1, **troubles[0][1])
     await open_ranges(service_url=tls, tls_trust_certs=trusted, **token)
+
+
+async def test_programs_of_the_security_page_are_let_in(
+    guarded: tuple[PulsarServer, str], keys: Path
+) -> None:
+    """A token inside TLS; a client certificate."""
+    url, ca = guarded[1], str(keys / "ca.pem")
+    async with Consumer(program("pulsar_token")(url, ca, lambda: token_of("admin"))):
+        pass
+    mine = [str(keys / "admin.pem"), str(keys / "admin.key")]
+    async with Consumer(program("pulsar_certificate")(url, ca, *mine)):
+        pass
 
 
 async def open_ranges(**options: Any) -> None:
