@@ -5,13 +5,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.made
 SEEDS  ?= 2000
+SECONDS ?= 60
 ARGS   ?=
 
 # Compiled files make each of the hundreds of processes that the tests start a second quicker.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java servers fmt lint types layers collect docs coverage mutants wheel-test check test campaigns sim brokers bench demo lock clean
+.PHONY: help setup java servers fmt lint types layers collect docs coverage mutants wheel-test check test campaigns sim fuzz brokers bench demo lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +45,9 @@ brokers: setup  ## run only the tests that use real servers
 sim: $(STAMP)  ## run many seeds of the simulations: make sim SEEDS=100000
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim.kinesis --seeds $(SEEDS) $(ARGS)
+
+fuzz: $(STAMP)  ## damaged input for every decoder: make fuzz SECONDS=600
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 bench: setup  ## run all benchmarks
 	$(BIN)/python -m benchmarks all --write-docs $(ARGS)

@@ -19,6 +19,7 @@ from consumer_sdk.dead_letters.local import LocalDeadLetters
 from consumer_sdk.dead_letters.reading import letter_in
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
+from consumer_sdk.options import shown
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Batch, DeadLetter, Message, Partition, Position, StartPoint
 from consumer_sdk.runtime import Consumer
@@ -249,7 +250,10 @@ async def opened_letters(url: str, group: str | None, store: str | None) -> Asyn
             yield LocalLetters(file)
         return
     name = "subscription" if url.startswith("pulsar") else "group"
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # a bracket that is not closed
+        raise ConfigurationError(f"{shown(url)}: {error}; write it as consumers do") from error
     texts = dict(parse_qsl(parts.query, keep_blank_values=True))
     named = group or texts.get(name) or GROUP
     url = urlunsplit(parts._replace(query=urlencode(texts | {name: named})))

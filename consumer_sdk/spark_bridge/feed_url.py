@@ -62,7 +62,7 @@ class FeedUrl:
         """
         if not isinstance(url, str):
             raise ConfigurationError(f"{url!r} is not a URL; for example: {_EXAMPLE}")
-        parts = urlsplit(url)
+        parts = _split(url)
         scheme, _, protocol = parts.scheme.partition("+")
         if scheme != "feed":
             raise ConfigurationError(
@@ -100,6 +100,13 @@ class FeedUrl:
             raise ConfigurationError(
                 f"there is no directory {files.directory}: open the SparkFeed first, or make it"
             )
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:  # a bracket that is not closed
+        raise ConfigurationError(f"{shown(url)}: {error}; for example: {_EXAMPLE}") from error
 
 
 def _local_path(parts: SplitResult) -> str | None:

@@ -140,6 +140,14 @@ async def test_people_read_one_line_for_each_letter(
     assert capsys.readouterr().out == "0@4\tno dead letter: it has no header dlq.failed-at\n"
 
 
+async def test_malformed_url_is_a_line_and_no_traceback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A bracket that is not closed."""
+    assert await status("dead-letters", "list", "kafka://[h/t") == 2
+    assert "'kafka://[h/t': Invalid IPv6 URL" in capsys.readouterr().err
+
+
 async def test_send_that_fails_leaves_the_letters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_bucket_is_read() -> None:
         ("feed://data/landing", "absolute directory after three slashes"),
         ("feed:data", "absolute directory"),
         ("feed:///", "absolute directory"),
+        ("feed://[h/landing", "Invalid IPv6 URL; for example"),
         ("feed:///d?maxRows=1", "'maxRows' is unknown; options are maxRowsPerTrigger"),
         ("feed+s3://", "bucket and a directory"),
         ("feed+s3:///?tasks=1", "bucket and a directory"),
