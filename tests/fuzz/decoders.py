@@ -29,6 +29,7 @@ from consumer_sdk.adapters.pulsar.entries import batch_size
 from consumer_sdk.adapters.pulsar.ids import place_of
 from consumer_sdk.adapters.pulsar.texts import _parse as parse_properties
 from consumer_sdk.adapters.urls import open_url
+from consumer_sdk.cli.run.config import parse_config
 from consumer_sdk.dead_letters.kinesis_form import decode_letter, encode_letter
 from consumer_sdk.dead_letters.reading import letter_in
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
@@ -427,6 +428,11 @@ DECODERS: Mapping[str, Decoder] = {
     "JSON rest": Decoder((b'{"a":1,"c":[1,{"d":null}]}',), _rescued),
     "registry head": Decoder((b"\0\0\0\0\7\4\2\0abc",), _head, (ValueError,)),
     "registry schema": Decoder((SCHEMA,), lambda d: read_schema(d, "x"), (SchemaRegistryError,)),
+    "service TOML": Decoder(
+        (b'[consumer]\nurl = "kafka://h:9092/t?group=g"\nretry = { max_attempts = 5 }\n',),
+        lambda d: parse_config(_text(d), "x.toml").shown(),
+        (ConfigurationError,),
+    ),
     "adapter URL": Decoder(URLS, lambda d: open_url(_argument(d)), (ConfigurationError,)),
     "store URL": Decoder(
         (b"zookeeper://h:2181,i:2181/root", b"sqlite:relative/y.db"),

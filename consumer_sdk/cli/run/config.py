@@ -170,10 +170,10 @@ def parse_config(text: str, place: str) -> Config:
         tables = tomllib.loads(text)
         for name in NAMES:
             _check(name, tables.get(name, {}) if name else tables)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{place}: this is no TOML: {error}") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{place}: {error}") from error
+    except (ValueError, RecursionError) as error:  # also too many digits, or brackets
+        raise ConfigurationError(f"{place}: this is no TOML: {error}") from error
     return Config(place=place, **tables)
 
 

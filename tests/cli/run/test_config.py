@@ -233,3 +233,10 @@ async def test_admin_table_is_what_serve_is_given(secrets: None) -> None:
     group = await make_group(config, apps.make)
     with pytest.raises(ConfigurationError, match="give a token"):
         admin_server(config, group)
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, "{b=" * 5000, "9" * 5000])
+def test_file_that_python_cannot_read_is_no_toml(value: str) -> None:
+    """Nested too deep, or with too many digits."""
+    with pytest.raises(ConfigurationError, match=r"x\.toml: this is no TOML"):
+        parse_config(f"a={value}", "x.toml")
