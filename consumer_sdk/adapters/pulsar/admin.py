@@ -199,7 +199,7 @@ class Admin:
         except HTTPError as error:
             with error:
                 return self._refused(path, error)
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ValueError) as error:  # also a redirect to what is no URL
             raise _UnreachableError(f"{self._url}{path}: {error}") from error
 
     def _refused(self, path: str, error: HTTPError) -> tuple[None, Any]:

@@ -152,6 +152,16 @@ async def test_redirects_without_end_are_given_up() -> None:
                 await admin.has_topic(TOPIC)
 
 
+@pytest.mark.parametrize("place", ["http://[h/x", "http://h:port/x", "http://h\u2100/x"])
+async def test_redirect_to_what_is_no_url_is_an_error_that_may_pass(place: str) -> None:
+    """Another broker, or this one later, may know better."""
+    with site() as broker:
+        broker.answer = (307, {"Location": place}, b"")
+        async with asking(f"http://{HOST}:{broker.port}") as admin:
+            with pytest.raises(TransientAdapterError, match=f"{HOST}:{broker.port}/admin"):
+                await admin.has_topic(TOPIC)
+
+
 async def test_next_host_is_asked_where_one_cannot_be_reached() -> None:
     """And from then on first."""
     (nobody,) = free_ports(1)
