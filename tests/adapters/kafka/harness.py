@@ -188,6 +188,7 @@ class KafkaHarness(AdapterHarness):
 
     async def recreate(self, stream: str) -> None:
         await self.delete(stream)
+        await self.until_absent(stream)  # a broker behind its controller goes on with the old one
         await self.create_topic(stream)
 
     async def crash(self, adapter: Adapter) -> None:
