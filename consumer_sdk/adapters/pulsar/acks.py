@@ -46,7 +46,7 @@ def acks_of(settled: SettledRecords) -> Acks:
             if type(acked) is not Entry:  # else it was let go: it comes again, and is acked then
                 acks.alone.append(acked)
             at += 1
-        elif handle not in entries and handles[at : at + handle.size].count(handle) == handle.size:
+        elif handle not in entries and _is_all_of(handles[at : at + handle.size], handle):
             acks.alone.append(handle.whole)  # as most are: all of it, side by side
             at += handle.size
         else:
@@ -58,6 +58,17 @@ def acks_of(settled: SettledRecords) -> Acks:
         else:
             acks.parts.append(entry.parts(indexes))
     return acks
+
+
+def _is_all_of(part: list[Any], entry: Entry) -> bool:
+    """Each is this very entry. To count is 15 times as fast as ``is`` for each of them.
+
+    An entry equals itself alone. The client's ids raise a TypeError for all but another id.
+    """
+    try:
+        return part.count(entry) == entry.size
+    except TypeError:
+        return False
 
 
 def seen_whole(checkpoint: Checkpoint) -> Position | None:

@@ -147,7 +147,7 @@ class Watch:
 
     async def _ask(self, subscriber: Subscriber, admin: Admin) -> None:
         """An answer that is older than an assignment or a native consumer says nothing of it."""
-        asked = subscriber.assignment, subscriber.native
+        assignment, native = subscriber.assignment, subscriber.native
         try:
             active = await admin.active_consumer(subscriber.topic, self._options.subscription)
         except ConsumerSdkError as error:
@@ -155,7 +155,7 @@ class Watch:
             return
         finally:
             self._asking.pop(subscriber, None)
-        if asked == (subscriber.assignment, subscriber.native):
+        if subscriber.assignment is assignment and subscriber.native is native:
             self._tell(subscriber, active)
 
     def _tell(self, subscriber: Subscriber, active: str | None) -> None:

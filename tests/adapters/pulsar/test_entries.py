@@ -106,6 +106,19 @@ def test_two_deliveries_of_an_entry_are_not_taken_together() -> None:
     )
 
 
+@pytest.mark.parametrize("count", range(1, 5))
+def test_message_behind_an_entry_that_is_settled_in_part_is_not_compared_with_it(
+    count: int,
+) -> None:
+    """The client's id compares itself with another id, or raises a TypeError."""
+    alone = _pulsar.MessageId.deserialize(b"\x08\xac\x02\x10\x08")
+    one = entry(5)
+    found = acks_of([*of(one, range(count)), ((300, 8, -1), alone), *of(entry(2, 9), [0, 1])])
+    assert parts(found) == [[(300, 7, index) for index in range(count)]]
+    assert places(found.alone) == [(300, 8, -1), (300, 9, -1)]
+    assert found.alone[0] is alone
+
+
 def test_message_that_was_sent_by_itself_is_acked_by_its_own_id() -> None:
     """It is no batch, whatever its number."""
     alone = _pulsar.MessageId.deserialize(b"\x08\x96\x01\x10\x06")
