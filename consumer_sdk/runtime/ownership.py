@@ -464,7 +464,10 @@ class Ownership(AssignmentOwner):
             self._remember(holding)
             holding.close()
             self._closed.append(holding.assignment)
-        self._queues().abandon()
+        if (
+            open_ones
+        ):  # else the handlers of what was lost before would be cancelled again, at clean-up
+            self._queues().abandon()
         for holding in holdings:
             self._flusher.forget(holding.assignment)
             self.holdings.pop(holding.assignment, None)

@@ -331,6 +331,37 @@ async def _checkpoint_of_other_stream(b: Bench) -> str:
     return text
 
 
+def test_starts_that_fail_let_a_lost_handler_clean_up() -> None:
+    """It was cancelled when its partition was lost, and no try to start another cancels it again."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        ended: list[str] = []
+
+        async def handle(message: Message) -> None:
+            if message.value != b"1" or ended:
+                return
+            try:
+                await asyncio.sleep(10_000)
+            finally:
+                ended.append("cleans up")
+                await asyncio.sleep(60)
+                ended.append("is clean")
+
+        faults = Faults()
+        adapter = MemoryAdapter(b.broker, "s", group="g")
+        store = MemoryStore(faults=faults)
+        consumer = Consumer(adapter, store=store, retry=QUICK, clock=b.simulation.clock)
+        running = asyncio.create_task(b.run(consumer, handle, seconds=200))
+        await asyncio.sleep(5)
+        faults.fail_next("claim", times=10)
+        adapter.expire()
+        await running
+        assert ended == ["cleans up", "is clean"]
+
+    bench(test)
+
+
 def test_stuck_handler_of_a_revoked_partition_gives_its_place_back() -> None:
     """What is processed for a lost partition is in vain: it ends, and the rest goes on."""
 
