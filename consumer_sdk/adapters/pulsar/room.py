@@ -5,7 +5,8 @@ producers alone (apache/pulsar-client-cpp#161). How many messages a consumer may
 afterwards it can be received from, or not. So three things make the limit:
 
 - **The client's queues.** Each is as long as a part of half the limit has largest messages, and
-  counts as if it were full of them. The broker sends a whole entry for one permit: a producer's batch counts as one.
+  counts as if it were full of them, of the largest as it was when the queue was made. The broker sends
+  a whole entry for one permit: a producer's batch counts as one.
 - **In hand.** A thread that receives does not know what will come. It reserves two of the largest
   messages before it does: there are the client's and ours for a moment.
 - **Buffers**, with what they hold; each is filled up to its share.
@@ -13,6 +14,9 @@ afterwards it can be received from, or not. So three things make the limit:
 Where nothing is in hand, and all that is buffered is of partitions that are paused or not granted yet, nobody would make room
 for as long as that takes. Then one may receive, whatever the sum. So one message at a time goes beyond the limit, where
 otherwise a partition that is paused, or a message that is larger than expected, could hold up all.
+
+A message may be larger than expected all the same. Then as much is reserved from then on, but never so much that
+only one could receive: a single message in chunks would slow all down for good, and has broken the limit in any case.
 """
 
 from __future__ import annotations
@@ -80,7 +84,7 @@ class Room:
 
     def __init__(self, limit: int, largest: int, most: int, batch: int) -> None:
         self._limit = limit
-        self._largest = largest
+        self._expected = self._largest = largest
         self._most = most
         self._batch = batch
         self._lock = threading.Lock()
@@ -96,12 +100,12 @@ class Room:
     @property
     def held(self) -> int:
         """Bytes that are held at most."""
-        return self._queued * self._largest + self._in_hand + self._buffered
+        return self._queued + self._in_hand + self._buffered
 
     @property
     def share(self) -> int:
         """Bytes with which a partition's buffer is full; one message may always be in it."""
-        free = self._limit - self._queued * self._largest
+        free = self._limit - self._queued
         return max(free // max(self.partitions, 1), 1)
 
     def check(self) -> None:
@@ -125,12 +129,17 @@ class Room:
 
     def queue_of(self, key: object) -> int:
         """How many messages a new consumer of a partition may hold; it counts from now on."""
-        share = self._limit // 2 // max(self.partitions, 1)
-        queue = max(1, min(self._most, share // self._largest))
         with self._lock:
-            self._queued += queue - self._queues.get(key, 0)
-            self._queues[key] = queue
+            share = self._limit // 2 // max(self.partitions, 1)
+            largest = self._largest_in(share)
+            queue = max(1, min(self._most, share // largest))
+            self._queued += queue * largest - self._queues.get(key, 0)
+            self._queues[key] = queue * largest
         return queue
+
+    def _largest_in(self, room: int) -> int:
+        """Bytes of the largest message, but of one that was larger than expected, no more than the room."""
+        return min(self._largest, max(self._expected, room))
 
     def no_queue(self, key: object) -> None:
         """A partition has no consumer any more."""
@@ -181,12 +190,17 @@ class Room:
         """Nobody goes before who came first: one that leaves would be in again before others wake."""
         with self._lock:
             called.clear()
-            size = COPIES * self._largest
+            size = self._reservation
             if self._line[0] is not called or not self._reserve(size, is_alone_enough=True):
                 return None
             self._line.popleft()
             self._tell()
             return LimitedTurn(self, size, is_short=bool(self._line))
+
+    @property
+    def _reservation(self) -> int:
+        """Bytes for one receive; at least two fit beside the queues."""
+        return COPIES * self._largest_in((self._limit - self._queued) // (2 * COPIES))
 
     def _leave(self, called: threading.Event) -> None:
         with self._lock:
@@ -210,7 +224,7 @@ class Room:
             bytes; 0: there is none.
         """
         with self._lock:
-            size = COPIES * max(self._largest, self._batch)
+            size = max(self._reservation, COPIES * self._batch)
             return size if self._reserve(size, is_alone_enough=False) else 0
 
     def received(self, reserved: int, deliveries: Sequence[Delivery]) -> None:
@@ -225,12 +239,12 @@ class Room:
     def _learn(self, deliveries: Sequence[Delivery]) -> None:
         largest = max(len(m.value or b"") for part in deliveries for m in part.messages)
         with self._lock:
-            expected, self._largest = self._largest, max(self._largest, largest)
-        if largest > expected:
+            known, self._largest = self._largest, max(self._largest, largest)
+        if largest > known:
             log.warning(
                 "a message has %d bytes, and max_message_size=%d: memory_limit=%d may not have been "
                 "kept; give a larger max_message_size",
-                *(largest, expected, self._limit),
+                *(largest, self._expected, self._limit),
             )
 
 

@@ -133,10 +133,24 @@ def test_message_that_is_larger_than_expected_is_said_and_counts_from_then_on(
     turn.end([delivery(2 * MIB)])
     assert "a message has 2097152 bytes, and max_message_size=1048576" in caplog.text
     room.buffered("a", 0, arrived=2 * MIB)
-    assert room.held == 8 * MIB
-    assert at_once(room) is not None  # alone
-    assert at_once(room) is None
     assert room.queue_of("a") == 2
+
+
+@pytest.mark.parametrize("size", [2, 50, 5000])
+def test_message_that_is_larger_than_expected_leaves_the_queues_that_are_there(size: int) -> None:
+    """They hold what they held before: one message in chunks would take all the room for good."""
+    room = Room(64 * MIB, MIB, most=2000, batch=MIB)
+    room.partitions = 4
+    assert [room.queue_of(n) for n in range(4)] == [8] * 4
+    turn = at_once(room)
+    assert turn is not None
+    turn.end([delivery(size * 1000 * 1000)])
+    room.buffered(0, 0, arrived=size * 1000 * 1000)
+    assert room.held == 32 * MIB
+    assert room.share == 8 * MIB
+    assert [at_once(room) is not None for _ in range(2)] == [True] * 2
+    room.queue_of(0)  # is made anew
+    assert room.held <= 64 * MIB
 
 
 async def test_partitions_that_do_not_fit_are_refused_at_the_opening(
