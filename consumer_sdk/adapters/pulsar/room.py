@@ -51,6 +51,12 @@ TOO_LITTLE = (
 )
 
 
+OVERBOOKED = (
+    "memory_limit={limit}: the queues of the partitions that were there before were made for fewer than {partitions}: "
+    "{least} bytes are needed now: start the consumer again, or give more"
+)
+
+
 class Turn:
     """A receive that nothing limits."""
 
@@ -109,15 +115,19 @@ class Room:
         return max(free // max(self.partitions, 1), 1)
 
     def check(self) -> None:
-        """Whether there is room for the partitions.
+        """Whether there is room for the partitions, beside the queues that some of them have.
 
         Raises:
             ConfigurationError: the limit cannot be kept.
         """
-        least = (self.partitions + COPIES) * self._largest
+        self._check((self.partitions + COPIES) * self._largest, TOO_LITTLE)
+        new = max(self.partitions - len(self._queues), 0)
+        self._check(self._queued + (new + COPIES) * self._largest, OVERBOOKED)
+
+    def _check(self, least: int, text: str) -> None:
         if least > self._limit:
             raise ConfigurationError(
-                TOO_LITTLE.format(
+                text.format(
                     limit=self._limit,
                     partitions=self.partitions,
                     largest=self._largest,
@@ -130,11 +140,12 @@ class Room:
     def queue_of(self, key: object) -> int:
         """How many messages a new consumer of a partition may hold; it counts from now on."""
         with self._lock:
-            share = self._limit // 2 // max(self.partitions, 1)
+            others, half = self._queued - self._queues.get(key, 0), self._limit // 2
+            share = min(half // max(self.partitions, 1), half - others)
             largest = self._largest_in(share)
             queue = max(1, min(self._most, share // largest))
-            self._queued += queue * largest - self._queues.get(key, 0)
             self._queues[key] = queue * largest
+            self._queued = others + queue * largest
         return queue
 
     def _largest_in(self, room: int) -> int:

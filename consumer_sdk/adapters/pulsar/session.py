@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -192,18 +192,22 @@ class Session(ReadAheadSession):
         while True:
             await asyncio.sleep(self._options.discovery_interval)
             try:
-                for partition in await self.discovery.look():
-                    if partition not in self.subscribers:
-                        self._share_more()
-                        added = await self._add(partition, is_discovered=True)
-                        _ = self._spawn(self._subscribe_and_serve(added))
+                found = await self.discovery.look()
+                await self._add_all([p for p in found if p not in self.subscribers])
             except ConsumerSdkError as error:
                 log.warning("topics could not be looked up: %s", error, extra=REPEATS)
 
-    def _share_more(self) -> None:
-        """One more is read all the same."""
+    async def _add_all(self, partitions: Sequence[Partition]) -> None:
+        if partitions:
+            self._share_more(len(partitions))
+        for partition in partitions:
+            added = await self._add(partition, is_discovered=True)
+            _ = self._spawn(self._subscribe_and_serve(added))
+
+    def _share_more(self, partitions: int) -> None:
+        """So many more are read all the same."""
         try:
-            self._share(len(self.subscribers) + 1)
+            self._share(len(self.subscribers) + partitions)
         except ConfigurationError as error:
             log.warning("%s", error, extra=REPEATS)
 

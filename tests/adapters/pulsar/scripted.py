@@ -95,6 +95,7 @@ class Client:
     Attributes:
         answers: by topic, what subscriptions to it get in turn; then a new consumer. None: nothing.
         partitions: what a look for a topic's partitions gets.
+        names: by topic, its partitions; of others the topic itself.
         waiting: by topic, callbacks that got no answer.
         made: by topic, the consumers.
         is_silent: it does not answer to its close.
@@ -105,6 +106,7 @@ class Client:
     def __init__(self) -> None:
         self.answers: dict[str, list[Any]] = {}
         self.partitions: list[Any] = []
+        self.names: dict[str, list[str]] = {}
         self.waiting: dict[str, Callback] = {}
         self.made: dict[str, list[Native]] = {}
 
@@ -123,8 +125,9 @@ class Client:
             done(answer)
 
     def get_topic_partitions_async(self, topic: str, done: Callback) -> None:
-        """The topic itself, but for what was set."""
-        done(self.partitions.pop(0) if self.partitions else Result.Ok, [topic])
+        """As was set."""
+        result = self.partitions.pop(0) if self.partitions else Result.Ok
+        done(result, self.names.get(topic, [topic]))
 
     def close_async(self, done: Callback) -> None:
         """It has no threads."""

@@ -153,6 +153,32 @@ def test_message_that_is_larger_than_expected_leaves_the_queues_that_are_there(s
     assert room.held <= 64 * MIB
 
 
+@pytest.mark.parametrize("at_a_time", [1, 3, 9])
+def test_partitions_that_come_later_leave_half_of_the_room(at_a_time: int) -> None:
+    """The queues that are there cannot be made shorter: those that come get what is left of their half."""
+    room = Room(100 * MIB, MIB, most=2000, batch=MIB)
+    assert room.queue_of(0) == 50
+    for first in range(1, 10, at_a_time):
+        room.partitions = first + at_a_time
+        room.check()
+        assert [room.queue_of(n) for n in range(first, first + at_a_time)] == [1] * at_a_time
+    assert room.held == 59 * MIB
+    assert room.queue_of(0) == 5  # is made anew
+
+
+def test_partitions_that_come_later_and_break_the_limit_are_refused() -> None:
+    """There would be room for all of them if they shared it anew."""
+    room = Room(100 * MIB, MIB, most=2000, batch=MIB)
+    room.queue_of(0)
+    room.partitions = 49
+    room.check()
+    room.partitions = 50
+    with pytest.raises(ConfigurationError, match=r"fewer than 50: 105906176 bytes .* start the"):
+        room.check()
+    room.no_queue(0)
+    room.check()
+
+
 async def test_partitions_that_do_not_fit_are_refused_at_the_opening(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -132,6 +132,24 @@ async def test_refusals_of_later_end_nothing(monkeypatch: pytest.MonkeyPatch) ->
     await adapter.aclose()
 
 
+async def test_partitions_that_one_look_finds_share_the_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first of them would get more than the last, and the sum of their queues more than half."""
+    client, owner = Client(), Owner()
+    client.names[A] = [f"{A}-partition-0"]
+    sizes = {"memory_limit": 40_000, "max_message_size": 1000, "receiver_queue": 4}
+    adapter = adapter_on(client, monkeypatch, "a", discovery_interval=0.01, **sizes)
+    await adapter.open(owner)
+    client.names[A] = [f"{A}-partition-{n}" for n in range(9)]
+    await until(lambda: len(owner.granted) == 9)
+    assert adapter._opened is not None
+    room = adapter._opened._room
+    assert room is not None
+    assert list(room._queues.values()) == [4000, *[2000] * 8]
+    await adapter.aclose()
+
+
 async def test_partition_whose_receiving_failed_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
