@@ -12,6 +12,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from time import sleep
 from typing import Any
 
 import _pulsar
@@ -57,6 +58,7 @@ class Pump:
         self._room = room
         self._may_run = threading.Event()
         self._untaken = threading.Semaphore(POSTED)
+        self._in_vain = 0
         self._unpacker = Unpacker()
         self._is_stopped = False
         self._is_receiving = False
@@ -108,15 +110,25 @@ class Pump:
             self._may_run.wait()
             self._untaken.acquire()
             turn = self._enter()
+            has_come = False
             self._is_receiving = True  # before it looks whether it may, or `hold` could miss it
             try:
-                if turn is None or not self._deliver_next(turn):
+                has_come = turn is not None and self._deliver_next(turn)
+                if not has_come:
                     self._untaken.release()
             except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
                 self._is_stopped = True
                 self._tell(self._failed, translate(error, self._thread.name))
             finally:
                 self._is_receiving = False
+            if turn is not None:
+                self._stay_away(turn, has_come=has_come)
+
+    def _stay_away(self, turn: Turn, *, has_come: bool) -> None:
+        """Others receive meanwhile; nothing is reserved."""
+        self._in_vain = 0 if has_come else self._in_vain + 1
+        if (seconds := turn.pause(self._in_vain)) and not self._is_over():
+            sleep(seconds)
 
     def _enter(self) -> Turn | None:
         return FREE if self._room is None else self._room.enter(self._is_over)
@@ -143,7 +155,7 @@ class Pump:
                 first = self._consumer.receive(turn.poll)
             except _pulsar.Timeout:
                 return []
-            if turn.more():
+            if turn.more(first.length()):
                 with suppress(_pulsar.Timeout):
                     batch = self._consumer.batch_receive()
         return self._unpacker.messages_of(first, batch)

@@ -11,6 +11,9 @@ afterwards it can be received from, or not. So three things make the limit:
   messages before it does: there are the client's and ours for a moment.
 - **Buffers**, with what they hold; each is filled up to its share.
 
+Where there is room for one receive and no other, those who wait stand in line. The client tells nobody that a message has
+come, so that each has to look for itself, and whoever looks in vain holds up one that has some: it looks for a moment, and then ever more rarely.
+
 Where nothing is in hand, and all that is buffered is of partitions that are paused or not granted yet, nobody would make room
 for as long as that takes. Then one may receive, whatever the sum. So one message at a time goes beyond the limit, where
 otherwise a partition that is paused, or a message that is larger than expected, could hold up all.
@@ -36,8 +39,14 @@ log = logging.getLogger(__name__)
 POLL = 100
 """Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
 
-SHORT_POLL = 10
-"""The same while others wait for room."""
+SHORT_POLL = 1
+"""The same where no other partition may receive meanwhile: of sixty idle ones each is waited for."""
+
+IDLE = 2
+"""Turns without a message, after which a partition stays out of the line for a while."""
+
+PAUSES = (0.002, 0.1)
+"""Seconds that it stays out at first, and at most; each time for twice as long."""
 
 LOOK = 0.1
 """Seconds between two looks whether a thread that waits for room is to end."""
@@ -62,9 +71,13 @@ class Turn:
 
     poll = POLL
 
-    def more(self) -> bool:
-        """A batch may be received behind the first message."""
+    def more(self, first: int) -> bool:  # noqa: ARG002 - there is room for anything
+        """A batch may be received behind the first message, which has so many bytes."""
         return True
+
+    def pause(self, in_vain: int) -> float:  # noqa: ARG002 - nobody else waits
+        """Seconds to stay away after so many turns without a message."""
+        return 0.0
 
     def end(self, deliveries: Sequence[Delivery]) -> None:
         """What was received is on its way to the loop."""
@@ -206,7 +219,8 @@ class Room:
                 return None
             self._line.popleft()
             self._tell()
-            return LimitedTurn(self, size, is_short=bool(self._line))
+            is_last = self.held + size > self._limit and self.partitions > 1
+            return LimitedTurn(self, size, is_last=is_last)
 
     @property
     def _reservation(self) -> int:
@@ -228,15 +242,20 @@ class Room:
         """Nobody would make room."""
         return not self._in_hand and self._buffered == sum(self._idle.values())
 
-    def more(self) -> int:
-        """Reserves room for a batch.
+    def more(self, reserved: int, first: int) -> int | None:
+        """Reserves what a batch needs beside what the first message leaves of its reservation.
+
+        Args:
+            reserved: bytes for the first message.
+            first: bytes that it has.
 
         Returns:
-            bytes; 0: there is none.
+            bytes; None: there is no room.
         """
         with self._lock:
-            size = max(self._reservation, COPIES * self._batch)
-            return size if self._reserve(size, is_alone_enough=False) else 0
+            batch = max(self._reservation, COPIES * self._batch)
+            size = max(COPIES * first + batch - reserved, 0)
+            return size if self._reserve(size, is_alone_enough=False) else None
 
     def received(self, reserved: int, deliveries: Sequence[Delivery]) -> None:
         """What was reserved becomes what has come."""
@@ -260,17 +279,28 @@ class Room:
 
 
 class LimitedTurn(Turn):
-    """A receive for which there is room."""
+    """A receive for which there is room.
 
-    def __init__(self, room: Room, reserved: int, *, is_short: bool) -> None:
+    Args:
+        is_last: there is no room for another one at the same time.
+    """
+
+    def __init__(self, room: Room, reserved: int, *, is_last: bool) -> None:
         self._room = room
         self._reserved = reserved
-        self.poll = SHORT_POLL if is_short else POLL
+        self._is_last = is_last
+        self.poll = SHORT_POLL if is_last else POLL
 
-    def more(self) -> bool:
-        more = self._room.more()
-        self._reserved += more
-        return more > 0
+    def more(self, first: int) -> bool:
+        more = self._room.more(self._reserved, first)
+        self._reserved += more or 0
+        return more is not None
+
+    def pause(self, in_vain: int) -> float:
+        if not self._is_last or in_vain < IDLE:
+            return 0.0
+        shortest, longest = PAUSES
+        return float(min(shortest * 2 ** min(in_vain - IDLE, 20), longest))
 
     def end(self, deliveries: Sequence[Delivery]) -> None:
         reserved, self._reserved = self._reserved, 0

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import _pulsar
 import pytest
 
+from consumer_sdk.adapters.pulsar import pump
 from consumer_sdk.adapters.pulsar.contents import Delivery
-from consumer_sdk.adapters.pulsar.room import COPIES, LimitedTurn, Room
+from consumer_sdk.adapters.pulsar.room import COPIES, POLL, SHORT_POLL, LimitedTurn, Room
 from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Message, StartPoint
@@ -78,7 +79,7 @@ def test_room_is_never_exceeded(seed: int) -> None:
             room.buffered(n, buffers[n])
         elif buffers[n] < room.share and (turn := at_once(room)) is not None:
             receiving[n] = turn
-            turn.more()
+            turn.more(draw.randrange(largest + 1))
         assert room.held <= limit
     assert came > 10
 
@@ -119,6 +120,73 @@ def test_who_ends_a_turn_goes_behind_those_who_wait() -> None:
         last = found.pop()
         assert last is not None
         turn = last
+
+
+def test_turn_that_leaves_room_for_no_other_is_short() -> None:
+    """One that has nothing would hold all others up."""
+    room = Room(5 * MIB, MIB, most=10, batch=MIB)
+    room.partitions = 2
+    first, last = at_once(room), at_once(room)
+    assert first is not None
+    assert last is not None
+    assert at_once(room) is None
+    assert (first.poll, last.poll) == (POLL, SHORT_POLL)
+    assert [first.pause(n) for n in (1, 2, 100)] == [0.0] * 3
+    assert [last.pause(n) for n in (0, 1, 2, 3, 7, 8, 5000)] == [
+        0,
+        0,
+        0.002,
+        0.004,
+        0.064,
+        0.1,
+        0.1,
+    ]
+
+
+def test_partition_that_shares_with_nobody_waits_where_it_is() -> None:
+    """Nobody is held up, and its next message is received at once."""
+    room = Room(3 * MIB, MIB, most=10, batch=MIB)
+    room.queue_of("a")
+    turn = at_once(room)
+    assert turn is not None
+    assert (turn.poll, turn.pause(100)) == (POLL, 0.0)
+
+
+@pytest.mark.parametrize(
+    "free, first, has_room",
+    [(2 * MIB, 0, True), (3 * MIB, MIB // 2, True), (3 * MIB, MIB // 2 + 1, False)],
+)
+def test_batch_uses_what_the_first_message_left(free: int, first: int, *, has_room: bool) -> None:
+    """Most are small, and the first has room for two of the largest."""
+    room = Room(MIB + free, MIB, most=1, batch=MIB // 2)
+    room.queue_of("a")
+    turn = at_once(room)
+    assert turn is not None
+    assert turn.more(first) is has_room
+    assert room.held == 3 * MIB + (2 * first if has_room else 0)
+    turn.end([])
+    assert room.held == MIB
+
+
+async def test_partition_that_is_idle_stays_away_and_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is busy can receive meanwhile."""
+    client = Client()
+    subscriber = subscriber_on(client, TOPIC, memory_limit=4 * MIB, max_message_size=MIB)
+    room = subscriber._room
+    assert room is not None
+    pauses: list[tuple[float, int]] = []
+    monkeypatch.setattr(pump, "sleep", lambda seconds: pauses.append((seconds, room.held)))
+    room.partitions = 2
+    await _begin(subscriber)
+    await until(lambda: len(pauses) > 7)
+    queue = MIB
+    assert pauses[:7] == [(n / 1000, queue) for n in (2, 4, 8, 16, 32, 64, 100)]
+    put(client.made[TOPIC][0], 1)
+    await until(lambda: subscriber.has_run)
+    await until(lambda: (0.002, queue + 1) in pauses)
+    await subscriber.unsubscribe_natively()
 
 
 def test_message_that_is_larger_than_expected_is_said_and_counts_from_then_on(
