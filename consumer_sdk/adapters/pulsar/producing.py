@@ -14,8 +14,8 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import reduce
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple, TypeAlias
 
 import _pulsar
 
@@ -24,6 +24,7 @@ from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.details import PulsarDetails
 from consumer_sdk.adapters.pulsar.faults import BusyError, SchemaError, translate
 from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, close_soon, inside
+from consumer_sdk.adapters.pulsar.sharing import CLOSED, Shared, has_failed, wait_for
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerClosedError,
@@ -36,12 +37,10 @@ __all__ = ["Encryption", "Producers", "SchemaOf", "Writing", "make_message", "sc
 log = logging.getLogger(__name__)
 
 MOST = 64
-"""Producers that are kept while nobody uses them."""
+"""Topics, each with the schema of what is written there, whose producers are kept while nobody uses them."""
 
 LOOK = 60.0
 """Seconds between two looks how many partitions a topic has, as often as the client looks."""
-
-CLOSED = "its writer is closed: make a new one"
 
 
 class SchemaOf(NamedTuple):
@@ -91,6 +90,15 @@ class Place(NamedTuple):
     schema: SchemaOf | None
     partition: str
 
+    @property
+    def whole(self) -> Whole:
+        """It and all other partitions."""
+        return self.topic, self.schema
+
+
+Whole: TypeAlias = tuple[str, SchemaOf | None]
+"""A topic, and the schema of what is written there."""
+
 
 def java_hash(key: bytes) -> int:
     """``key.hashCode() & Integer.MAX_VALUE`` of Java, of the text that its client makes of a key."""
@@ -127,9 +135,8 @@ class _Use:
     senders: int = 0
 
     @property
-    def has_failed(self) -> bool:
-        done = self.making.done()
-        return done and (self.making.cancelled() or self.making.exception() is not None)
+    def is_idle(self) -> bool:
+        return not self.senders and self.making.done()
 
 
 class Producers:
@@ -153,7 +160,9 @@ class Producers:
         self._subscription = subscription
         self._encryption = encryption
         self._client: Any = None
-        self._uses: dict[Place, _Use] = {}  # the one used last is the last
+        self._uses: dict[Whole, dict[Place, _Use]] = {}  # the one used last is the last
+        self._kept: Shared[None] = Shared()
+        self._looks: Shared[Sequence[str]] = Shared()
         self._partitions: dict[str, tuple[float, Sequence[str]]] = {}
         self._is_closed = False
 
@@ -176,7 +185,7 @@ class Producers:
             self._trim()
 
     async def _send(self, place: Place, use: _Use, writing: Writing) -> None:
-        producer = await self._made(use)
+        producer = await wait_for(use.making)
         message, doing = make_message(writing), f"writing to {place.partition}"
         try:
             await call(lambda done: producer.send_async(message, done), doing)
@@ -192,7 +201,8 @@ class Producers:
         self._is_closed = True
         uses, self._uses = self._uses, {}
         client, self._client = self._client, None
-        await asyncio.gather(*(self._close(use.making) for use in uses.values()))
+        each = [use.making for group in uses.values() for use in group.values()]
+        await asyncio.gather(self._looks.aclose(), self._kept.aclose(), *map(self._close, each))
         if client is not None:
             await _quietly(close_client(client))
 
@@ -202,12 +212,23 @@ class Producers:
         now = asyncio.get_running_loop().time()
         looked, names = self._partitions.get(topic, (-math.inf, ()))
         if now - looked > LOOK:
-            client = self._native()
+            names = await self._looks.get(topic, partial(self._look, topic))
+            self._looks.forget(topic)
+        return names[java_hash(key) % len(names)]
+
+    async def _look(self, topic: str) -> Sequence[str]:
+        client = self._native()
+        _, names = self._partitions.get(topic, (0.0, ()))
+        try:
             names = await call(
                 lambda done: client.get_topic_partitions_async(topic, done), f"looking up {topic}"
             )
-            self._partitions[topic] = now, names
-        return names[java_hash(key) % len(names)]
+        except AdapterError as error:
+            if not names:
+                raise
+            log.warning("%s: it is taken to have %d partitions as before", error, len(names))
+        self._partitions[topic] = asyncio.get_running_loop().time(), names
+        return names
 
     def _native(self) -> Any:
         if self._is_closed:
@@ -221,34 +242,29 @@ class Producers:
     def _use(self, place: Place) -> _Use:
         if self._is_closed:
             raise ConsumerClosedError(CLOSED)
-        use = self._uses.pop(place, None)
-        if use is None or use.has_failed:
+        group = self._uses[place.whole] = self._uses.pop(place.whole, {})
+        use = group.get(place)
+        if use is None or has_failed(use.making):
             making = asyncio.create_task(self._make(place), name=f"pulsar producer {place.topic}")
-            use = _Use(making)
-        self._uses[place] = use
+            use = group[place] = _Use(making)
         return use
 
-    async def _made(self, use: _Use) -> Any:
-        try:
-            return await asyncio.shield(use.making)  # others wait for it too
-        except asyncio.CancelledError:
-            sender = asyncio.current_task()
-            if use.making.cancelled() and sender is not None and not sender.cancelling():
-                raise ConsumerClosedError(CLOSED) from None
-            raise
-
     def _trim(self) -> None:
-        """Closes what has not been used for longest, down to `MOST`."""
-        idle = [p for p, use in self._uses.items() if not use.senders and use.making.done()]
-        for place in idle[: max(len(self._uses) - MOST, 0)]:
-            use = self._uses.pop(place)
-            if not use.has_failed:
-                close_soon(use.making.result())
+        """Closes those of topics that have not been used for longest, down to `MOST`."""
+        too_many = len(self._uses) - MOST
+        if too_many <= 0:
+            return
+        idle = [w for w, group in self._uses.items() if all(use.is_idle for use in group.values())]
+        for whole in idle[:too_many]:
+            self._kept.forget(whole[0])
+            for use in self._uses.pop(whole).values():
+                if not has_failed(use.making):
+                    close_soon(use.making.result())
 
     async def _make(self, place: Place) -> Any:
         client, (topic, schema, partition) = self._native(), place
         if self._subscription is not None:
-            await self._keep(client, topic, self._subscription)
+            await self._kept.get(topic, partial(self._keep, client, topic, self._subscription))
         info = None if schema is None else await _schema_info(client, schema)
         try:
             return await self._open(client, partition, info)
@@ -296,8 +312,10 @@ class Producers:
         return made
 
     def _forget(self, place: Place, use: _Use) -> None:
-        if self._uses.get(place) is use:
-            del self._uses[place]
+        group = self._uses.get(place.whole, {})
+        if group.get(place) is use:
+            del group[place]
+            self._kept.forget(place.topic)  # where the topic is made again, so is that
             close_soon(use.making.result())
 
     async def _close(self, making: asyncio.Task[Any]) -> None:
