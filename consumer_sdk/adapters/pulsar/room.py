@@ -166,7 +166,7 @@ class Room:
         return min(self._largest, max(self._expected, room))
 
     def no_queue(self, key: object) -> None:
-        """A partition has no consumer any more."""
+        """A partition has left."""
         with self._lock:
             self._queued -= self._queues.pop(key, 0)
             self._tell()
@@ -260,11 +260,13 @@ class Room:
     def received(self, reserved: int, deliveries: Sequence[Delivery]) -> None:
         """What was reserved becomes what has come."""
         size = sum(part.size for part in deliveries)
-        if size > self._largest:
-            self._learn(deliveries)
-        with self._lock:
-            self._in_hand += size - reserved
-            self._tell()
+        try:
+            if size > self._largest:
+                self._learn(deliveries)
+        finally:
+            with self._lock:
+                self._in_hand += size - reserved
+                self._tell()
 
     def _learn(self, deliveries: Sequence[Delivery]) -> None:
         largest = max(len(m.value or b"") for part in deliveries for m in part.messages)

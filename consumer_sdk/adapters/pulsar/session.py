@@ -296,7 +296,7 @@ class Session(ReadAheadSession):
     async def _leave(self) -> None:
         for subscriber in self.subscribers.values():
             subscriber.end()
-        await asyncio.gather(*(s.unsubscribe_natively() for s in self.subscribers.values()))
+        await asyncio.gather(*(s.leave() for s in self.subscribers.values()))
         try:
             await close_client(self._client)
         except AdapterError as error:

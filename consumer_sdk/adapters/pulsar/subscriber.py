@@ -212,16 +212,22 @@ class Subscriber:
                 await ask(consumer.close_async, f"closing the consumer of {self.topic}", patience)
             except ConsumerSdkError as error:
                 log.warning("%s", error)
-        if self._room is not None and self._consumer is None:
+
+    async def leave(self) -> None:
+        """Closes it for good; until then its place in memory is kept for the next native consumer."""
+        await self.unsubscribe_natively()
+        if self._room is not None:
             self._room.no_queue(self)
 
     # -- records ------------------------------------------------------------------------
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
-        for part in deliveries:
-            self._notice_reset(part)
-            self._buffer.add(part)
-        self._count(deliveries)
+        try:
+            for part in deliveries:
+                self._notice_reset(part)
+                self._buffer.add(part)
+        finally:
+            self._count(deliveries)
         self._arrived.set()
         self.flow()
         if self.is_open:

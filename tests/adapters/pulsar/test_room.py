@@ -295,7 +295,7 @@ async def test_partition_that_is_paused_counts_and_holds_nobody_up() -> None:
     subscriber.pause(is_paused=False)
     assert at_once(room) is None
     subscriber.take(10, 10 * MIB)
-    await subscriber.unsubscribe_natively()
+    await subscriber.leave()
     await until(lambda: room.held == 0)
 
 
@@ -316,5 +316,48 @@ async def test_what_comes_of_a_consumer_that_was_replaced_makes_room() -> None:
     for _ in range(3):
         await subscriber.subscribe()
     subscriber.end()
-    await subscriber.unsubscribe_natively()
+    await subscriber.leave()
     await until(lambda: room.held == 0)
+
+
+async def test_place_of_a_queue_is_kept_while_its_consumer_is_made_anew() -> None:
+    """Another partition would take it meanwhile."""
+    client = Client()
+    subscriber = subscriber_on(client, TOPIC, memory_limit=8 * MIB, max_message_size=MIB)
+    room = subscriber._room
+    assert room is not None
+    await _begin(subscriber)
+    await subscriber.unsubscribe_natively()
+    assert room.queue_of("another") == 1
+    await subscriber.subscribe()
+    assert room._queues == {subscriber: 3 * MIB, "another": MIB}
+    await subscriber.leave()
+    await until(lambda: room.held == MIB)
+
+
+async def test_delivery_that_raises_is_not_in_hand_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All others would have less room for good."""
+    caught: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: caught.append(context))
+    client = Client()
+    subscriber = subscriber_on(client, TOPIC, memory_limit=8 * MIB, max_message_size=MIB)
+    room = subscriber._room
+    assert room is not None
+    await _begin(subscriber)
+    monkeypatch.setattr(subscriber._buffer, "add", None)
+    put(client.made[TOPIC][0], MIB)
+    await until(lambda: bool(caught))
+    await subscriber.leave()
+    await until(lambda: room.held == 0)
+
+
+def test_size_that_cannot_be_said_is_counted() -> None:
+    """A handler of the log may raise."""
+    room = Room(8 * MIB, MIB, most=2000, batch=MIB)
+    turn = at_once(room)
+    assert turn is not None
+    with pytest.raises(AttributeError):
+        turn.end([Delivery([None], 3 * MIB, [(0, 0, 0)], [None])])  # type: ignore[list-item] # no message
+    assert room.held == 3 * MIB
