@@ -12,7 +12,7 @@ from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.producing import Encryption, Producers, Writing
 from consumer_sdk.adapters.pulsar.properties import properties_of
-from consumer_sdk.adapters.pulsar.topics import full_name
+from consumer_sdk.adapters.pulsar.topics import full_name, topic_of
 from consumer_sdk.dead_letters.pulsar_form import default_topic, writing_of
 from consumer_sdk.dead_letters.reading import own_headers
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
@@ -95,10 +95,15 @@ class PulsarDeadLetters(DeadLetters):
     _default_topic = staticmethod(default_topic)
     _writing = staticmethod(writing_of)
 
+    def _partition(self, letter: DeadLetter) -> str | None:  # noqa: ARG002 - the key's
+        return None
+
     async def _send(self, letter: DeadLetter) -> Outcome:
         topic = self.topic or self._default_topic(letter)
         try:
-            await self._producers.send(topic, self._writing(letter))
+            await self._producers.send(
+                topic, self._writing(letter), partition=self._partition(letter)
+            )
         except ConsumerSdkError as error:
             return Outcome.retry(_named(error, letter))
         except Exception as error:  # noqa: BLE001 - it is this letter's outcome
@@ -107,13 +112,16 @@ class PulsarDeadLetters(DeadLetters):
 
 
 class PulsarRecords(PulsarDeadLetters):
-    """Writes the records of letters as they were, by default to the topics that they came from."""
+    """Writes the records of letters as they were, by default to the partitions that they came from."""
 
     __slots__ = ()
 
     @staticmethod
     def _default_topic(letter: DeadLetter) -> str:
         return letter.partition.stream
+
+    def _partition(self, letter: DeadLetter) -> str | None:
+        return topic_of(letter.partition) if self.topic is None else None
 
     @staticmethod
     def _writing(letter: DeadLetter) -> Writing:

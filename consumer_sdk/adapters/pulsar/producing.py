@@ -166,16 +166,18 @@ class Producers:
         self._partitions: dict[str, tuple[float, Sequence[str]]] = {}
         self._is_closed = False
 
-    async def send(self, topic: str, writing: Writing) -> None:
+    async def send(self, topic: str, writing: Writing, *, partition: str | None = None) -> None:
         """Writes a record; returns when the broker has stored it.
+
+        Args:
+            partition: the topic of one, for the record, if the topic has it; else by the record's key.
 
         Raises:
             ConfigurationError: there is no such topic, and the broker makes none.
             AdapterError: the broker refuses it, or does not answer.
             ConsumerClosedError: all this is closed.
         """
-        partition = await self._partition(topic, writing.key) if writing.key else topic
-        place = Place(topic, writing.schema, partition)
+        place = Place(topic, writing.schema, await self._partition(topic, writing.key, partition))
         use = self._use(place)
         use.senders += 1
         try:
@@ -208,13 +210,21 @@ class Producers:
 
     # -- partitions ---------------------------------------------------------------------------
 
-    async def _partition(self, topic: str, key: bytes) -> str:
+    async def _partition(self, topic: str, key: bytes | None, wanted: str | None) -> str:
+        if not key and wanted is None:
+            return topic
+        names = await self._names(topic)
+        if wanted in names:
+            return str(wanted)
+        return names[java_hash(key) % len(names)] if key else topic
+
+    async def _names(self, topic: str) -> Sequence[str]:
         now = asyncio.get_running_loop().time()
         looked, names = self._partitions.get(topic, (-math.inf, ()))
         if now - looked > LOOK:
             names = await self._looks.get(topic, partial(self._look, topic))
             self._looks.forget(topic)
-        return names[java_hash(key) % len(names)]
+        return names
 
     async def _look(self, topic: str) -> Sequence[str]:
         client = self._native()
