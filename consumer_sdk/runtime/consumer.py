@@ -308,7 +308,8 @@ class Consumer:
     async def __anext__(self) -> Message:
         inbox = self._inbox or self._start_pulling()
         while True:
-            message = inbox.pop()
+            is_in_time = inbox.time() < inbox.until
+            message = inbox.pop() if is_in_time else await inbox.after_turn(inbox.pop)
             if message is not None:
                 return message
             if inbox.is_closed:

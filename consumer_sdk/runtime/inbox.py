@@ -1,19 +1,30 @@
-"""Where records wait when the user pulls them: ``async for`` and ``batches()``."""
+"""Where records wait when the user pulls them: ``async for`` and ``batches()``.
+
+As long as records are queued, a pull does not suspend. Who computes between pulls would hold the
+event loop until the queue is empty, and no heartbeat or flush would pass. So a pull that comes later
+than `Inbox.until` suspends first, for one turn of the loop, and pops then: a pull that is cancelled
+in that turn has taken nothing.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from itertools import chain, islice
 from operator import length_hint
-from typing import Self
+from typing import Self, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import Holding
+from consumer_sdk.runtime.workers import TURN
 
 __all__ = ["Batches", "Inbox"]
+
+Popped = TypeVar("Popped", Batch, Message | None)
 
 
 class Inbox:
@@ -23,6 +34,10 @@ class Inbox:
         hand_out: told of messages as they leave; returns those still wanted.
         has_left: told that there is room again.
         is_timed: deliveries have an ack timeout, so that each is handed out alone.
+
+    Attributes:
+        time: the loop's.
+        until: who pulls later than this lets the loop turn first, by `after_turn`.
 
     Cancellation: whatever waits, waits here: nothing is popped before it is handed over.
     """
@@ -44,6 +59,8 @@ class Inbox:
         self.count = 0
         self.is_closed = self._is_gated = False
         self._is_full = False
+        self.time = asyncio.get_running_loop().time
+        self.until = -math.inf
 
     def put(self, holding: Holding, messages: list[Message]) -> None:
         """Queues new records, in order."""
@@ -162,6 +179,22 @@ class Inbox:
         self._arrived.clear()
         if (self._is_gated or not self._runs) and not self.is_closed:
             await self._arrived.wait()
+            self._has_turned()
+
+    async def after_turn(self, pop: Callable[[], Popped]) -> Popped:
+        """What ``pop`` finds after a turn of the loop.
+
+        The turn comes once in a while, so one that the caller has awaited meanwhile is not looked
+        for: that would cost each pull more than this turn costs.
+
+        Cancellation: nothing was popped.
+        """
+        await asyncio.sleep(0)
+        self._has_turned()
+        return pop()
+
+    def _has_turned(self) -> None:
+        self.until = self.time() + TURN
 
     def pop_batch(self, most: int) -> Batch:
         """Up to ``most`` messages that are here now."""
@@ -222,7 +255,12 @@ class Batches:
             if inbox.waiting < self._most and self._max_wait:
                 until = asyncio.get_running_loop().time() + self._max_wait
                 await inbox.wait_for(self._most, until)
-            if batch := inbox.pop_batch(self._most):
+            if batch := await self._pop():
                 return batch
         self._raise_failure()
         raise StopAsyncIteration
+
+    async def _pop(self) -> Batch:
+        inbox = self._inbox
+        pop = partial(inbox.pop_batch, self._most)
+        return pop() if inbox.time() < inbox.until else await inbox.after_turn(pop)
