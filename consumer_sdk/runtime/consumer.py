@@ -333,7 +333,7 @@ class Consumer:
         if self._inbox is None:
             engine = self._engine
             is_timed = self._options.ack_timeout is not None
-            self._inbox = Inbox(engine.hand_out, engine.nudge, is_timed=is_timed)
+            self._inbox = Inbox(engine.hand_out, engine.nudge, engine.watch, is_timed=is_timed)
             engine.start(self._inbox, self._inbox.close)
         return self._inbox
 

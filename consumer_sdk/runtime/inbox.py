@@ -3,7 +3,7 @@
 As long as records are queued, a pull does not suspend. Who computes between pulls would hold the
 event loop until the queue is empty, and no heartbeat or flush would pass. So a pull that comes later
 than `Inbox.until` suspends first, for one turn of the loop, and pops then: a pull that is cancelled
-in that turn has taken nothing.
+in that turn has taken nothing. After the turn it asks the `LoopWatch`, which may have to gate it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Self, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import Holding
+from consumer_sdk.runtime.loop_watch import LoopWatch
 from consumer_sdk.runtime.workers import TURN
 
 __all__ = ["Batches", "Inbox"]
@@ -33,6 +34,7 @@ class Inbox:
     Args:
         hand_out: told of messages as they leave; returns those still wanted.
         has_left: told that there is room again.
+        watch: asked when time may have jumped; gates this.
         is_timed: deliveries have an ack timeout, so that each is handed out alone.
 
     Attributes:
@@ -46,11 +48,13 @@ class Inbox:
         self,
         hand_out: Callable[[Holding, list[Message]], list[Message]],
         has_left: Callable[[], None],
+        watch: LoopWatch,
         *,
         is_timed: bool,
     ) -> None:
         self._hand_out = hand_out
         self._has_left = has_left
+        self._watch = watch
         self._is_timed = is_timed
         self._runs: deque[tuple[Holding, list[Message]]] = deque()  # none of them is empty
         self._current: Iterator[Message] = iter(())
@@ -194,7 +198,8 @@ class Inbox:
         return pop()
 
     def _has_turned(self) -> None:
-        self.until = self.time() + TURN
+        self._watch.allows()  # or it has gated this
+        self.until = min(self.time() + TURN, self._watch.until)
 
     def pop_batch(self, most: int) -> Batch:
         """Up to ``most`` messages that are here now."""

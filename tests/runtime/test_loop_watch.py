@@ -155,11 +155,12 @@ def test_outage_of_the_broker_holds_nothing_back() -> None:
     bench(test)
 
 
+@pytest.mark.parametrize("suspends", [False, True])
 @pytest.mark.parametrize("takes_batches", [False, True])
 def test_woken_process_that_pulls_is_handed_nothing_before_the_group_has_answered(
-    *, takes_batches: bool
+    *, takes_batches: bool, suspends: bool
 ) -> None:
-    """A loop that turns in between is all it takes."""
+    """Whether or not the loop turns between the wake and the next pull."""
 
     async def test(b: Bench) -> None:
         b.append(*map(str, range(300)))
@@ -173,7 +174,8 @@ def test_woken_process_that_pulls_is_handed_nothing_before_the_group_has_answere
             epoch = (before[0] if takes_batches else before).assignment.epoch
             _stand_still(30.0)
             woken = time()
-            await asyncio.sleep(0.001)
+            if suspends:
+                await asyncio.sleep(0.001)
             again = await pull()
             message = again[0] if takes_batches else again
             assert time() >= woken + ANSWER
