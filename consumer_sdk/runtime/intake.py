@@ -32,8 +32,8 @@ LONGEST_BACKOFF = 5.0
 DEFAULT_IN_FLIGHT = 10_000
 RESTARTED = "the retry limit was reached before a restart; the error was not kept"
 BLOCKER = (
-    "its handler has blocked the event loop for longer than a session, in as many deliveries as there "
-    "may be: run what blocks in asyncio.to_thread"
+    "what handles it has blocked the event loop for longer than a session, in as many deliveries as "
+    "there may be: run what blocks in asyncio.to_thread"
 )
 SLICE = 2000
 """Holdings that are counted before a fetch: more than one fetch and its acks can change."""

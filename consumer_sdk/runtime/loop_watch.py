@@ -11,6 +11,9 @@ An outage of the broker closes no gate: the loop turns, and nobody else is told 
 Which handler has blocked the loop cannot be told from the time alone, and a look at the clock for
 each step of each handler costs too much. So steps are timed once the loop has stood still for a
 session; from then on the delivery that does it again is known.
+
+When pulling, nobody sees the steps of the user's task but the first one after a pull: see `Step`. What
+blocks the loop later, or in other tasks, is nobody's fault: a record must not fail for another.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from consumer_sdk.abc import Adapter
 from consumer_sdk.records import Assignment, Message
 from consumer_sdk.runtime.holding import Holding
 
-__all__ = ["LoopWatch", "timed"]
+__all__ = ["LoopWatch", "Step", "timed"]
 
 log = logging.getLogger(__name__)
 
@@ -130,8 +133,9 @@ class LoopWatch:
             if holding is not None:
                 holding.blamed[message.position] = message.attempt
                 log.warning(
-                    "%s: the handler of %r, attempt %d, blocked the event loop for %.1f s; that is a "
-                    "failed delivery if the partition is lost by it",
+                    "%s: what handles %r, attempt %d, blocked the event loop for %.1f s; that is a "
+                    "failed delivery if the partition is lost by it (run what blocks in "
+                    "asyncio.to_thread)",
                     *(message.partition, message.position, message.attempt, seconds),
                 )
 
@@ -162,3 +166,40 @@ def timed(
             yield awaited
         except BaseException as raised:  # noqa: BLE001 - the handler's, a cancellation for one
             error = raised
+
+
+class Step:
+    """The step of a task that pulls, from where it is handed messages to where it suspends next.
+
+    The loop calls what is ready in order. The task's wake-up and a look at the clock are put there
+    one right behind the other: no step of another task comes between, and none is counted here.
+
+    Args:
+        blocked: told of the messages, and the seconds, if it took long.
+    """
+
+    def __init__(self, blocked: Callable[[Sequence[Message], float], None]) -> None:
+        self._blocked = blocked
+        self._time = asyncio.get_running_loop().time
+        self._messages: Sequence[Message] = ()
+        self._began = math.inf
+
+    async def begin(self) -> None:
+        """Suspends the task, and begins the step. Cancellation: there is none to time."""
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        loop.call_soon(self._wake, woken)
+        await woken
+
+    def _wake(self, woken: asyncio.Future[None]) -> None:
+        if not woken.done():
+            woken.set_result(None)
+            asyncio.get_running_loop().call_soon(self._ended)
+
+    def took(self, messages: Sequence[Message]) -> None:
+        """These are what the task was handed."""
+        self._messages, self._began = messages, self._time()
+
+    def _ended(self) -> None:
+        if (seconds := self._time() - self._began) > GAP:
+            self._blocked(self._messages, seconds)

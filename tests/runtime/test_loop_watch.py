@@ -282,3 +282,175 @@ def test_delivery_that_blocks_is_no_failure_where_the_partition_is_kept() -> Non
         assert b.committed() == {"0": 10}
 
     bench(test)
+
+
+# -- a loop over messages that blocks ---------------------------------------------------------
+
+
+async def _pull(
+    b: Bench, consumer: Consumer, size: int | None, body: Callable[[Message], Any], seconds: float
+) -> None:
+    """Pulls for so long; ``body`` is called with each message, and awaited if it suspends."""
+    asyncio.get_running_loop().call_later(seconds, consumer.stop)
+    async with consumer:
+        pulled: Any = consumer if size is None else consumer.batches(max_messages=size)
+        async for found in pulled:
+            for message in [found] if size is None else found:
+                b.seen.append(message)
+                suspended = body(message)
+                if suspended is not None:
+                    await suspended
+
+
+@pytest.mark.parametrize("size", [None, 1])
+@pytest.mark.parametrize("suspends", [False, True])
+@pytest.mark.parametrize("acks_first", [False, True])
+def test_loop_body_that_blocks_for_a_session_runs_out_of_tries(
+    size: int | None, caplog: pytest.LogCaptureFixture, *, suspends: bool, acks_first: bool
+) -> None:
+    """As a handler of `run` does; its ack is not durable before the partition is lost."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(30)))
+
+        def body(message: Message) -> Any:
+            if acks_first:
+                message.ack()
+            if message.position == 3:
+                _stand_still(12.0)
+            message.ack()
+            return asyncio.sleep(0.125) if suspends else None
+
+        consumer = _consumer(b)
+        await _pull(b, consumer, size, body, seconds=200)
+        (letter,) = b.letters.kept
+        assert (letter.position, letter.attempts) == ("3", 3)
+        assert "asyncio.to_thread" in letter.error
+        tries = [message.attempt for message in b.seen if message.position == 3]
+        assert tries == [1, 1, 2, 3]
+        assert {message.attempt for message in b.seen if message.position != 3} == {1}
+        assert {message.position for message in b.seen} == set(range(30))
+        assert b.committed() == {"0": 30}
+
+    bench(test)
+    assert "asyncio.to_thread" in caplog.text
+
+
+@pytest.mark.parametrize("size", [None, 2])
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+def test_records_in_tasks_of_their_own_are_not_counted_for_another_that_blocks(
+    steps: int, size: int | None
+) -> None:
+    """The one pulled last is in hand then, and has nothing to do with it."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(30)))
+        tasks: set[asyncio.Task[None]] = set()
+
+        async def handle(message: Message) -> None:
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            if message.position in (3, 4, 9):
+                _stand_still(12.0)
+            message.ack()
+
+        def body(message: Message) -> Any:
+            tasks.add(asyncio.create_task(handle(message)))
+            return asyncio.sleep(0) if message.position % 2 else None
+
+        consumer = _consumer(b)
+        await _pull(b, consumer, size, body, seconds=200)
+        await asyncio.gather(*tasks)
+        assert len([m for m in b.seen if m.position == 3]) > 5
+        assert {message.attempt for message in b.seen} == {1}
+        assert (consumer.stats().failed, b.letters.kept) == (0, [])
+
+    bench(test)
+
+
+def test_record_in_hand_is_not_counted_for_a_neighbour_that_blocks() -> None:
+    """A task of something else stops the loop while the body waits, and while the pull does."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(400)))
+
+        async def neighbour() -> None:
+            for _ in range(12):
+                await asyncio.sleep(10.0)
+                _stand_still(12.0)
+
+        def body(message: Message) -> Any:
+            message.ack()
+            return asyncio.sleep(0.125)
+
+        beside = asyncio.create_task(neighbour())
+        consumer = _consumer(b)
+        await _pull(b, consumer, None, body, seconds=400)
+        await beside
+        assert len(b.seen) > 400
+        assert {message.attempt for message in b.seen} == {1}
+        assert (b.letters.kept, b.committed()) == ([], {"0": 400})
+
+    bench(test)
+
+
+def test_pulls_cancelled_while_steps_are_timed_lose_nothing() -> None:
+    """Wherever the cancellation comes: before the turn, in it, and with the wake-up."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(60)))
+        async with _consumer(b) as consumer:
+            first = await anext(consumer)
+            _stand_still(30.0)
+            b.seen.append(await anext(consumer))
+            rounds = cancelled = 0
+            while len(b.seen) < 60:
+                rounds += 1
+                pulling = asyncio.create_task(consumer.__anext__())
+                for _ in range(rounds % 6):
+                    await asyncio.sleep(0)
+                pulling.cancel()
+                try:
+                    b.seen.append(await pulling)
+                except asyncio.CancelledError:
+                    cancelled += 1
+            assert cancelled > 10
+            assert {m.assignment.epoch for m in b.seen} == {first.assignment.epoch + 1}
+            for message in b.seen:
+                assert message.ack()
+        assert [message.position for message in b.seen] == list(range(60))
+        assert b.committed() == {"0": 60}
+
+    bench(test)
+
+
+def test_time_of_steps_is_taken_for_a_while() -> None:
+    """It costs two turns of the loop for each pull, so it ends when no suspect can be left."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(200)))
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                await asyncio.sleep(0)
+                turns += 1
+
+        async with _consumer(b, fetch_records=200) as consumer:
+            await anext(consumer)
+            _stand_still(30.0)
+            await anext(consumer)
+            counting = asyncio.create_task(count())
+            for _ in range(100):
+                await anext(consumer)
+            while_timed, turns = turns, 0
+            for _ in range(99):
+                await anext(consumer)
+            counting.cancel()
+            assert while_timed > 100
+            assert turns == 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("consumer_sdk.runtime.inbox.SUSPECTS", 101)
+        bench(test)
