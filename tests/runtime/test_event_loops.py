@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Batch, Consumer, Message, Reject, RetryPolicy
+from consumer_sdk.runtime import loop_watch
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, SimulationLoop
 from consumer_sdk.testing import simulation as simulations
 from tests.runtime import test_close, test_leases, test_pull, test_run
@@ -144,3 +145,31 @@ def test_claim_holds_with_eager_tasks(
 
     monkeypatch.setattr(simulations, "_make_task", make_eagerly)
     test()
+
+
+@pytest.mark.parametrize("kind", LOOPS)
+def test_step_of_a_pull_ends_before_anything_else_runs(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What blocks in other tasks is not counted for the record in hand, on any loop."""
+    monkeypatch.setattr(loop_watch, "GAP", -1.0)
+
+    async def main() -> None:
+        events: list[str] = []
+
+        async def neighbour() -> None:
+            for _ in range(10):
+                events.append("other")
+                await asyncio.sleep(0)
+
+        step = loop_watch.Step(lambda _messages, _seconds: events.append("ended"))
+        others = [asyncio.create_task(neighbour()) for _ in range(3)]
+        await step.begin()
+        step.took([])
+        events.append("body")
+        asyncio.get_running_loop().call_soon(events.append, "other")
+        await asyncio.gather(*others)
+        assert events[events.index("body") + 1] == "ended"
+        assert events.count("other") == 31
+
+    run_on(kind, main)
