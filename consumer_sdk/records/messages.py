@@ -11,13 +11,40 @@ from consumer_sdk.errors import ConsumerClosedError, HandlerError
 from consumer_sdk.records.branches import Branch
 from consumer_sdk.records.partitions import Assignment, Partition, Position
 
-__all__ = ["Batch", "Headers", "Holder", "Message", "NotIterableError", "Redelivery"]
+__all__ = [
+    "Batch",
+    "Headers",
+    "Holder",
+    "Message",
+    "NotABatchError",
+    "NotAMessageError",
+    "Redelivery",
+]
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 
 
-class NotIterableError(HandlerError, TypeError):
-    """One message was iterated, as if it were a batch; that settles nothing."""
+class NotABatchError(HandlerError, TypeError):
+    """One message was iterated, counted or indexed, as if it were a batch; that settles nothing."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"one message cannot be {what}: to get batches, give run(handler, batch_size=…), "
+            f"or pull from consumer.batches(). {UNLESS_SETTLED}"
+        )
+
+
+class NotAMessageError(HandlerError, AttributeError):
+    """A batch was asked for what each of its messages has; that settles nothing."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"a batch has no attribute {name!r}, each of its messages has: loop over them, or "
+            f"leave batch_size=… out of run() to get one message a call. {UNLESS_SETTLED}"
+        )
+
+
+UNLESS_SETTLED = "What the handler was given is delivered again unless it was settled"
 
 
 class Holder(Protocol):
@@ -221,19 +248,21 @@ class Message:
         """
         await self.holder.durable()
 
-    if not TYPE_CHECKING:  # to a type checker a message is not iterable
+    def __bool__(self) -> bool:
+        """True: `len` is not asked."""
+        return True
 
+    if not TYPE_CHECKING:  # to a type checker a message is no sequence
+        # A handler of batches that is given single messages would fail with each of them.
         def __iter__(self) -> NoReturn:
-            """A handler of batches that is given single messages would fail with each of them.
+            """Raises `NotABatchError`; so do the next two."""
+            raise NotABatchError("iterated")
 
-            Raises:
-                NotIterableError: always.
-            """
-            raise NotIterableError(
-                "one message cannot be iterated: to get batches, give run(handler, batch_size=…), "
-                "or pull from consumer.batches(). What the handler was given is delivered again "
-                "unless it was settled"
-            )
+        def __len__(self) -> NoReturn:
+            raise NotABatchError("counted")
+
+        def __getitem__(self, _place: object) -> NoReturn:
+            raise NotABatchError("indexed")
 
     def __repr__(self) -> str:
         if not hasattr(self, "assignment"):
@@ -288,6 +317,19 @@ class Batch(list[Message]):
     def reject(self, reason: str = "rejected") -> int:
         """Rejects every message that is not settled yet; returns how many those were."""
         return sum(message.reject(reason) for message in self)
+
+    if not TYPE_CHECKING:  # to a type checker a batch has no such attributes
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """A handler of single messages that is given batches would fail with each of them.
+
+            Raises:
+                NotAMessageError: a message has this attribute.
+                AttributeError: nor has a message.
+            """
+            if not name.startswith("_") and hasattr(Message, name):
+                raise NotAMessageError(name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
 class Unbound:

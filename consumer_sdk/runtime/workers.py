@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 from consumer_sdk.abc import Clock
 from consumer_sdk.errors import HandlerError
 from consumer_sdk.records import Batch, Message
-from consumer_sdk.records.messages import NotIterableError
+from consumer_sdk.records.messages import NotABatchError, NotAMessageError
 from consumer_sdk.runtime.consumer_log import error_type
 from consumer_sdk.runtime.handlers import NotAwaitableError
 from consumer_sdk.runtime.holding import NACKED, SETTLED
@@ -130,7 +130,7 @@ class Workers:
     not suspend only every sixteenth is followed by a look: it has the time of all, the others none.
     """
 
-    unusable: tuple[type[HandlerError], ...] = (NotAwaitableError, NotIterableError)
+    unusable: tuple[type[HandlerError], ...] = (NotAwaitableError, NotABatchError)
     """What shows that the handler cannot work with any record."""
 
     def __init__(
@@ -330,7 +330,7 @@ class BatchWorkers(Workers):
         wait: seconds that the first of them waits for the rest.
     """
 
-    unusable = (NotAwaitableError,)
+    unusable = (NotAwaitableError, NotAMessageError)
 
     def __init__(
         self,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
-from consumer_sdk import Batch, ConfigurationError, HandlerError, Message, RetryPolicy
+from consumer_sdk import Batch, ConfigurationError, HandlerError, Message, Partition, RetryPolicy
+from consumer_sdk.records import Assignment
 from tests.runtime.bench import Bench, bench
 
 _MESSAGE: Any = "y"
@@ -258,15 +261,21 @@ def test_error_about_what_is_not_awaitable_is_true_of_a_handler_that_acks() -> N
     bench(test)
 
 
-def test_batch_handler_without_batch_size_consumer_stops_and_settles_nothing() -> None:
+@pytest.mark.parametrize(
+    "use",
+    [list, len, lambda given: given[0], lambda given: given[:2]],
+    ids=["iterated", "counted", "indexed", "sliced"],
+)
+def test_batch_handler_without_batch_size_consumer_stops_and_settles_nothing(
+    use: Callable[[Any], object],
+) -> None:
     """Without an annotation its first call tells: no record is dead-lettered for it."""
 
     async def test(b: Bench) -> None:
         b.append("1", "2", "3")
 
         async def handle(messages: Any) -> None:
-            for message in messages:
-                b.seen.append(message)
+            use(messages)
 
         with pytest.raises(HandlerError, match=r"run\(handler, batch_size="):
             await b.run(b.consumer(), handle)
@@ -274,6 +283,52 @@ def test_batch_handler_without_batch_size_consumer_stops_and_settles_nothing() -
         assert not b.letters.kept
 
     bench(test)
+
+
+@pytest.mark.parametrize(
+    "name", ["value", "body", "key", "headers", "position", "stream", "tree", "attempt"]
+)
+def test_handler_of_messages_with_batch_size_consumer_stops_and_settles_nothing(name: str) -> None:
+    """A batch has no attribute of a message: the first call tells."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+
+        async def handle(message: Any) -> None:
+            getattr(message, name)
+
+        with pytest.raises(HandlerError, match=f"a batch has no attribute {name!r}.*leave batch_"):
+            await b.run(b.consumer(), handle, batch_size=3)
+        assert b.committed() in ({}, {"0": 0})
+        assert not b.letters.kept
+
+    bench(test)
+
+
+def test_handler_of_batches_with_a_bug_of_its_own_is_a_failed_delivery() -> None:
+    """An attribute that no message has either says nothing of the kind of handler."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+
+        async def handle(batch: Any) -> None:
+            batch.no_such_attribute  # noqa: B018 - the bug
+
+        retry = RetryPolicy(max_attempts=1)
+        await b.run(b.consumer(retry=retry), handler=handle, batch_size=2, seconds=1)
+        assert len(b.letters.kept) == 1
+
+    bench(test)
+
+
+def test_message_is_true_and_a_batch_can_be_asked_for_attributes() -> None:
+    """What looks at them without knowing which of both it has goes on working."""
+    message = Message.make(Assignment(Partition("s", "0"), 1), 0, b"")
+    assert message
+    assert not Batch()
+    assert not hasattr(Batch([message]), "value")
+    assert getattr(Batch([message]), "key", "none") == "none"
+    assert pickle.loads(pickle.dumps(Batch())) == copy.copy(Batch()) == Batch()  # noqa: S301 - ours
 
 
 def test_message_iterated_by_a_batch_handler_is_a_failed_delivery() -> None:
