@@ -344,7 +344,7 @@ class AckTracker(ABC):
         IGNORED: an older attempt's late nack.
 
         Raises:
-            ConfigurationError: ``delay`` is negative or not finite.
+            ConfigurationError: ``delay`` is negative or not finite, or ``now`` is no time.
         """
 
     @abstractmethod
@@ -356,7 +356,7 @@ class AckTracker(ABC):
         ``item`` turns on one that is off, and comes back through `due`; without it that is False.
 
         Raises:
-            ConfigurationError: ``seconds`` is negative or not finite.
+            ConfigurationError: ``seconds`` is negative or not finite, or ``now`` is no time.
         """
 
     @abstractmethod

@@ -20,6 +20,7 @@ from consumer_sdk.errors import ConfigurationError
 __all__ = [
     "ANYTHING",
     "COUNT",
+    "FINITE",
     "FLAG",
     "HTTP_URL",
     "LEAST_0",
@@ -144,6 +145,7 @@ TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0":
 ANYTHING = OptionType("anything", lambda _: True, str)
 FLAG = OptionType("True or False", lambda value: isinstance(value, bool), _truth)
 NUMBER = OptionType("a number", _is_number, float)
+FINITE = OptionType("a finite number", lambda v: _is_number(v) and abs(v) < math.inf, float)
 WHOLE_NUMBER = OptionType("a whole number", _is_whole, int)
 COUNT = OptionType("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1, int)
 LEAST_0 = OptionType("a whole number, 0 or more", lambda v: _is_whole(v) and v >= 0, int)

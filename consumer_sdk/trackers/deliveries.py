@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-import math
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +44,7 @@ from consumer_sdk.trackers.chunks import (
 )
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.grouping import Grouping
-from consumer_sdk.trackers.options import TYPES
+from consumer_sdk.trackers.options import DELAY, MOMENT, TYPES
 from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
 from consumer_sdk.trackers.schedule import Schedule
@@ -71,7 +70,7 @@ class Deliveries(Grouping):
         policy, flush_interval, ack_timeout, identity, random, chunk_bits: see `TrackerOptions`.
 
     Raises:
-        ConfigurationError: a time or a number that cannot work.
+        ConfigurationError: an option that cannot work.
     """
 
     __slots__ = (
@@ -109,8 +108,15 @@ class Deliveries(Grouping):
         random: Callable[[], float] = random.random,
         chunk_bits: int = BITS,
     ) -> None:
-        times = {"flush_interval": flush_interval, "ack_timeout": ack_timeout}
-        check_options({**times, "chunk_bits": chunk_bits}, TYPES)
+        given = {
+            "flush_interval": flush_interval,
+            "ack_timeout": ack_timeout,
+            "policy": policy,
+            "identity": identity,
+            "random": random,
+            "chunk_bits": chunk_bits,
+        }
+        check_options(given, TYPES)
         super().__init__(wake, flush_interval)
         self._assignment = assignment
         self._has_tracked = False
@@ -302,8 +308,8 @@ class Deliveries(Grouping):
     def nack(
         self, index: int, attempt: int, now: float, delay: float | None = None, item: Any = None
     ) -> Verdict:
-        if delay is not None and not 0 <= delay < math.inf:
-            raise ConfigurationError(f"nack(delay={delay!r}): give finite seconds, 0 or more")
+        DELAY.check("delay", delay, "nack")
+        MOMENT.check("now", now, "nack")
         if not self._is_delivery(index, attempt):
             self._ignore()
             return IGNORED
@@ -374,6 +380,7 @@ class Deliveries(Grouping):
         self, index: int, attempt: int, now: float, seconds: float, item: Any = None
     ) -> bool:
         SECONDS_OR_0.check("seconds", seconds, "extend")
+        MOMENT.check("now", now, "extend")
         if not self._is_delivery(index, attempt):
             return self._ignore()
         moment = self._schedule.moment_of.get(index)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TypedDict
 
 from consumer_sdk.options import (
-    LEAST_0,
+    FINITE,
     SECONDS,
     SECONDS_OR_0,
+    TEXT,
+    WHOLE_NUMBER,
     OptionType,
     endless,
+    instance,
     optional,
 )
 from consumer_sdk.trackers.retry import RetryPolicy
 
-__all__ = ["TYPES", "TrackerOptions"]
+__all__ = ["CALLABLE", "DELAY", "MOMENT", "TYPES", "TrackerOptions"]
 
 
 class TrackerOptions(TypedDict, total=False):
@@ -30,7 +34,7 @@ class TrackerOptions(TypedDict, total=False):
             where that is not known.
         random: numbers in [0, 1) for the jitter.
         chunk_bits: a chunk of the window holds ``1 << chunk_bits`` records; 10, and smaller in
-            tests.
+            tests; at most ``MOST_BITS``.
     """
 
     policy: RetryPolicy | None
@@ -41,9 +45,21 @@ class TrackerOptions(TypedDict, total=False):
     chunk_bits: int
 
 
+MOST_BITS = 20
+"""A chunk has a byte for each of its records from the start."""
+
+CALLABLE = OptionType("a function", callable)
+DELAY = optional(SECONDS_OR_0)
+MOMENT = replace(FINITE, wanted="the monotonic clock's seconds")
 TYPES: Mapping[str, OptionType] = {
     "flush_interval": endless(SECONDS_OR_0),
     "ack_timeout": optional(endless(SECONDS)),
-    "chunk_bits": LEAST_0,
+    "policy": optional(instance(RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=5)")),
+    "identity": optional(TEXT),
+    "random": CALLABLE,
+    "chunk_bits": OptionType(
+        f"a whole number from 0 to {MOST_BITS}",
+        lambda value: WHOLE_NUMBER.accepts(value) and 0 <= value <= MOST_BITS,
+    ),
 }
 """What the options take that could be nonsense."""

@@ -28,7 +28,7 @@ from consumer_sdk.records import (
 from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
-from consumer_sdk.trackers.options import TrackerOptions
+from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Settled
 from consumer_sdk.trackers.window import is_ascending
@@ -88,6 +88,7 @@ class QueueTracker(Deliveries):
         LEAST_0.check("proof_count", proof_count)
         SECONDS_OR_0.check("proof_age", proof_age)
         SECONDS_OR_0.check("attempts_age", attempts_age)
+        CALLABLE.check("full", full)
         self._index_of: dict[Position, int] | None = None
         self._are_indices_used = False
         self._highest: Position | None = None

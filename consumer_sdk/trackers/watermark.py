@@ -23,6 +23,7 @@ from itertools import pairwise
 from typing import Unpack
 
 from consumer_sdk.errors import AdapterError
+from consumer_sdk.options import FLAG
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -37,7 +38,7 @@ from consumer_sdk.records.ranges import Interval
 from consumer_sdk.trackers.chunks import DONE, Span
 from consumer_sdk.trackers.deliveries import Deliveries
 from consumer_sdk.trackers.found import Found
-from consumer_sdk.trackers.options import TrackerOptions
+from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.settled import Unsent
 from consumer_sdk.trackers.unseen import Gaps, Unseen, every_gap, trusted
@@ -90,6 +91,9 @@ class WatermarkTracker(Deliveries):
         gaps: Gaps = every_gap,
         **options: Unpack[TrackerOptions],
     ) -> None:
+        FLAG.check("keeps_ranges", keeps_ranges)
+        FLAG.check("names_settled", names_settled)
+        CALLABLE.check("gaps", gaps)
         super().__init__(assignment, wake, settled=Unsent() if names_settled else None, **options)
         self._keeps_ranges = keeps_ranges
         self._gaps = gaps

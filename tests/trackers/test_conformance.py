@@ -66,6 +66,7 @@ def test_defaults_of_a_queue_are_those_that_the_pages_tell() -> None:
         ("ack_timeout", "5"),
         ("ack_timeout", True),
         ("chunk_bits", -1),
+        ("full", 5),
     ],
 )
 def test_impossible_option_of_a_queue_is_refused_by_name(option: str, value: object) -> None:
@@ -73,6 +74,27 @@ def test_impossible_option_of_a_queue_is_refused_by_name(option: str, value: obj
     options: Any = {option: value}
     with pytest.raises(ConfigurationError, match=f"^{option}="):
         QueueTracker(ASSIGNMENT, **options)
+
+
+@pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])
+@pytest.mark.parametrize("option, value", [("random", 5), ("identity", 5), ("chunk_bits", 64)])
+def test_impossible_inner_option_is_refused_by_name(
+    kind: type[WatermarkTracker | QueueTracker], option: str, value: object
+) -> None:
+    """Before memory is asked for, and before a first retry wants a random number."""
+    options: Any = {option: value}
+    with pytest.raises(ConfigurationError, match=f"^{option}={value}: give "):
+        kind(ASSIGNMENT, **options)
+
+
+@pytest.mark.parametrize(
+    "option, value", [("gaps", 5), ("keeps_ranges", 5), ("names_settled", "no")]
+)
+def test_impossible_option_of_a_log_is_refused_by_name(option: str, value: object) -> None:
+    """Those that a queue's tracker has not."""
+    options: Any = {option: value}
+    with pytest.raises(ConfigurationError, match=f"^{option}="):
+        WatermarkTracker(ASSIGNMENT, **options)
 
 
 @pytest.mark.parametrize("kind", [WatermarkTracker, QueueTracker])

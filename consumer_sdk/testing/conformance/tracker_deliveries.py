@@ -154,8 +154,8 @@ class TimeoutCases(TrackerCase):
         again = self.redelivery(first, 0, 2)
         assert list(tracker.handed_out([again, second], NOW)) == [second]
 
-    @pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf])
-    def test_impossible_extension_is_refused_and_changes_nothing(self, seconds: float) -> None:
+    @pytest.mark.parametrize("seconds", [-1.0, math.nan, math.inf, "5", None])
+    def test_impossible_extension_is_refused_and_changes_nothing(self, seconds: Any) -> None:
         """A typed error; the ack timeout is what it was."""
         tracker = self.tracker(1, ack_timeout=10.0)
         tracker.handed_out(self.messages(range(1)), NOW)
@@ -171,9 +171,10 @@ class TimeoutCases(TrackerCase):
             ("ack_timeout", math.nan),
             ("flush_interval", -1.0),
             ("flush_interval", math.nan),
+            ("policy", 5),
         ],
     )
-    def test_impossible_option_is_refused_by_name(self, option: str, value: float) -> None:
+    def test_impossible_option_is_refused_by_name(self, option: str, value: object) -> None:
         """When the tracker is made, before it has tracked anything."""
         options: dict[str, Any] = {option: value}
         with pytest.raises(ConfigurationError, match=option):

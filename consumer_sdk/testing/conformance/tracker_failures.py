@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -113,11 +114,20 @@ class FailureCases(TrackerCase):
         assert (tracker.next_due(), tracker.retrying) == (None, 0)
         assert tracker.dead_lettered(0)
 
-    @pytest.mark.parametrize("delay", [-1.0, math.nan, math.inf])
-    def test_impossible_delay_is_refused_and_changes_nothing(self, delay: float) -> None:
+    @pytest.mark.parametrize("delay", [-1.0, math.nan, math.inf, "5", True])
+    def test_impossible_delay_is_refused_and_changes_nothing(self, delay: Any) -> None:
         """A typed error; the record is still in delivery."""
         tracker = self.tracker(1)
         with pytest.raises(ConfigurationError, match="delay"):
             tracker.nack(0, 1, NOW, delay)
+        assert (tracker.retrying, tracker.next_due()) == (0, None)
+        assert tracker.ack(0)
+
+    @pytest.mark.parametrize("now", [math.nan, math.inf, "5", None])
+    def test_impossible_moment_is_refused_and_changes_nothing(self, now: Any) -> None:
+        """A retry that is due at no time would never come back."""
+        tracker = self.tracker(1)
+        with pytest.raises(ConfigurationError, match=r"nack\(now="):
+            tracker.nack(0, 1, now)
         assert (tracker.retrying, tracker.next_due()) == (0, None)
         assert tracker.ack(0)
