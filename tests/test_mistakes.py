@@ -65,6 +65,7 @@ def names() -> dict[str, Any]:
         "broker": broker,
         "dead_letters_from_url": dead_letters_from_url,
         "run": run,
+        "_handle": _handle,
         "batches": lambda **options: asyncio.run(pull(options)),
     }
 

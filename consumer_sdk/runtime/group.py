@@ -8,12 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import instance, optional
 from consumer_sdk.runtime.consumer import Consumer
-from consumer_sdk.runtime.handlers import Handler
+from consumer_sdk.runtime.handlers import Handler, check_handler
 
 __all__ = ["Group"]
 
 log = logging.getLogger(__name__)
+HANDLERS = optional(
+    instance(Mapping, "{consumer: handler, …}, since a consumer has no handler of its own")
+)
+CONSUMER = instance(Consumer, "a Consumer, such as Consumer(adapter)")
 
 
 @final
@@ -26,12 +31,16 @@ class Group:
     Args:
         handlers: the handler of each consumer.
 
+    Raises:
+        ConfigurationError: what `add` raises, or the handlers are no mapping.
+
     Example:
         ``await Group({orders: handle_order, payments: handle_payment}).run()``
     """
 
     def __init__(self, handlers: Mapping[Consumer, Handler] | None = None) -> None:
         self._runs: dict[Consumer, tuple[Handler, dict[str, Any]]] = {}
+        HANDLERS.check("handlers", handlers, "Group")
         for consumer, handler in (handlers or {}).items():
             self.add(consumer, handler)
 
@@ -39,10 +48,12 @@ class Group:
         """Another consumer, with options of `Consumer.run` such as ``concurrency``.
 
         Raises:
-            ConfigurationError: it is there already.
+            ConfigurationError: it is there already, or is no consumer; or the handler cannot work.
         """
+        CONSUMER.check("consumer", consumer, "Group.add")
         if consumer in self._runs:
             raise ConfigurationError(f"{consumer!r} is in the group; a consumer has one handler")
+        check_handler(handler, takes_batch=options.get("batch_size") is not None)
         self._runs[consumer] = handler, options
 
     @property

@@ -112,7 +112,7 @@ def check_start(adapter: Adapter, store: CheckpointStore | None, options: Option
     if options.restart == "from_start" and store is None and not carries_checkpoints:
         raise ConfigurationError(
             f"{adapter.broker}: restart='from_start' keeps the application_id in the checkpoint, and "
-            f"this subscription's commits have no room for one: give the consumer a store=…"
+            f"{_no_checkpoint(adapter)}"
         )
     counts_records = capabilities.lag_unit == "records" and not capabilities.wants_settled
     if options.max_lag is not None and not counts_records:
@@ -120,6 +120,15 @@ def check_start(adapter: Adapter, store: CheckpointStore | None, options: Option
             f"{adapter.broker}: max_lag counts positions that are whole numbers, and this "
             f"subscription's are not: leave max_lag= out"
         )
+
+
+def _no_checkpoint(adapter: Adapter) -> str:
+    if adapter.group:
+        return "this subscription's commits have no room for one: give the consumer a store=…"
+    return (
+        "without a group there is none: leave restart= and application_id= out, since each start "
+        "begins at start=; or give the adapter group=…"
+    )
 
 
 def check_ordering(adapter: Adapter, ordering: Ordering) -> None:
