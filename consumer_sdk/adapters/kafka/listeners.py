@@ -11,7 +11,7 @@ import ssl
 import struct
 from asyncio import IncompleteReadError
 
-from aiokafka.errors import KafkaConnectionError
+from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
 
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.tls_trouble import TlsOptions, answer_of, tls_trouble, trusting
@@ -36,6 +36,7 @@ CLOSED = (
     KafkaConnectionError,
     IncompleteReadError,
     ssl.SSLError,
+    IllegalSaslStateError,  # the one that does answer: it has no SASL
 )
 """What a connection to a listener that speaks something else ends with."""
 

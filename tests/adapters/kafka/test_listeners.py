@@ -131,6 +131,21 @@ async def test_plaintext_to_a_tls_listener_is_a_configuration_error(
 
 
 @pytest.mark.kafka
+async def test_password_for_a_listener_without_sasl_is_a_configuration_error(
+    world: World, tmp_path: Path
+) -> None:
+    """Its answer is an error of the client's that names no option."""
+    said = await refusal(world, security_protocol="SASL_PLAINTEXT", **PASSWORD)
+    assert f"security_protocol='SASL_PLAINTEXT', but the listener at {world.kafka.servers}" in said
+    assert "speaks PLAINTEXT: give security_protocol='PLAINTEXT'" in said
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    options = {"security_protocol": "SASL_SSL", "ssl_context": trusting, **PASSWORD}
+    async with with_tls(world.kafka.servers, tmp_path) as world.kafka.servers:
+        assert "speaks SSL: give security_protocol='SSL'" in await refusal(world, **options)
+
+
+@pytest.mark.kafka
 async def test_no_password_for_a_listener_that_asks_for_one_is_a_configuration_error(
     world: World, sasl_servers: str
 ) -> None:
