@@ -11,6 +11,7 @@ import difflib
 import inspect
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
@@ -51,6 +52,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+SEMICOLON = re.compile(r";(\w+)=")
+"""Before the name of another option: a separator that nothing splits at any more."""
 
 LONGEST_VALUE = 200
 """Characters of a value in a message."""
@@ -270,6 +274,11 @@ def read_texts(
     """
     for name in texts.keys() - kinds.keys():
         raise unknown_option(name, kinds, hint)
+    for name, text in texts.items():
+        for meant in kinds.keys() & set(SEMICOLON.findall(text)):
+            raise ConfigurationError(
+                f"{name}= in the URL has ';{meant}=' in its value: separate options by '&'"
+            )
     return {name: kinds[name].parse(name, text) for name, text in texts.items()}
 
 

@@ -10,7 +10,7 @@ import asyncio
 import math
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,17 @@ def names() -> dict[str, Any]:
         async with consumer() as opened:
             opened.batches(**options)
 
+    async def settle(call: Callable[[consumer_sdk.Message], object]) -> None:
+        own = MemoryBroker()
+        own.create_stream("orders", 1)
+        own.append("orders", b"x")
+        async with consumer_sdk.Consumer(adapters.MemoryAdapter(own, "orders")) as opened:
+            message = await anext(opened)
+            try:
+                call(message)
+            finally:
+                message.ack()
+
     return {
         **{name: getattr(consumer_sdk, name) for name in consumer_sdk.__all__},
         **{name: getattr(adapters, name) for name in adapters.__all__},
@@ -66,6 +77,7 @@ def names() -> dict[str, Any]:
         "dead_letters_from_url": dead_letters_from_url,
         "run": run,
         "_handle": _handle,
+        "settle": lambda call: asyncio.run(settle(call)),
         "batches": lambda **options: asyncio.run(pull(options)),
     }
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from consumer_sdk.abc import AckTracker, Clock
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, PartitionLostError
+from consumer_sdk.options import SECONDS, SECONDS_OR_0, OptionType, optional
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -36,6 +37,13 @@ from consumer_sdk.trackers import Reject, Retry
 __all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Load", "Totals"]
 
 log = logging.getLogger(__name__)
+
+DELAY = optional(SECONDS_OR_0)
+REASON = OptionType(
+    "a text, such as 'no such customer'", lambda value: isinstance(value, str | BaseException)
+)
+"""An error was always taken too, and says more."""
+EXTENSION = replace(SECONDS, wanted="finite seconds above 0")
 
 NACKED = -1
 """The index of a message that was nacked: this delivery is over, and another will come."""
@@ -208,18 +216,18 @@ class Holding:
 
     def nack(self, message: Message, delay: float | None, reason: str) -> bool:
         """Counts a failed delivery."""
-        if delay is not None and not delay >= 0:
-            raise ConfigurationError(f"nack(delay={delay!r}): give seconds, 0 or more")
+        DELAY.check("delay", delay, "nack")
+        REASON.check("reason", reason, "nack")
         return self.fail(message, delay, reason)
 
     def reject(self, message: Message, reason: str) -> bool:
         """Sends the record to the dead letters."""
+        REASON.check("reason", reason, "reject")
         return self.reject_with(message, reason)
 
     def extend(self, message: Message, seconds: float) -> bool:
         """Moves the ack timeout."""
-        if not 0 < seconds < math.inf:
-            raise ConfigurationError(f"extend(seconds={seconds!r}): give finite seconds above 0")
+        EXTENSION.check("seconds", seconds, "extend")
         now = self.clock.monotonic()
         extended = self.tracker.extend(message.index, message.attempt, now, seconds)
         self.reschedule(self)

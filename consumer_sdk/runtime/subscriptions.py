@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore
-from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.records import Assignment, Kind, StartPoint
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
+from consumer_sdk.records import Assignment, AtPosition, Kind, Position, StartPoint
 from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT
 from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.runtime.options import Options
@@ -33,9 +33,24 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
             f"leave store= out to keep no position, so that each start begins at start="
         )
     check_start(adapter, store, options)
+    if isinstance(options.start, AtPosition):
+        _check_position(adapter, options.start.position)
     _check_in_flight(adapter, options, options.max_in_flight or DEFAULT_IN_FLIGHT)
     if adapter.capabilities.needs_leases:
         _check_leases(adapter, store, options)
+
+
+def _check_position(adapter: Adapter, position: Position) -> None:
+    """Its text has to be that of a position, and mean this one."""
+    try:
+        is_position = adapter.decode_position(adapter.encode_position(position)) == position
+    except (CheckpointFormatError, TypeError, ValueError, LookupError):
+        is_position = False
+    if not is_position:
+        raise ConfigurationError(
+            f"start=AtPosition({position!r}) is no position of {adapter.broker}: give one such as "
+            f"message.position"
+        )
 
 
 def _check_in_flight(adapter: Adapter, options: Options, wanted: int) -> None:

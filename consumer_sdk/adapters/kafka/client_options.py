@@ -71,6 +71,8 @@ TYPES: Mapping[str, OptionType] = {
     "sasl_oauth_token_provider": optional(
         instance(AbstractTokenProvider, "an aiokafka.abc.AbstractTokenProvider")
     ),
+    "client_rack": optional(TEXT),
+    "group_instance_id": optional(_not_empty(TEXT)),
     "acks": OptionType(
         "'all' or 1 (with 0 nobody would know what was written)",
         lambda value: value in ("all", -1, 1),
@@ -112,7 +114,7 @@ def read_servers(bootstrap_servers: str | Sequence[str]) -> list[str]:
 
 
 def _is_server(server: str) -> bool:
-    return "/" not in server and "@" not in server and is_host(server)
+    return not any(sign in server for sign in "/@;?") and is_host(server)
 
 
 def read_topics(given: tuple[Any, ...]) -> tuple[str, ...]:
