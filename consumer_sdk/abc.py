@@ -259,7 +259,11 @@ class Adapter(ABC):
 
     @abstractmethod
     def encode_position(self, position: Position) -> str:
-        """The position's text form, stable across versions."""
+        """The position's text form, stable across versions.
+
+        A ``start=AtPosition(…)`` that `decode_position` does not read back is refused: this may raise
+        a TypeError, ValueError, LookupError or AttributeError of what is no position.
+        """
 
     @abstractmethod
     def decode_position(self, text: str) -> Position:

@@ -25,6 +25,7 @@ from consumer_sdk.adapters.memory import MemoryBroker
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.adapters.ranges import open_ranges
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
+from consumer_sdk.records.position_texts import BEGINNING, LAST_BATCH_INDEX, LAST_SUB_SEQUENCE
 
 GOLDEN = Path(__file__).parent / "golden" / "mistakes.txt"
 
@@ -113,6 +114,32 @@ def test_mistake_is_told_with_what_is_wrong_and_what_to_do() -> None:
     lines = GOLDEN.read_text(encoding="utf-8").splitlines()
     assert list(retold(lines)) == lines
     assert issubclass(consumer_sdk.ConfigurationError, ValueError)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what was never opened
+@pytest.mark.parametrize(
+    "adapter, positions",
+    [
+        ('KafkaAdapter("orders", bootstrap_servers="h:9092")', [0, 7, 2**63 - 1]),
+        (
+            'KinesisAdapter("orders")',
+            [BEGINNING, (10**55, 0), (10**55, 3), (10**55, LAST_SUB_SEQUENCE)],
+        ),
+        (
+            (
+                'PulsarAdapter("orders", service_url="pulsar://h:6650", subscription="b", '
+                'type="failover", admin_url="http://h:8080")'
+            ),
+            [(12, 0, 4), (12, 3, LAST_BATCH_INDEX)],
+        ),
+        ('MemoryAdapter(broker, "orders")', [0, 7]),
+        ('MemoryAdapter(broker, "orders", group="b", subscription="failover")', [(7, 1)]),
+    ],
+)
+def test_position_of_the_broker_is_a_start(adapter: str, positions: list[object]) -> None:
+    """Whatever a message of it may have as its position."""
+    for position in positions:
+        assert said(f"Consumer({adapter}, start=AtPosition({position!r}))", names()) == "nothing"
 
 
 def test_no_message_shows_a_secret() -> None:
