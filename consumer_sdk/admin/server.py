@@ -13,6 +13,7 @@ from typing import Any, Self, final
 
 from consumer_sdk.admin.addresses import Address, listen, parse_address
 from consumer_sdk.admin.application import VIEWERS, Admin, check_token
+from consumer_sdk.admin.connections import BACKLOG, CONNECTIONS, Connection
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.runtime import Consumer
 
@@ -25,8 +26,8 @@ __all__ = ["AdminServer", "serve"]
 
 log = logging.getLogger(__name__)
 
-CONNECTIONS = 200
-"""Open at once; more are told 503."""
+MOST_VIEWERS = CONNECTIONS - 50
+"""The others are for probes and scrapes."""
 GRACE = 2
 """Whole seconds that answers may take after the end."""
 
@@ -55,6 +56,11 @@ def serve(
     """
     check_token(token)
     admin = Admin(consumers, view=view, actions=actions, viewers=max_viewers)
+    if max_viewers > MOST_VIEWERS:
+        raise ConfigurationError(
+            f"max_viewers={max_viewers}: give {MOST_VIEWERS} at most; the server has {CONNECTIONS} "
+            "connections, and probes need some"
+        )
     name = consumers[0].snapshot().group or "consumer"
     where = parse_address(address, name)
     if token is None and not where.is_private:
@@ -141,7 +147,7 @@ def _ended(task: asyncio.Task[None]) -> None:
 def _config(application: Any) -> uvicorn.Config:
     return uvicorn.Config(
         application,
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,
@@ -149,6 +155,7 @@ def _config(application: Any) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         limit_concurrency=CONNECTIONS,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -378,6 +379,53 @@ async def test_long_and_broken_requests_are_ended() -> None:
         writer.close()
 
 
+# -- connections ----------------------------------------------------------------------------
+
+
+async def _end(reader: asyncio.StreamReader) -> None:
+    """Waits until the server has ended it."""
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read() == b""
+
+
+async def test_connections_that_ask_nothing_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest go; probes are answered, and viewers stay."""
+    monkeypatch.setattr("consumer_sdk.admin.server.CONNECTIONS", 8)
+    async with _running() as (_, server), watching(server.address) as frames:
+        await anext(frames)
+        idle = [await connect(server.address) for _ in range(40)]
+        assert (await ask(server.address, "/healthz")).status == 200
+        for reader, _ in idle[:30]:
+            await _end(reader)
+        await anext(frames)
+        for _, writer in idle:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GE",
+        request("/healthz", "GET", {}) + b"GE",
+        request("/login", "POST", {**POST, "content-length": "9"}),
+    ],
+)
+async def test_connection_that_does_not_ask_is_ended(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing, a part of a request, or one more."""
+    monkeypatch.setattr("consumer_sdk.admin.connections.ASKING", 0.05)
+    async with _running() as (_, server), watching(server.address) as frames:
+        await anext(frames)
+        reader, writer = await connect(server.address)
+        writer.write(sent)
+        with contextlib.suppress(ConnectionResetError):
+            await reader.read()
+        await anext(frames)
+        writer.close()
+
+
 # -- addresses ------------------------------------------------------------------------------
 
 
@@ -465,6 +513,7 @@ async def test_port_in_use_is_said() -> None:
         ({"address": f"unix:/{'x' * 120}"}, "107 bytes at most"),
         ({"address": "127.0.0.1:0", "token": "short"}, "16 characters at least"),
         ({"address": "127.0.0.1:0", "max_viewers": 0}, "max_viewers=0"),
+        ({"address": "127.0.0.1:0", "max_viewers": 151}, "max_viewers=151: give 150 at most"),
         ({"address": "127.0.0.1:0", "actions": "yes"}, "actions='yes'"),
     ],
 )
