@@ -1,8 +1,9 @@
-"""Connections of the admin server: how many there are, and how long one may ask nothing.
+"""Connections of the admin server: how many there are, and how long one may ask or take nothing.
 
 They share the consumer's file descriptors, so that whoever opens them must not take all. A new one is
 always let in: at the limit it takes the place of the oldest that waits for no answer. So a probe is
-answered under a flood of connections, and viewers stay.
+answered under a flood of connections, and viewers stay. A transport that is closed waits for the other
+side to take what was written, for ever if it does not: so that is bounded here too.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ BACKLOG = 32
 ASKING = 10.0
 """Seconds that one may take to ask: from its opening, or from its last answer on."""
 
+TAKING = 15.0
+"""Seconds that one may take nothing of what was written."""
+LEAVING = 1.0
+"""Seconds that one may take for the rest of its answer, when the server ends."""
+
 
 class Connection(H11Protocol):
-    """Ends itself when it asks nothing, and another one when there are too many.
+    """Ends itself when it asks or takes nothing, and another one when there are too many.
 
     Attributes:
         number: the later it was opened, the higher.
@@ -44,9 +50,11 @@ class Connection(H11Protocol):
 
     @property
     def is_answered(self) -> bool:
-        """A whole request came, and its answer is under way."""
+        """A whole request came, and its answer is under way and taken."""
         cycle = self.cycle
-        return cycle is not None and not cycle.response_complete and not cycle.more_body
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return False
+        return not (self.flow.write_paused or self.transport.is_closing())
 
     def abort(self) -> None:
         """Its file descriptor is free in the event loop's next turn."""
@@ -58,7 +66,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in H11Protocol
         """Makes room for itself."""
         super().connection_made(transport)
-        self._check_in(ASKING)
+        self._check_in(self._patience)
         if len(self.connections) >= (self.limit_concurrency or CONNECTIONS):
             self._make_room()
 
@@ -69,9 +77,24 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """It may ask again."""
+        """It may ask again, or has to take the rest."""
         super().on_response_complete()
-        self._check_in(ASKING)
+        self._check_in(self._patience)
+
+    def pause_writing(self) -> None:
+        """It has to take some of what was written."""
+        super().pause_writing()
+        self._check_in(self._patience)
+
+    def resume_writing(self) -> None:
+        """It took most of it."""
+        super().resume_writing()
+        self._check_in(self._patience)
+
+    def shutdown(self) -> None:
+        """Whoever waits for no answer leaves soon."""
+        super().shutdown()
+        self._check_in(LEAVING)
 
     # -- ending -------------------------------------------------------------------------------
 
@@ -80,6 +103,10 @@ class Connection(H11Protocol):
         idle = [c for c in self.connections if isinstance(c, Connection) and not c.is_answered]
         min((c for c in idle if c is not self), key=lambda c: c.number, default=self).abort()
 
+    @property
+    def _patience(self) -> float:
+        return TAKING if self.flow.write_paused or self.transport.is_closing() else ASKING
+
     def _check_in(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -87,6 +114,6 @@ class Connection(H11Protocol):
 
     def _check(self) -> None:
         if self.is_answered:
-            self._check_in(ASKING)
+            self._check_in(self._patience)
         else:
             self.abort()

@@ -173,3 +173,11 @@ class _Server(uvicorn.Server):
             await super().serve(sockets)
         except SystemExit as error:
             raise RuntimeError(f"uvicorn has ended with status {error.code}") from error
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """No connection is left: also none whose other side takes nothing."""
+        try:
+            await super().shutdown(sockets)
+        finally:
+            for connection in list(self.server_state.connections):
+                connection.transport.abort()

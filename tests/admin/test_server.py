@@ -426,6 +426,65 @@ async def test_connection_that_does_not_ask_is_ended(
         writer.close()
 
 
+def _open(server: AdminServer) -> int:
+    assert server._server is not None
+    return len(server._server.server_state.connections)
+
+
+MUCH = 400
+"""Answers of 18 KB that no socket's buffers hold."""
+
+
+@pytest.mark.parametrize("last", [{}, {"connection": "close"}])
+async def test_reader_that_takes_nothing_is_ended(
+    last: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While more is to be written, and after the server has closed its side."""
+    monkeypatch.setattr("consumer_sdk.admin.connections.TAKING", 0.05)
+    async with _running() as (_, server):
+        _, writer = await connect(server.address)
+        writer.write(request("/page.js", "GET", {}) * MUCH + request("/", "GET", last))
+        while not _open(server):
+            await asyncio.sleep(0.01)
+        while _open(server):
+            await asyncio.sleep(0.01)
+        writer.close()
+
+
+async def test_closed_connection_waits_for_its_reader_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its answer was written, and the other side reads nothing."""
+    monkeypatch.setattr("consumer_sdk.admin.connections.TAKING", 0.05)
+    monkeypatch.setattr("consumer_sdk.admin.application.Admin._all_snapshots", _long)
+    async with _running() as (_, server):
+        _, writer = await connect(server.address)
+        writer.write(request("/api/snapshot", "GET", {"connection": "close"}))
+        while not _open(server):
+            await asyncio.sleep(0.01)
+        while _open(server):
+            await asyncio.sleep(0.01)
+        writer.close()
+
+
+def _long(_admin: object) -> bytes:
+    return b" " * 20_000_000
+
+
+async def test_server_leaves_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also none that takes nothing."""
+    monkeypatch.setattr("consumer_sdk.admin.application.Admin._all_snapshots", _long)
+    monkeypatch.setattr("consumer_sdk.admin.connections.LEAVING", 0.05)
+    async with _running() as (_, server):
+        _, writer = await connect(server.address)
+        writer.write(request("/api/snapshot", "GET", {}))
+        while not _open(server):
+            await asyncio.sleep(0.01)
+        await server.aclose()
+        assert _open(server) == 0
+        writer.close()
+
+
 # -- addresses ------------------------------------------------------------------------------
 
 
