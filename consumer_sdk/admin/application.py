@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import Any
 
 from consumer_sdk.admin.feed import Feed, Viewer
 from consumer_sdk.admin.guard import COOKIE, Guard, Key, refusal
-from consumer_sdk.admin.rendering import Rendering
+from consumer_sdk.admin.rendering import FRESH, Rendering
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExtraError
 from consumer_sdk.options import COUNT, FLAG, instance
 from consumer_sdk.records import Partition
-from consumer_sdk.runtime import Consumer, Snapshot
+from consumer_sdk.runtime import Consumer, Health, Snapshot
 from consumer_sdk.telemetry.prometheus import collector
 
 try:
@@ -41,6 +41,8 @@ ASSETS = {
     "door.js": "text/javascript; charset=utf-8",
 }
 LONGEST_BODY = 4096
+BODY_TIME = 5.0
+"""Seconds that a request's body may take."""
 LONGEST_REASON = 200
 PATIENCE = 30.0
 """Seconds that a flush may take, and a viewer to take one frame."""
@@ -128,7 +130,10 @@ class Admin:
         registry = CollectorRegistry()
         registry.register(collector(*consumers))
         self._metrics_text = Rendering(lambda: generate_latest(registry), threads)
-        self._snapshots: list[Snapshot] = []
+        self._snapshots: Sequence[Snapshot] = ()
+        self._health: Sequence[Health] = ()
+        self._states: Sequence[str] = ()
+        self._examined = 0.0
         self._snapshot_text = Rendering(self._all_snapshots, threads)
         self._threads = threads
 
@@ -140,7 +145,11 @@ class Admin:
         door = Response((page / "door.html").read_bytes(), 401, media_type="text/html")
         starlette = Starlette(
             routes=self._routes(),
-            exception_handlers={ConsumerSdkError: _failed},
+            exception_handlers={
+                ConsumerSdkError: _failed,
+                ClientDisconnect: _cut,
+                TimeoutError: _late,
+            },
         )
         is_open = {*PROBES, "/login", "/favicon.ico", *(f"/{name}" for name in ASSETS)}
         return Guard(starlette, key=self._key, hosts=hosts, is_open=is_open, door=door)
@@ -185,12 +194,20 @@ class Admin:
 
     def _probe(self, which: str) -> Response:
         try:
-            found = [each.health() for each in self._consumers]
+            found = self._healths()
         except ConsumerSdkError as error:
             return JSONResponse({which: False, "reasons": [str(error)]}, 503)
         is_well = all(getattr(each, which) for each in found)
         reasons = [reason for each in found for reason in each.reasons]
         return JSONResponse({which: is_well, "reasons": reasons}, 200 if is_well else 503)
+
+    def _healths(self) -> Sequence[Health]:
+        """Of each consumer: no older than a second, nor than its state. Anybody asks for it."""
+        now, states = asyncio.get_running_loop().time(), [each.state for each in self._consumers]
+        if states != self._states or now - self._examined >= FRESH:
+            self._health = [each.health() for each in self._consumers]
+            self._states, self._examined = states, now
+        return self._health
 
     async def _metrics(self, _request: Request) -> Response:
         return Response(await self._metrics_text.get(), media_type=CONTENT_TYPE_LATEST)
@@ -215,7 +232,7 @@ class Admin:
         return response
 
     async def _snapshot(self, _request: Request) -> Response:
-        self._snapshots = [each.snapshot() for each in self._consumers]
+        self._snapshots = self.feed.snapshots()
         return Response(await self._snapshot_text.get(), media_type="application/json")
 
     def _all_snapshots(self) -> bytes:
@@ -245,6 +262,7 @@ class Admin:
             return refusal(404, f"this consumer has never held {at.stream}/{at.id}")
         reason = await _reason(request)
         _set_paused(consumer, at, reason if action == "pause" else None)
+        self.feed.forget()
         return JSONResponse({action: f"{at.stream}/{at.id}", "is_held": known[at]})
 
     async def _all(self, request: Request) -> Response:
@@ -261,6 +279,7 @@ class Admin:
             consumer.stop()
         else:
             return refusal(404, f"{action!r} cannot be done; there are pause, resume, flush, stop")
+        self.feed.forget()
         return JSONResponse({action: "all"})
 
     def _allowed(self, request: Request) -> Consumer | Response:
@@ -268,9 +287,10 @@ class Admin:
         if not self._actions:
             return refusal(403, "actions are off here; the admin server takes actions=True")
         number = request.query_params.get("consumer", "0")
-        if not (number.isascii() and number.isdecimal() and int(number) < len(self._consumers)):
-            return refusal(404, f"there is no consumer {number!r}; they count from 0")
-        return self._consumers[int(number)]
+        known = {str(place): each for place, each in enumerate(self._consumers)}
+        if number not in known:
+            return refusal(404, f"there is no consumer {number[:20]!r}; they count from 0")
+        return known[number]
 
 
 def _file(content: bytes, kind: str) -> Any:
@@ -300,13 +320,29 @@ async def _failed(_request: Request, error: Exception) -> Response:
     return refusal(409, str(error))
 
 
+async def _cut(_request: Request, _error: Exception) -> Response:
+    return refusal(400, "the request ended within its body")
+
+
+async def _late(_request: Request, _error: Exception) -> Response:
+    return refusal(
+        408, f"the request's body has not come within {BODY_TIME:g} s", connection="close"
+    )
+
+
 async def _body(request: Request) -> bytes:
-    """No more than anybody needs; what is longer is cut."""
+    """No more than anybody needs; what is longer is cut.
+
+    Raises:
+        ClientDisconnect: the other side has gone.
+        TimeoutError: it does not send the rest.
+    """
     body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > LONGEST_BODY:
-            break
+    async with asyncio.timeout(BODY_TIME):
+        async for part in request.stream():
+            body += part
+            if len(body) > LONGEST_BODY:
+                break
     return body[:LONGEST_BODY]
 
 
@@ -315,7 +351,7 @@ async def _reason(request: Request) -> str:
     try:
         given = json.loads(await _body(request) or b"{}")
         reason = given.get("reason")
-    except (ValueError, AttributeError, ClientDisconnect):
+    except (ValueError, AttributeError):
         reason = None
     text = reason.strip() if isinstance(reason, str) else ""
     return text[:LONGEST_REASON] or "by hand"

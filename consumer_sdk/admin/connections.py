@@ -9,17 +9,23 @@ side to take what was written, for ever if it does not: so that is bounded here 
 from __future__ import annotations
 
 import asyncio
+import logging
 from itertools import count
 from typing import Any
 
 from consumer_sdk.errors import MissingExtraError
+from consumer_sdk.log_limits import LimitedLoggers
 
 try:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError as _error:
     raise MissingExtraError("uvicorn", "admin") from _error
 
-__all__ = ["BACKLOG", "CONNECTIONS", "Connection"]
+__all__ = ["BACKLOG", "CONNECTIONS", "LOGS", "Connection"]
+
+log = logging.getLogger(__name__)
+LOGS = LimitedLoggers(__name__, burst=3)
+"""Whoever gets here may send what is no HTTP, as often as they like."""
 
 CONNECTIONS = 200
 """Open at once."""
@@ -45,6 +51,7 @@ class Connection(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.logger = log  # uvicorn's own one may be that of another server in this process
         self.number = next(self._numbers)
         self._timer: asyncio.TimerHandle | None = None
 

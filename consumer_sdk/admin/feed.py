@@ -95,12 +95,23 @@ class Feed:
 
     def now(self, *, is_first: bool) -> bytes:
         """The last frame as JSON, no older than a second; with all of the past, or the newest of it."""
-        loop_time = asyncio.get_running_loop().time()
-        if not self._snapshots or loop_time - self._sampled >= INTERVAL:
-            self._sample(loop_time)
+        self.snapshots()
         if is_first not in self._frames:
             self._frames[is_first] = self._render(is_first=is_first)
         return self._frames[is_first]
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        """Of each consumer the last one: no older than a second, nor than its state."""
+        loop_time = asyncio.get_running_loop().time()
+        states = [each.state for each in self._consumers]
+        is_old = loop_time - self._sampled >= INTERVAL
+        if is_old or states != [each.state for each in self._snapshots]:
+            self._sample(loop_time)
+        return self._snapshots
+
+    def forget(self) -> None:
+        """Something was done: whoever asks next sees it."""
+        self._sampled = -INTERVAL
 
     def look(self) -> bytes:
         """`now` with all of the past, for those who ask again and again: the past goes on for them."""

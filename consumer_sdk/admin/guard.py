@@ -2,7 +2,8 @@
 
 A page on 127.0.0.1 can be asked by any site that its user has open, so none of the rules relies on
 the network. A name that an attacker's DNS leads here is refused (421). So is a change without a header
-that forms cannot send, or of another origin (403), and, with a token, whatever does not show it (401).
+that forms cannot send, or of another origin (403), what another site's page asks for (403), though not
+a link to here, and, with a token, whatever does not show it (401).
 """
 
 from __future__ import annotations
@@ -131,6 +132,8 @@ class Guard:
             )
         if scope["method"] not in {"GET", "HEAD"} and (why := _forged(headers)):
             return refusal(403, why)
+        if _is_foreign(headers):
+            return refusal(403, "another site's page asks for this")
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         if self._key is None or path in self._is_open or self._key.opens(headers):
             return None
@@ -147,9 +150,22 @@ def _forged(headers: Headers) -> str | None:
     if HEADER not in headers:
         return f"a POST needs the header {HEADER}: 1, which another site's form cannot send"
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if origin is not None and _host_of(origin) != headers.get("host", "").lower():
         return f"{origin} is another site"
     return None
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _is_foreign(headers: Headers) -> bool:
+    """Browsers say so; a person who follows another site's link is let in."""
+    is_cross = headers.get("sec-fetch-site") == "cross-site"
+    return is_cross and headers.get("sec-fetch-dest") != "document"
 
 
 def _unknown() -> Response:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["Rendering"]
+__all__ = ["FRESH", "Rendering"]
 
 FRESH = 1.0
 """Seconds for which one text serves whoever asks."""

@@ -13,7 +13,7 @@ from typing import Any, Self, final
 
 from consumer_sdk.admin.addresses import Address, listen, parse_address
 from consumer_sdk.admin.application import VIEWERS, Admin, check_token
-from consumer_sdk.admin.connections import BACKLOG, CONNECTIONS, Connection
+from consumer_sdk.admin.connections import BACKLOG, CONNECTIONS, LOGS, Connection
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.runtime import Consumer
 
@@ -101,6 +101,7 @@ class AdminServer:
         listener, self._address = listen(self._address)
         if self._address.path is not None:
             self._made = self._address.path.stat()
+        LOGS.hold(self)
         self._server = _Server(_config(self._application))
         self._task = asyncio.create_task(self._server.serve([listener]), name="admin server")
         self._task.add_done_callback(_ended)
@@ -127,6 +128,7 @@ class AdminServer:
             raise
         finally:
             self._remove_socket()
+            LOGS.release(self)
 
     def _remove_socket(self) -> None:
         """Unless another process has put its own in this place."""

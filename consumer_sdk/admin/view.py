@@ -22,6 +22,8 @@ NEWEST = 10
 ROWS = 200
 """Partitions in a frame: the worst ones, where there are more."""
 EVENTS = 50
+SHORTEST = 0.25
+"""Seconds between two snapshots, below which a record more is a rate that never was."""
 STALE = 10.0
 """Seconds between two snapshots, above which the rates of then and now are no line."""
 
@@ -58,7 +60,10 @@ class Trends:
 
     def add(self, now: Snapshot) -> None:
         """Another snapshot; the first one has no rates."""
-        before, self._before = self._before, now
+        before = self._before
+        if before is not None and 0 <= now.time - before.time < SHORTEST:
+            return
+        self._before = now
         if before is None or not 0 < now.time - before.time <= STALE:
             return
         self.points.append(_point(before, now))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
 import signal
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,6 @@ from starlette.routing import Mount
 from consumer_sdk import ConfigurationError, Consumer, Message, MissingExtraError, admin
 from consumer_sdk.admin.addresses import default_directory, living_sockets
 from consumer_sdk.admin.server import AdminServer
-from consumer_sdk.runtime import Snapshot
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.admin.asking import POST, ask, connect, request, watching
 
@@ -135,26 +136,45 @@ async def test_a_viewer_too_many_is_told_to_come_later() -> None:
             await anext(third)
 
 
-async def test_a_hundred_viewers_do_not_reach_the_consumer() -> None:
-    """It is asked for as many snapshots as for one viewer."""
-    async with _running(max_viewers=100) as (consumer, server), AsyncExitStack() as stack:
-        taken, snapshot = [], Consumer.snapshot
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was asked of consumers, in order."""
+    found: list[str] = []
+    for name in ("snapshot", "health"):
+        monkeypatch.setattr(Consumer, name, _counted(name, getattr(Consumer, name), found))
+    return found
 
-        def counted(self: Consumer) -> Snapshot:
-            taken.append(1)
-            return snapshot(self)
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Consumer, "snapshot", counted)
-            viewers = [
-                await stack.enter_async_context(watching(server.address)) for _ in range(100)
-            ]
-            before = len(taken)
-            for frames in viewers:
-                await anext(frames)
-                await anext(frames)
-        assert consumer.state == "running"
-        assert len(taken) - before < 20
+def _counted(name: str, method: Callable[..., Any], found: list[str]) -> Callable[..., Any]:
+    def counted(self: Consumer) -> Any:
+        found.append(name)
+        return method(self)
+
+    return counted
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/api/snapshot", "/api/view"])
+async def test_who_asks_often_does_not_reach_the_consumer(
+    path: str, taken: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found is told again for a second, which is a year here."""
+    monkeypatch.setattr("consumer_sdk.admin.application.FRESH", 3e7)
+    monkeypatch.setattr("consumer_sdk.admin.feed.INTERVAL", 3e7)
+    async with _running() as (_, server):
+        taken.clear()
+        for _ in range(10):
+            assert (await ask(server.address, path)).status == 200
+        assert len(taken) == 1
+
+
+async def test_what_was_done_is_seen_at_once() -> None:
+    """Though a frame was made just before."""
+    async with _running() as (_, server):
+        for reason in ("one", "two"):
+            body = json.dumps({"reason": reason}).encode()
+            await ask(server.address, "/api/pause", "POST", POST, body)
+            (view,) = (await ask(server.address, "/api/view")).json["consumers"]
+            assert {row["pause_text"] for row in view["partitions"]} == {reason}
 
 
 async def test_page_asks_nobody_else() -> None:
@@ -220,7 +240,6 @@ async def test_partition_that_goes_away_under_a_pause_is_shown_and_resumed() -> 
         consumer.stop()
         while consumer.state != "closed":
             await asyncio.sleep(0.01)
-        await asyncio.sleep(1.1)  # a frame is a second old at most
         (view,) = (await ask(server.address, "/api/view")).json["consumers"]
         (row,) = view["partitions"]
         assert (row["id"], row["state"], row["is_by_hand"]) == ("1", "elsewhere", True)
@@ -261,6 +280,8 @@ async def test_flush_and_stop() -> None:
         ("/api/explode", 404, "there are pause, resume, flush, stop"),
         ("/api/pause?consumer=1", 404, "no consumer '1'"),
         ("/api/pause?consumer=x", 404, "no consumer 'x'"),
+        ("/api/pause?consumer=-1", 404, "no consumer '-1'"),
+        (f"/api/pause?consumer={'9' * 5000}", 404, "no consumer '99999999999999999999'"),
     ],
 )
 async def test_what_cannot_be_done_is_said(path: str, status: int, words: str) -> None:
@@ -319,6 +340,7 @@ async def test_name_that_leads_here_is_no_way_in(host: str, status: int) -> None
         {**POST, "origin": "http://evil.example"},
         {**POST, "origin": "http://localhost:8080"},
         {**POST, "origin": "null"},
+        {**POST, "origin": "http://[x"},
     ],
 )
 async def test_another_site_cannot_act(headers: dict[str, str]) -> None:
@@ -327,6 +349,24 @@ async def test_another_site_cannot_act(headers: dict[str, str]) -> None:
         assert (await ask(server.address, "/api/stop", "POST", headers)).status == 403
         assert (await ask(server.address, "/api/view", "OPTIONS", headers)).status in {403, 405}
         assert consumer.state == "running"
+
+
+@pytest.mark.parametrize(
+    "site, to, status",
+    [
+        ("cross-site", "empty", 403),
+        ("cross-site", "image", 403),
+        ("cross-site", "document", 200),
+        ("same-origin", "empty", 200),
+        ("none", "document", 200),
+    ],
+)
+async def test_another_site_cannot_look(site: str, to: str, status: int) -> None:
+    """Its page makes no work here; a link of it leads here all the same."""
+    async with _running() as (_, server):
+        headers = {"sec-fetch-site": site, "sec-fetch-dest": to}
+        for path in ("/", "/api/snapshot", "/healthz"):
+            assert (await ask(server.address, path, headers=headers)).status == status
 
 
 async def test_own_page_acts() -> None:
@@ -377,6 +417,46 @@ async def test_long_and_broken_requests_are_ended() -> None:
         writer.write(b"no HTTP\r\n\r\n")
         assert b" 400 " in await reader.read()
         writer.close()
+
+
+async def test_request_that_is_cut_does_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Its sender has gone; it is no error of ours."""
+    async with _running(max_viewers=1) as (consumer, server):
+        for path in ("/login", "/api/pause"):
+            reader, writer = await connect(server.address)
+            writer.write(request(path, "POST", {**POST, "content-length": "9"}, b"{"))
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+        while _open(server):
+            await asyncio.sleep(0.01)
+        assert (await ask(server.address, "/healthz")).status == 200
+        assert {each.pause_text for each in consumer.snapshot().partitions} == {None}
+    assert "Exception in ASGI application" not in caplog.text
+
+
+async def test_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and the connection is closed."""
+    monkeypatch.setattr("consumer_sdk.admin.application.BODY_TIME", 0.05)
+    async with _running() as (consumer, server):
+        for path in ("/api/pause", "/login"):
+            reader, writer = await connect(server.address)
+            writer.write(request(path, "POST", {**POST, "content-length": "9"}, b"{"))
+            assert b" 408 " in await reader.read()
+            writer.close()
+        assert {each.pause_text for each in consumer.snapshot().partitions} == {None}
+
+
+async def test_broken_requests_are_logged_a_few_times(caplog: pytest.LogCaptureFixture) -> None:
+    """However many there are; later lines are not limited."""
+    async with _running() as (_, server):
+        for _ in range(10):
+            reader, writer = await connect(server.address)
+            writer.write(b"no HTTP\r\n\r\n")
+            await reader.read()
+            writer.close()
+    assert caplog.text.count("Invalid HTTP request received.") == 3
+    assert logging.getLogger("consumer_sdk.admin.connections").filters == []
 
 
 # -- connections ----------------------------------------------------------------------------

@@ -177,6 +177,29 @@ def test_feed_sleeps_when_nobody_has_looked_for_a_while() -> None:
     bench(test)
 
 
+def test_feed_asks_a_consumer_once_for_a_hundred_viewers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each frame one snapshot, as for one viewer."""
+    taken, snapshot = [], Consumer.snapshot
+
+    def counted(self: Consumer) -> Snapshot:
+        taken.append(1)
+        return snapshot(self)
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            monkeypatch.setattr(Consumer, "snapshot", counted)
+            feed = Feed([consumer], most=100, actions=False)
+            viewers = [viewer for _ in range(100) if (viewer := feed.join()) is not None]
+            assert (len(viewers), feed.join()) == (100, None)
+            for frames in range(1, 6):
+                shown = await asyncio.gather(*(viewer.next() for viewer in viewers))
+                assert None not in shown
+                assert len(taken) == frames
+            feed.close()
+
+    bench(test)
+
+
 def test_feed_ends_with_its_consumers() -> None:
     """Viewers see the end; who comes later sees it too."""
 
