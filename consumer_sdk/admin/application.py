@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from consumer_sdk.admin.feed import Feed, Viewer
-from consumer_sdk.admin.guard import COOKIE, Guard, Key, refusal
+from consumer_sdk.admin.guard import Guard, Key, refusal
 from consumer_sdk.admin.rendering import FRESH, Rendering
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExtraError
 from consumer_sdk.options import COUNT, FLAG, instance
@@ -152,7 +152,9 @@ class Admin:
             },
         )
         is_open = {*PROBES, "/login", "/favicon.ico", *(f"/{name}" for name in ASSETS)}
-        return Guard(starlette, key=self._key, hosts=hosts, is_open=is_open, door=door)
+        return Guard(
+            starlette, key=self._key, hosts=hosts, is_open=is_open, probes=PROBES, door=door
+        )
 
     def close(self) -> None:
         """Ends what viewers see."""
@@ -222,7 +224,7 @@ class Admin:
             return refusal(401, "this is not the token")
         response = Response(status_code=204)
         response.set_cookie(
-            COOKIE,
+            self._key.name,
             self._key.cookie,
             path=request.scope.get("root_path") or "/",
             secure=request.url.scheme == "https",

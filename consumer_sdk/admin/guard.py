@@ -13,7 +13,6 @@ import hmac
 import ipaddress
 import secrets
 from collections.abc import Collection
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from consumer_sdk.errors import MissingExtraError
@@ -25,7 +24,7 @@ try:
 except ImportError as _error:
     raise MissingExtraError("starlette", "admin") from _error
 
-__all__ = ["COOKIE", "HEADER", "Guard", "Key", "refusal"]
+__all__ = ["HEADER", "Guard", "Key", "refusal"]
 
 HEADER = "x-consumer-sdk"
 """What every POST has: a form of another site cannot send it, and a script of one may not."""
@@ -52,10 +51,16 @@ def refusal(status: int, why: str, **headers: str) -> JSONResponse:
 
 
 class Key:
-    """A token, and the cookie that stands for it while this process lives."""
+    """A token, and the cookie that stands for it while this process lives.
+
+    Attributes:
+        name: of the cookie. Browsers send the cookies of all ports of a host to each of them, so that
+            two servers with one name would log each other's people out.
+    """
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
+        self.name = f"{COOKIE}_{secrets.token_hex(4)}"
         self._cookie = hmac.new(secrets.token_bytes(32), self._token, hashlib.sha256).hexdigest()
 
     @property
@@ -72,13 +77,17 @@ class Key:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True
-        try:
-            morsel = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return morsel is not None and hmac.compare_digest(
-            morsel.value.encode(), self._cookie.encode()
+        return any(
+            hmac.compare_digest(value.encode(), self._cookie.encode())
+            for header in headers.getlist("cookie")
+            for value in _cookies(header, self.name)
         )
+
+
+def _cookies(header: str, name: str) -> list[str]:
+    """The values of a cookie, whatever others' cookies look like."""
+    pairs = (each.strip().partition("=") for each in header.split(";"))
+    return [value for found, _, value in pairs if found == name]
 
 
 class Guard:
@@ -88,6 +97,7 @@ class Guard:
         key: None: no token is asked for.
         hosts: names by which this may be asked, beside localhost and addresses; None for any.
         is_open: paths that need no token.
+        probes: paths that are asked by any name: whoever probes this has its own.
         door: what answers a browser that has no token yet.
     """
 
@@ -98,12 +108,14 @@ class Guard:
         key: Key | None,
         hosts: Collection[str] | None,
         is_open: Collection[str],
+        probes: Collection[str],
         door: ASGIApp,
     ) -> None:
         self._app = app
         self._key = key
         self._hosts = None if hosts is None else {name.lower() for name in hosts}
         self._is_open = is_open
+        self._probes = probes
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,7 +136,8 @@ class Guard:
 
     def _refused(self, scope: Scope) -> ASGIApp | None:
         headers = Headers(scope=scope)
-        if not self._knows(headers.get("host", "")):
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        if path not in self._probes and not self._knows(headers.get("host", "")):
             return refusal(
                 421,
                 f"nobody is called {headers.get('host', '')!r} here; ask by address, or give "
@@ -134,7 +147,6 @@ class Guard:
             return refusal(403, why)
         if _is_foreign(headers):
             return refusal(403, "another site's page asks for this")
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
         if self._key is None or path in self._is_open or self._key.opens(headers):
             return None
         return self._door if path == "/" and scope["method"] == "GET" else _unknown()

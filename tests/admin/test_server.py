@@ -407,6 +407,47 @@ async def test_login_gives_a_strict_cookie() -> None:
         assert (await ask(server.address, "/api/stop", "POST", shown)).status == 403
 
 
+async def test_servers_of_one_host_have_cookies_of_their_own() -> None:
+    """A browser sends each the cookies of all; their token may be the same."""
+    options = {"address": "127.0.0.1:0", "token": TOKEN}
+    async with admin.serve(_consumer(), **options) as a, admin.serve(_consumer(), **options) as b:
+        jar: dict[str, str] = {}
+        for server in (a, b):
+            login = await ask(server.address, "/login", "POST", POST, TOKEN.encode())
+            name, _, value = login.headers["set-cookie"].partition(";")[0].partition("=")
+            jar[name] = value
+        cookie = "; ".join(f"{name}={value}" for name, value in jar.items())
+        found = [
+            await ask(each.address, "/api/view", headers={"cookie": cookie}) for each in (a, b)
+        ]
+        assert [answer.status for answer in found] == [200, 200]
+
+
+@pytest.mark.parametrize("other", ['a={"x":1}', "a=b c", "a=[1,2]", "a", "=", ";", 'a="'])
+async def test_cookies_of_others_lock_nobody_out(other: str) -> None:
+    """Whatever they look like, before ours or behind it."""
+    async with _running(token=TOKEN) as (_, server):
+        login = await ask(server.address, "/login", "POST", POST, TOKEN.encode())
+        ours = login.headers["set-cookie"].partition(";")[0]
+        for cookie in (f"{other}; {ours}", f"{ours};{other}"):
+            found = await ask(server.address, "/api/view", headers={"cookie": cookie})
+            assert found.status == 200
+        name = ours.partition("=")[0]
+        wrong = {"cookie": f"{other}; {name}=x"}
+        assert (await ask(server.address, "/api/view", headers=wrong)).status == 401
+
+
+async def test_probes_are_asked_by_any_name() -> None:
+    """Who probes it has a name for it; what they tell is no secret."""
+    async with _running() as (_, server):
+        headers = {"host": "consumer.svc:9464"}
+        found = [
+            (await ask(server.address, path, headers=headers)).status
+            for path in ("/healthz", "/readyz", "/metrics")
+        ]
+        assert found == [200, 200, 421]
+
+
 async def test_long_and_broken_requests_are_ended() -> None:
     """They cost an answer, and no memory."""
     async with _running() as (consumer, server):

@@ -30,6 +30,7 @@ from consumer_sdk.options import (
     make_options,
     unknown_option,
 )
+from consumer_sdk.options import NAMES as SEVERAL_NAMES
 from consumer_sdk.records import AtTime
 from consumer_sdk.runtime.consumer import OPTION_NAMES
 from consumer_sdk.trackers import RetryPolicy
@@ -53,6 +54,8 @@ OWN: Mapping[str, Mapping[str, OptionType]] = {
         "token": SECRET,
         "view": FLAG,
         "actions": FLAG,
+        "hosts": SEVERAL_NAMES,
+        "max_viewers": COUNT,
     },
     "telemetry": {name: choice(*values) for name, values in TELEMETRY.items()},
 }

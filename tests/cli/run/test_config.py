@@ -222,13 +222,22 @@ def test_each_worker_has_an_address_of_its_own(
 
 async def test_admin_table_is_what_serve_is_given(secrets: None) -> None:
     """Its secret looked up; an empty table is one, and none is none."""
-    config = parse_config("[admin]\ntoken = 'file:secret'\nactions = true", "f")
-    options = {"address": None, "token": "a&b=c +%20#?", "actions": True}
+    text = "token = 'file:secret'\nactions = true\nhosts = ['page.internal']\nmax_viewers = 8"
+    config = parse_config(f"[admin]\n{text}", "f")
+    options = {
+        "address": None,
+        "token": "a&b=c +%20#?",
+        "actions": True,
+        "hosts": ["page.internal"],
+        "max_viewers": 8,
+    }
     assert config.admin_options(None) == options
     assert parse_config("[admin]", "f").admin is not None
     assert parse_config("", "f").admin is None
     with pytest.raises(ConfigurationError, match=r"f: \[admin\]: unknown option listn=: did you"):
         parse_config("[admin]\nlistn = 'auto'", "f")
+    with pytest.raises(ConfigurationError, match=r"hosts='page': give names in a sequence"):
+        parse_config("[admin]\nhosts = 'page'", "f")
     config = Config(app="tests.cli.run.apps:make", admin={"listen": "0.0.0.0:9464"})
     group = await make_group(config, apps.make)
     with pytest.raises(ConfigurationError, match="give a token"):
