@@ -178,8 +178,9 @@ def _worst(partitions: Sequence[PartitionSnapshot]) -> list[PartitionSnapshot]:
     return sorted(partitions, key=lambda each: _natural(each.partition))
 
 
-def _badness(each: PartitionSnapshot) -> tuple[bool, float, int]:
-    return bool(each.pause_text), 0.0 if each.pinned is None else each.pinned.age, each.lag or 0
+def _badness(each: PartitionSnapshot) -> tuple[bool, bool, float, int]:
+    age = 0.0 if each.pinned is None else each.pinned.age
+    return each.is_held, bool(each.pause_text), age, each.lag or 0
 
 
 def _natural(partition: Partition) -> tuple[str, int, str]:

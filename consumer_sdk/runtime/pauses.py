@@ -36,3 +36,7 @@ class Pauses:
     def reason(self, partition: Partition) -> str | None:
         """Why it is paused; None if it is not."""
         return self._some.get(partition, None if partition in self._spared else self._all)
+
+    def own_reason(self, partition: Partition) -> str | None:
+        """Why it was paused by itself; None if it was not."""
+        return self._some.get(partition)

@@ -58,8 +58,8 @@ class PartitionSnapshot(NamedTuple):
         lanes: keys, or records without one, that are queued or in a handler; 0 when pulling.
         trees: open trees of branches.
         paused: why it is not fetched; None where it is.
-        pause_text: the reason that a person gave; also of a partition that has left, which comes
-            back paused.
+        pause_text: the reason that a person gave; also of a partition that was paused by itself and
+            has left, which comes back paused.
         is_draining: it is being revoked.
         lag: records behind the end; None where that is not known (yet).
         lag_seconds: seconds behind the end: those that the broker tells, or the age of the record

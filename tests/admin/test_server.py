@@ -237,6 +237,7 @@ async def test_partition_that_goes_away_under_a_pause_is_shown_and_resumed() -> 
     """It stays paused for this consumer, and says so while it is elsewhere."""
     async with _running() as (consumer, server):
         await ask(server.address, "/api/partitions/s/1/pause", "POST", POST)
+        await ask(server.address, "/api/pause", "POST", POST)  # says nothing of what has left
         consumer.stop()
         while consumer.state != "closed":
             await asyncio.sleep(0.01)

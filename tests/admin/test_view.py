@@ -115,6 +115,18 @@ def test_partitions_are_in_the_order_of_their_numbers() -> None:
     assert shown["held"] == 3
 
 
+def test_what_is_held_is_shown_before_what_has_left() -> None:
+    """However many that have left were paused."""
+    held = [PartitionSnapshot(Partition("s", str(n))) for n in range(10)]
+    left = [
+        PartitionSnapshot(Partition("s", str(1000 + n)), is_held=False, pause_text="x")
+        for n in range(900)
+    ]
+    shown = frame(_snapshot(partitions=(*left, *held)), Trends())["partitions"]
+    assert len(shown) == ROWS
+    assert sum(row["state"] == "reading" for row in shown) == 10
+
+
 # -- the feed -------------------------------------------------------------------------------
 
 

@@ -75,3 +75,13 @@ def test_own_pause_ends_the_sparing() -> None:
     pauses.pause(ONE, "own")
     pauses.resume(ONE)
     assert reasons(pauses) == (None, "all")
+
+
+def test_own_reason_is_not_that_of_all() -> None:
+    """It is kept below a pause of all."""
+    pauses = Pauses()
+    pauses.pause(ONE, "own")
+    pauses.pause(None, "all")
+    assert (pauses.own_reason(ONE), pauses.own_reason(OTHER)) == ("own", None)
+    pauses.resume(None)
+    assert pauses.own_reason(ONE) is None
