@@ -12,6 +12,7 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from consumer_sdk.errors import ConfigurationError
@@ -22,6 +23,8 @@ FORMS = "unix:/path/of/a/socket, 127.0.0.1:9464, [::1]:9464, or 0.0.0.0:9464 wit
 LONGEST_PATH = 107
 """Bytes of a Unix socket's path that every system takes."""
 HIGHEST_PORT = 65_535
+_servers = count()
+"""Of this process: several may show consumers of one group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,8 @@ def parse_address(text: str | None, name: str) -> Address:
         ConfigurationError: nobody can listen there.
     """
     if text is None:
-        return Address(path=default_directory() / f"{_file_name(name)}-{os.getpid()}.sock")
+        file = f"{_file_name(name)}-{os.getpid()}-{next(_servers)}.sock"
+        return Address(path=default_directory() / file)
     if text.startswith("unix:"):
         return Address(path=_path(text))
     host, colon, port = text.rpartition(":")

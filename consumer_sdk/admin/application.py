@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -13,9 +14,10 @@ from consumer_sdk.admin.feed import Feed, Viewer
 from consumer_sdk.admin.guard import Guard, Key, refusal
 from consumer_sdk.admin.rendering import FRESH, Rendering
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExtraError
-from consumer_sdk.options import COUNT, FLAG, instance
+from consumer_sdk.options import COUNT, FLAG, SECRET, OptionType, instance
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
+from consumer_sdk.runtime.health import FAILED
 from consumer_sdk.telemetry.prometheus import collector
 
 try:
@@ -29,9 +31,17 @@ try:
 except ImportError as _error:
     raise MissingExtraError("starlette", "admin") from _error
 
-__all__ = ["VIEWERS", "Admin", "app", "check_token"]
+__all__ = ["VIEWERS", "Admin", "app", "check_hosts", "check_token"]
 
 CONSUMER = instance(Consumer, "a Consumer")
+HOSTS = OptionType(
+    'names in a list, such as ["page.internal"]',
+    lambda value: isinstance(value, Collection) and not isinstance(value, str | bytes),
+)
+HOST = OptionType(
+    "names without a scheme and a port",
+    lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]+", value) is not None,
+)
 VIEWERS = 32
 SHORTEST_TOKEN = 16
 PROBES = {"/healthz", "/readyz"}
@@ -77,20 +87,39 @@ def app(
         MissingExtraError: the extra ``admin`` is not installed.
         ConfigurationError: an option that cannot work.
     """
+    check_hosts(hosts)
     admin = Admin(consumers, view=view, actions=actions, viewers=max_viewers, life=STREAM_LIFE)
     return admin.guarded(token, hosts)
 
 
 def check_token(token: str | None) -> None:
-    """Sees that nobody guesses it.
+    """Sees that nobody guesses it, and that a header can carry it.
 
     Raises:
-        ConfigurationError: somebody might.
+        ConfigurationError: somebody might, or none can.
     """
-    if token is not None and len(token) < SHORTEST_TOKEN:
+    if token is None:
+        return
+    SECRET.check("token", token, "admin")
+    if len(token) < SHORTEST_TOKEN:
         raise ConfigurationError(
             f"token=…: give {SHORTEST_TOKEN} characters at least, such as secrets.token_urlsafe() makes"
         )
+    if not re.fullmatch(r"[!-~]+", token):
+        raise ConfigurationError(
+            "token=…: give ASCII characters without spaces; a header carries it"
+        )
+
+
+def check_hosts(hosts: Collection[str]) -> None:
+    """Sees that they are names, without a port.
+
+    Raises:
+        ConfigurationError: they are not.
+    """
+    HOSTS.check("hosts", hosts, "admin")
+    for name in hosts:
+        HOST.check("hosts", name, "admin")
 
 
 class Admin:
@@ -200,7 +229,7 @@ class Admin:
         except ConsumerSdkError as error:
             return JSONResponse({which: False, "reasons": [str(error)]}, 503)
         is_well = all(getattr(each, which) for each in found)
-        reasons = [reason for each in found for reason in each.reasons]
+        reasons = [_without_text(reason) for each in found for reason in each.reasons]
         return JSONResponse({which: is_well, "reasons": reasons}, 200 if is_well else 503)
 
     def _healths(self) -> Sequence[Health]:
@@ -293,6 +322,13 @@ class Admin:
         if number not in known:
             return refusal(404, f"there is no consumer {number[:20]!r}; they count from 0")
         return known[number]
+
+
+def _without_text(reason: str) -> str:
+    """An error's type alone: its text may name what is for those who have the token."""
+    before, failed, text = reason.partition(FAILED)
+    kind = re.match(r"[\w.]+(?=:|$)", text)
+    return f"{before}{failed}{kind[0] if kind else 'an error'}" if failed else reason
 
 
 def _file(content: bytes, kind: str) -> Any:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self, final
 
 from consumer_sdk.admin.addresses import Address, listen, parse_address
-from consumer_sdk.admin.application import VIEWERS, Admin, check_token
+from consumer_sdk.admin.application import VIEWERS, Admin, check_hosts, check_token
 from consumer_sdk.admin.connections import BACKLOG, CONNECTIONS, LOGS, Connection
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.runtime import Consumer
@@ -55,6 +55,7 @@ def serve(
             on entering the block, somebody listens there already.
     """
     check_token(token)
+    check_hosts(hosts)
     admin = Admin(consumers, view=view, actions=actions, viewers=max_viewers)
     if max_viewers > MOST_VIEWERS:
         raise ConfigurationError(

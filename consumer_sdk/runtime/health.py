@@ -8,11 +8,13 @@ from typing import Literal
 
 from consumer_sdk.records import Partition
 
-__all__ = ["Health", "State", "Vitals", "assess"]
+__all__ = ["FAILED", "Health", "State", "Vitals", "assess"]
 
 State = Literal["new", "opening", "running", "stopping", "closed", "failed"]
 """What a consumer is doing: it goes through these from left to right, and ends in one of the last."""
 
+FAILED = "it failed: "
+"""What a reason begins with that has an error's type and text behind it."""
 TURN = 10.0
 """Seconds without a turn of the event loop after which a consumer is taken for dead."""
 
@@ -60,7 +62,7 @@ def assess(vitals: Vitals, *, needs_progress: bool = False) -> Health:
     is_stuck = vitals.turned > TURN and vitals.state == "running"
     reasons = [f"the consumer is {vitals.state}"] if vitals.state != "running" else []
     if vitals.failure is not None:
-        reasons.append(f"it failed: {vitals.failure}")
+        reasons.append(f"{FAILED}{vitals.failure}")
     if is_stuck:
         reasons.append(f"its event loop has not turned for {vitals.turned:.0f} s")
     if vitals.is_gated:

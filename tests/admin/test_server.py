@@ -71,6 +71,26 @@ async def test_probes_follow_the_consumers_life() -> None:
         assert (live.status, live.json["reasons"]) == (503, ["the consumer is closed"])
 
 
+class _Unreachable(MemoryAdapter):
+    async def fetch(self, *_args: object, **_options: object) -> Any:
+        raise OSError("login as user:hunter2 failed")
+
+
+async def test_probes_tell_an_errors_type_alone() -> None:
+    """They need no token, and its text may name anything."""
+    broker = MemoryBroker()
+    broker.create_stream("s", 1)
+    consumer = Consumer(_Unreachable(broker, "s", group="g"))
+    async with admin.serve(consumer, address="127.0.0.1:0", token=TOKEN) as server:
+        with pytest.raises(OSError, match="hunter2"):
+            await consumer.run(_hang, handle_signals=False)
+        probe = await ask(server.address, "/healthz")
+        assert (probe.status, probe.json["reasons"][-1]) == (503, "it failed: OSError")
+        key = {"authorization": f"Bearer {TOKEN}"}
+        (view,) = (await ask(server.address, "/api/view", headers=key)).json["consumers"]
+        assert "hunter2" in view["reasons"][-1]
+
+
 async def test_metrics_are_those_of_the_collector() -> None:
     """Also when many scrape at once."""
     async with _running() as (_, server):
@@ -634,6 +654,16 @@ async def test_socket_without_a_path_is_where_top_looks(
     assert living_sockets(default_directory()) == []
 
 
+async def test_consumers_of_one_group_have_sockets_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in one process."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    async with admin.serve(_consumer()) as one, admin.serve(_consumer()) as two:
+        found = {f"unix:{path}" for path in living_sockets(default_directory())}
+        assert found == {one.address, two.address}
+
+
 async def test_directory_that_others_may_use_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -693,6 +723,19 @@ async def test_port_in_use_is_said() -> None:
         ({"address": "unix:relative.sock"}, "from / on"),
         ({"address": f"unix:/{'x' * 120}"}, "107 bytes at most"),
         ({"address": "127.0.0.1:0", "token": "short"}, "16 characters at least"),
+        ({"address": "127.0.0.1:0", "token": b"x" * 20}, "token=…): give a text"),
+        ({"address": "127.0.0.1:0", "token": " " * 16}, "ASCII characters without spaces"),
+        ({"address": "127.0.0.1:0", "token": "påssword-of-enough"}, "ASCII characters without"),
+        (
+            {"address": "127.0.0.1:0", "hosts": "page.internal"},
+            "hosts='page.internal'): give names",
+        ),
+        (
+            {"address": "unix:/a.sock", "hosts": "page.internal"},
+            "hosts='page.internal'): give names",
+        ),
+        ({"address": "127.0.0.1:0", "hosts": ["http://page"]}, "without a scheme and a port"),
+        ({"address": "127.0.0.1:0", "hosts": [7]}, "hosts=7): give names"),
         ({"address": "127.0.0.1:0", "max_viewers": 0}, "max_viewers=0"),
         ({"address": "127.0.0.1:0", "max_viewers": 151}, "max_viewers=151: give 150 at most"),
         ({"address": "127.0.0.1:0", "actions": "yes"}, "actions='yes'"),

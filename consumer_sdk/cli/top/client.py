@@ -10,12 +10,15 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from consumer_sdk.admin.addresses import default_directory, living_sockets
+from consumer_sdk.cli.top.texts import printable
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 
 __all__ = ["AdminClient", "NoAnswerError", "find"]
 
 PATIENCE = 5.0
 """Seconds that one answer may take."""
+VIEW = {"name", "streams", "state", "reasons", "totals", "held", "partitions", "points", "events"}
+"""What `top` shows of a consumer."""
 FORMS = "a socket's path, unix:/path, or http://host:port"
 
 
@@ -72,13 +75,25 @@ class AdminClient:
         self._prefix = self._url.path.rstrip("/")
 
     def view(self) -> dict[str, Any]:
-        """What the page shows now."""
-        return self._ask("GET", "/api/view")
+        """What the page shows now; has one consumer at least."""
+        found = self._ask("GET", "/api/view")
+        consumers = self._consumers(found)
+        if not consumers or not all(each.keys() >= VIEW for each in consumers):
+            raise self._stranger(http.HTTPStatus.OK)
+        return found
 
     def snapshots(self) -> list[dict[str, Any]]:
         """The whole snapshot of each consumer."""
-        found: list[dict[str, Any]] = self._ask("GET", "/api/snapshot")["consumers"]
-        return found
+        return self._consumers(self._ask("GET", "/api/snapshot"))
+
+    def _consumers(self, found: dict[str, Any]) -> list[dict[str, Any]]:
+        consumers = found.get("consumers")
+        if not isinstance(consumers, list) or not all(isinstance(c, dict) for c in consumers):
+            raise self._stranger(http.HTTPStatus.OK)
+        return consumers
+
+    def _stranger(self, status: int) -> NoAnswerError:
+        return NoAnswerError(f"what answers at {self.where} is no admin server (status {status:d})")
 
     def set_paused(self, consumer: int, stream: str, id_: str, *, is_paused: bool) -> None:
         """Pauses a partition, or resumes it."""
@@ -104,18 +119,16 @@ class AdminClient:
     def _read(self, status: int, body: bytes) -> dict[str, Any]:
         try:
             found = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise NoAnswerError(
-                f"what answers at {self.where} is no admin server (status {status})"
-            )
+            raise self._stranger(status)
         if status == http.HTTPStatus.UNAUTHORIZED:
             raise ConfigurationError(
                 f"{self.where} asks for its token: give --token env:NAME or --token file:/path"
             )
         if "error" in found:
-            raise NoAnswerError(str(found["error"]))
+            raise NoAnswerError(printable(str(found["error"])))
         if status == http.HTTPStatus.NOT_FOUND:
             raise NoAnswerError(f"{self.where} has no view: its server was given view=False")
         return found

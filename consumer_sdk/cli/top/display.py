@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from consumer_sdk.cli.top.looking import Look, Row, rows
+from consumer_sdk.cli.top.texts import printable
 from consumer_sdk.errors import MissingExtraError
 
 try:
@@ -51,15 +52,15 @@ def draw(
         width: columns that there are.
         note: what is said below: an error, or that what is shown is old.
     """
-    one = _printable(view["consumers"][look.consumer])
-    shown = [_printable(row) for row in rows(view, look)]
+    one = printable(view["consumers"][look.consumer])
+    shown = [printable(row) for row in rows(view, look)]
     room = _room(len(shown), look, height)
     parts: list[RenderableType] = [Panel(_head(one)), _table(shown, look, room, width)]
     if look.is_explained and shown:
         parts.append(Panel(_explained(shown[min(look.chosen, len(shown) - 1)])))
     parts += [Text(), _events(one, room)]
     if note:
-        parts.append(Text(note, "bold yellow"))
+        parts.append(Text(printable(note), "bold yellow"))
     if height is not None:
         more = "tab other consumer  " if len(view["consumers"]) > 1 else ""
         parts += [Text(), Text(KEYS.format(sort=look.sort, more=more), "dim")]
@@ -210,19 +211,6 @@ def _events(one: Mapping[str, Any], room: _Room) -> RenderableType:
         line = f"{at}  {event['kind']}{count}  {event['text']}{where}"
         lines.append(Text(line, "dim", no_wrap=True, overflow="ellipsis"))
     return Group(*lines)
-
-
-def _printable(value: Any) -> Any:
-    """All texts without what a terminal would obey: a record's key may hold anything."""
-    if isinstance(value, str):
-        return value if value.isprintable() else "".join(map(_escaped, value))
-    if isinstance(value, dict):
-        return {name: _printable(each) for name, each in value.items()}
-    return [_printable(each) for each in value] if isinstance(value, list) else value
-
-
-def _escaped(letter: str) -> str:
-    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()
 
 
 # -- texts ----------------------------------------------------------------------------------

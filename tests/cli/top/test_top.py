@@ -7,9 +7,10 @@ import json
 import os
 import pty
 import socket
-import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from rich.console import Console
 
 from consumer_sdk import ConfigurationError, MissingExtraError, admin
-from consumer_sdk.cli.top.client import AdminClient
+from consumer_sdk.cli.top.client import AdminClient, NoAnswerError
 from consumer_sdk.cli.top.display import draw
 from consumer_sdk.cli.top.looking import SORTS, Look, Wish, pressed, rows
 from tests.admin.busy import STUCK, busy
@@ -253,18 +254,53 @@ def test_place_where_no_server_is_is_told(where: str, status: int, words: str) -
     assert (done.returncode, words in done.stderr) == (status, True), done.stderr
 
 
-def test_what_is_no_admin_server_is_told() -> None:
-    """Something else listens there."""
+@contextmanager
+def _answering(body: bytes) -> Iterator[str]:
+    """Where a server is that answers once."""
+
+    def answer() -> None:
+        connection, _ = other.accept()
+        with connection:
+            connection.recv(9999)
+            connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+
     with socket.create_server(("127.0.0.1", 0)) as other:
-        where = f"http://127.0.0.1:{other.getsockname()[1]}"
-        code = (
-            "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); c, _ = s.accept();"
-            "c.recv(9999); c.sendall(b'HTTP/1.1 200 OK\\r\\ncontent-length: 2\\r\\n\\r\\nhi'); c.close()"
-        )
-        command = [sys.executable, "-c", code, str(other.fileno())]
-        with subprocess.Popen(command, pass_fds=[other.fileno()]):
-            done = run(where, "--once", topic="top")
-    assert (done.returncode, "is no admin server (status 200)" in done.stderr) == (1, True)
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{other.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"hi", b"[]", b'{"ok": 1}', b'{"consumers": 1}', b'{"consumers": [1]}', b"[" * 20_000],
+)
+def test_what_is_no_admin_server_is_told(body: bytes) -> None:
+    """Something else listens there."""
+    for ask in (AdminClient.view, AdminClient.snapshots):
+        with (
+            _answering(body) as where,
+            pytest.raises(NoAnswerError, match=r"is no admin server \(status 200\)"),
+        ):
+            ask(AdminClient(where))
+
+
+def test_view_of_nothing_is_no_view() -> None:
+    """There is nothing that `top` could draw."""
+    for body in (b'{"consumers": []}', b'{"consumers": [{"name": "x"}]}'):
+        with _answering(body) as where, pytest.raises(NoAnswerError, match="no admin server"):
+            AdminClient(where).view()
+
+
+def test_texts_of_a_server_are_not_obeyed() -> None:
+    """Its error, and what is noted of an action."""
+    with (
+        _answering(b'{"error": "\\u001b]0;owned\\u0007 x"}') as where,
+        pytest.raises(NoAnswerError) as told,
+    ):
+        AdminClient(where).view()
+    assert str(told.value) == r"\x1b]0;owned\x07 x"
+    assert "\x1b" not in _text(_view(), note="s/\x1b]0;owned\x07 is paused")
 
 
 def test_no_terminal_is_told() -> None:
