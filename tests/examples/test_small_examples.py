@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -38,15 +40,27 @@ async def test_service_with_a_bad_order_goes_on_and_stops_on_sigterm(
         assert await process.wait() == 0
 
 
+@contextmanager
+def held_port() -> Iterator[str]:
+    """A port that nobody else finds free, and that a server with ``SO_REUSEADDR`` may listen on."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield str(holder.getsockname()[1])
+
+
 async def test_observed_service_answers_traces_and_stops_on_sigterm(
     kafka_server: KafkaServer,
 ) -> None:
     """Its own route, the probe and the metrics; a span on the console; SIGTERM ends it."""
     await kafka_server.create_topic("observed-orders", partitions=1)
     await send(kafka_server, "observed-orders", b'{"customer": "ann", "amount": 5}')
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
     options = ("--kafka", kafka_server.bootstrap_servers, "--topic", "observed-orders")
+    with held_port() as port:
+        await _see_observed(port, *options)
+
+
+async def _see_observed(port: str, *options: str) -> None:
     async with example("observed.py", *options, "--port", port) as process:
         (line,) = await lines(process, 1)
         span = json.loads(line)
