@@ -17,7 +17,7 @@ from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.log_limits import LimitedLoggers
 
 try:
-    from uvicorn.protocols.http.h11_impl import H11Protocol
+    from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 except ImportError as _error:
     raise MissingExtraError("uvicorn", "admin") from _error
 
@@ -58,7 +58,7 @@ class Connection(H11Protocol):
     @property
     def is_answered(self) -> bool:
         """A whole request came, and its answer is under way and taken."""
-        cycle = self.cycle
+        cycle: RequestResponseCycle | None = self.cycle  # uvicorn's types leave out the None
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
         return not (self.flow.write_paused or self.transport.is_closing())

@@ -430,7 +430,7 @@ async def test_login_gives_a_strict_cookie() -> None:
 
 async def test_servers_of_one_host_have_cookies_of_their_own() -> None:
     """A browser sends each the cookies of all; their token may be the same."""
-    options = {"address": "127.0.0.1:0", "token": TOKEN}
+    options: dict[str, Any] = {"address": "127.0.0.1:0", "token": TOKEN}
     async with admin.serve(_consumer(), **options) as a, admin.serve(_consumer(), **options) as b:
         jar: dict[str, str] = {}
         for server in (a, b):
