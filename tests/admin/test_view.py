@@ -76,6 +76,15 @@ def test_quantile_lies_between_its_bounds() -> None:
     assert 0.25 < found <= 0.5
 
 
+def test_two_snapshots_at_once_make_no_rate() -> None:
+    """A record between them would be hundreds a second; it counts with the next ones."""
+    trends = Trends()
+    for time, settled in ((1000.0, 0), (1000.001, 1), (1002.0, 4)):
+        trends.add(_snapshot(time=time, stats={"settled": settled}))
+    (point,) = trends.points
+    assert (point.time, point.settled) == (1002.0, 2.0)
+
+
 # -- frames ---------------------------------------------------------------------------------
 
 
