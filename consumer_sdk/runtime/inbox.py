@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
@@ -20,6 +19,7 @@ from typing import Self, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import Holding
+from consumer_sdk.runtime.inbox_runs import Runs
 from consumer_sdk.runtime.loop_watch import LoopWatch, Step
 from consumer_sdk.runtime.workers import TURN
 
@@ -60,7 +60,7 @@ class Inbox:
         self._has_left = has_left
         self._watch = watch
         self._is_timed = is_timed
-        self._runs: deque[tuple[Holding, list[Message]]] = deque()  # none of them is empty
+        self._runs = Runs()
         self._current: Iterator[Message] = iter(())
         self._current_holding: Holding | None = None
         self._arrived = asyncio.Event()
@@ -78,24 +78,15 @@ class Inbox:
         self._arrived.set()
 
     def put_back(self, holding: Holding, message: Message) -> None:
-        """Queues a redelivery, ahead of new records."""
+        """Queues a redelivery, ahead of new records.
+
+        A restored one goes behind the records before it, if nobody has been handed those: a
+        cumulative ack of it would settle them unseen.
+        """
         is_held = not holding.retries.pop(message.index, True)
-        at = self._place(holding, message.index) if is_held else 0
-        self._runs.insert(at, (holding, [message]))
+        (self._runs.insert if is_held else self._runs.appendleft)((holding, [message]))
         self.count += 1
         self._arrived.set()
-
-    def _place(self, holding: Holding, index: int) -> int:
-        """Behind the records before it, if nobody has been handed those.
-
-        A cumulative ack of a restored retry that came first would settle them unseen.
-        """
-        before = (
-            at
-            for at, (owner, messages) in enumerate(self._runs, 1)
-            if owner is holding and messages[0].index < index
-        )
-        return max(before, default=0)
 
     def hold(self, holding: Holding, message: Message) -> None:
         """A restored retry that is not due yet comes through `put_back`."""
@@ -129,7 +120,7 @@ class Inbox:
     def purge(self, holdings: Sequence[Holding]) -> dict[Holding, list[Message]]:
         """Takes these holdings' records out; returns those that were waiting."""
         purged: dict[Holding, list[Message]] = {holding: [] for holding in holdings}
-        kept: deque[tuple[Holding, list[Message]]] = deque()
+        kept = Runs()
         for holding, messages in self._runs:
             if holding in purged:
                 purged[holding] += messages
