@@ -134,7 +134,25 @@ class Inbox:
         return purged
 
     def abandon(self) -> None:
-        """A holding was closed: what the user still has of it is theirs to drop."""
+        """Holdings were closed: nothing of theirs is handed out; what the user has is theirs to drop.
+
+        The runs that wait are asked about when they are opened, and none of theirs is wanted.
+        """
+        if self._current_holding is not None and self._current_holding.is_closed:
+            self._current, self._current_holding = iter(()), None
+
+    def sweep(self) -> list[object]:
+        """Takes out the runs of closed holdings, in one pass; returns them."""
+        kept, gone = Runs(), list[object]()
+        for run in self._runs:
+            if run[0].is_closed:
+                gone.append(run)
+                self.count -= len(run[1])
+            else:
+                kept.append(run)
+        if gone:
+            self._runs = kept
+        return gone
 
     def close(self) -> None:
         """Ends the waiting; what is queued is not handed out any more."""

@@ -227,6 +227,8 @@ class Lanes:
         while ready:
             lane = ready.popleft()
             self.available -= len(lane.queue)
+            if lane.holding.is_closed:
+                continue
             if not lane.holding.retries or self._admits(lane):
                 lane.running = 1
                 return lane
@@ -347,5 +349,15 @@ class Lanes:
         return found
 
     def abandon(self) -> None:
-        """A holding was closed."""
+        """Holdings were closed: nothing of theirs is taken from here on."""
         self.abandoned()
+
+    def sweep(self) -> list[object]:
+        """Takes out what waits for closed holdings, in one pass; returns it."""
+        kept: deque[Lane] = deque()
+        gone: list[object] = []
+        for lane in self.ready:
+            (gone if lane.holding.is_closed else kept).append(lane)
+        if gone:
+            self.ready, self.available = kept, sum(len(lane.queue) for lane in kept)
+        return gone

@@ -51,7 +51,11 @@ class Queues(Protocol):
         ...
 
     def abandon(self) -> None:
-        """A holding was closed: what is still processed of it is in vain."""
+        """Holdings were closed: nothing of theirs is handed out, and what is processed is in vain."""
+        ...
+
+    def sweep(self) -> list[object]:
+        """Takes out what waits for closed holdings, in one pass for all; returns it."""
         ...
 
 
@@ -78,6 +82,7 @@ class Ownership(AssignmentOwner):
         "_closed",
         "_flusher",
         "_inquiry",
+        "_is_to_sweep",
         "_log",
         "_make_holding",
         "_options",
@@ -115,6 +120,7 @@ class Ownership(AssignmentOwner):
         self._queues = queues
         self._inquiry = Inquiry(adapter, store, options)
         self._closed: list[Assignment] = []
+        self._is_to_sweep = False
         self._resumed: set[Partition] = set()
         # Attempts that no commit tells of, by partition and identity of the stream.
         self._tried: dict[tuple[Partition, str | None], dict[Position, int]] = {}
@@ -457,20 +463,40 @@ class Ownership(AssignmentOwner):
             await asyncio.sleep(0)
 
     def _close(self, holdings: Sequence[Holding]) -> None:
+        """At once: nothing of theirs is handed out or flushed from here on.
+
+        What waits for them is taken out later, once for all that are closed in this turn of the
+        event loop: many may be, one by one, and there is as much to look through for each.
+        """
         open_ones = [holding for holding in holdings if not holding.is_closed]
-        if open_ones:
-            self._queues().purge(open_ones)
         for holding in open_ones:
+            if not holding.is_draining:  # else nothing waits for it
+                self._sweep_soon()
             self._remember(holding)
             holding.close()
             self._closed.append(holding.assignment)
-        if (
-            open_ones
-        ):  # else the handlers of what was lost before would be cancelled again, at clean-up
-            self._queues().abandon()
         for holding in holdings:
             self._flusher.forget(holding.assignment)
             self.holdings.pop(holding.assignment, None)
+        # Else the handlers of what was lost before would be cancelled again, at clean-up.
+        if open_ones:
+            self._queues().abandon()
+
+    def _sweep_soon(self) -> None:
+        if not self._is_to_sweep:
+            self._is_to_sweep = True
+            asyncio.get_running_loop().call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        self._is_to_sweep = False
+        _free(self._queues().sweep())
+
+
+def _free(gone: list[object]) -> None:
+    """Gives the memory back in parts: of many records that takes long."""
+    del gone[-TOGETHER:]
+    if gone:
+        asyncio.get_running_loop().call_soon(_free, gone)
 
 
 def _partitions(assignments: Iterable[Assignment]) -> list[Partition]:

@@ -59,6 +59,9 @@ _INDEX = itemgetter(0)
 IGNORED = Verdict(VerdictKind.IGNORED)
 DEAD_LETTER = Verdict(VerdictKind.DEAD_LETTER)
 
+_NOTHING = Window(), Schedule(), Restored(Checkpoint(), 0, 0, 0)
+"""What all closed trackers hold: thousands may be closed together, and none of them adds to it."""
+
 
 class Deliveries(Grouping):
     """The deliveries of one assignment.
@@ -131,11 +134,7 @@ class Deliveries(Grouping):
         self._forget(chunk_bits)
 
     def _forget(self, chunk_bits: int) -> None:
-        self._window = Window(chunk_bits)
-        self._chunks = self._window.chunks
-        self._shift = chunk_bits
-        self._mask = self._window.mask
-        self._schedule = Schedule()
+        self._hold(Window(chunk_bits), Schedule(), Restored(Checkpoint(), 0, 0, 0))
         self._failures: dict[int, int] = {}
         # Restored retries that nobody has been handed in this assignment.
         self._unseen: set[int] = set()
@@ -143,11 +142,19 @@ class Deliveries(Grouping):
         # of that, what was handed out since: a heap, which may hold settled ones too.
         self._floor = 0
         self._late: list[int] = []
-        self._restored = Restored(Checkpoint(), 0, 0, 0)
+
+    def _hold(self, window: Window, schedule: Schedule, restored: Restored) -> None:
+        self._window = window
+        self._chunks = window.chunks
+        self._shift = window.bits
+        self._mask = window.mask
+        self._schedule = schedule
+        self._restored = restored
 
     def close(self) -> None:
         self._is_closed = True
-        self._forget(self._shift)
+        self._hold(*_NOTHING)
+        self._failures, self._unseen, self._late, self._floor = {}, set(), [], 0
         self._settled = None
         self._in_air = None
         self._is_clean = True

@@ -10,6 +10,7 @@ from typing import Any, Self
 import pytest
 
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
+from consumer_sdk.abc import AssignmentOwner, LeaseSource
 from consumer_sdk.records import AckFlush, Assignment, Outcome, Partition
 from consumer_sdk.runtime.holding import Holding, Totals
 from consumer_sdk.runtime.lanes import Lanes
@@ -252,3 +253,81 @@ class _Settling(MemoryAdapter):
             message.ack()
         await asyncio.sleep(0.01)
         return await super().commit(flushes)
+
+
+class _Told(MemoryAdapter):
+    """Keeps whom it tells of assignments, so that a test can tell it too."""
+
+    owner: Any = None
+
+    async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:
+        self.owner = owner
+        await super().open(owner, leases)
+
+
+async def _with_waiting(
+    simulation: Simulation, partitions: int, each: int, test: Callable[[Any, Consumer], Any]
+) -> list[Message]:
+    """Runs ``test`` while ten handlers hang and all other records wait; returns what was handed out."""
+    b = Bench(simulation, partitions)
+    for number in range(partitions):
+        b.broker.append_all("s", [b"v"] * each, partition=number)
+    adapter, records = _Told(b.broker, "s", group="g"), partitions * each
+    limits = {"max_in_flight": 2 * records, "max_in_flight_per_partition": records}
+    consumer = Consumer(adapter, clock=simulation.clock, drain_timeout=0.1, **limits)
+
+    async def hang(message: Message) -> None:
+        b.seen.append(message)
+        await asyncio.sleep(3600)
+
+    running = asyncio.create_task(consumer.run(hang, concurrency=10, ordering=Ordering.NONE))
+    while consumer.stats().fetched < records:
+        await asyncio.sleep(0.1)
+    await test(adapter.owner, consumer)
+    consumer.stop()
+    await running
+    return b.seen
+
+
+def test_losing_many_partitions_hands_nothing_out_and_gives_the_loop_back() -> None:
+    """They are closed together, and what waits for them is not looked at one by one."""
+    longest = 0
+
+    async def lose(owner: Any, consumer: Consumer) -> None:
+        nonlocal longest
+        with _Calls() as calls:
+            owner.lost(list(owner.holdings))
+            assert consumer.stats().in_flight == 0
+            assert consumer.stats().partitions == ()
+            await asyncio.sleep(1)
+        longest = calls.longest
+
+    seen = simulate(lambda simulation: _with_waiting(simulation, MANY, 10, lose))
+
+    assert len(seen) == 10
+    assert not any(message.ack() for message in seen)
+    assert longest < 30 * MANY  # and 73 times as many, looked at one by one
+
+
+@pytest.mark.parametrize("end", ["fenced", "start_anew"])
+def test_partitions_that_end_one_by_one_cost_what_they_hold(end: str) -> None:
+    """There is one look through all that waits, and not one for each of them."""
+
+    def calls_with(each: int) -> int:
+        total = 0
+
+        async def end_all(owner: Any, consumer: Consumer) -> None:
+            nonlocal total
+            arguments = [None] if end == "fenced" else []
+            with _Calls() as calls:
+                for holding in list(owner.holdings.values()):
+                    getattr(owner, end)(holding, *arguments)
+                await asyncio.sleep(0)
+            total = calls.total
+            assert consumer.stats().in_flight == 0
+
+        seen = simulate(lambda simulation: _with_waiting(simulation, 50, each, end_all))
+        assert not any(message.ack() for message in seen)
+        return total
+
+    assert calls_with(100) < calls_with(10) + 3 * 50 * (100 - 10)
