@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 
 from consumer_sdk.abc import AckTracker, Clock
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, PartitionLostError
+from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.options import SECONDS, SECONDS_OR_0, OptionType, optional
 from consumer_sdk.records import (
     AckFlush,
@@ -114,7 +115,7 @@ class Holding:
         confirmed: the number of the last flush that was answered as durable.
         moot: acks on a handler's return, of what the handler had settled itself.
         is_truncated: its last flush did not hold all settled ranges.
-        has_forgotten: some flush did not hold all attempts, and that was said.
+        forgotten: so many attempts a flush did not hold, when that was said last.
         changed: the holdings whose load may not be what it was when `Intake` looked last.
         counted: the load that it saw then.
         due: when `Timers` looks at it next.
@@ -159,7 +160,7 @@ class Holding:
     fetched: int = 0
     moot: int = 0
     is_truncated: bool = False
-    has_forgotten: bool = False
+    forgotten: int = 0
     changed: set[Holding] = field(default_factory=set)
     counted: Load = field(default=(0, 0, 0))
     due: float = math.inf
@@ -408,13 +409,15 @@ class Holding:
                 *(self.assignment.partition, covered),
             )
         self.is_truncated = is_cut
-        if forgotten and not self.has_forgotten:
-            self.has_forgotten = True
+        if forgotten and forgotten >= 2 * self.forgotten:
+            is_again, self.forgotten = self.forgotten > 0, forgotten
             log.warning(
                 "%s has more failing records than its checkpoint may hold: the attempts of %d are "
-                "not kept and count anew after a restart; give the consumer a store that holds "
-                "more, or end the failures (see consumer.explain())",
+                "not kept now and count anew after a restart; give the consumer a store that holds "
+                "more, or end the failures (see consumer.explain()); said again when they are "
+                "twice as many",
                 *(self.assignment.partition, forgotten),
+                extra=REPEATS if is_again else None,
             )
 
     def explain(self) -> Explanation:

@@ -87,8 +87,9 @@ class ConsumerStats:
         resets: starts at a position that another program had set, against the store's.
         hole_alarms: times that a partition went over its hole budget.
         flushes: round trips that made acks durable.
-        truncated: checkpoints with more settled ranges, or attempts of failed records, than the
-            store or the broker takes; some were left out.
+        truncated: checkpoints that were made durable without some of their settled ranges, or
+            attempts of failed records, since the store or the broker does not take so many. Each
+            flush of a partition counts, for as long as that goes on; it is no number of records.
         fetch_errors: fetches that failed and were tried again.
     """
 

@@ -321,7 +321,7 @@ METRICS: tuple[Metric, ...] = (
         "consumer_sdk.truncated",
         "counter",
         "{checkpoint}",
-        "Checkpoints that did not fit as a whole.",
+        "Checkpoints that did not fit as a whole, each flush of a partition.",
         lambda s: s.stats.truncated,
     ),
 )

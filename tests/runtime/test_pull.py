@@ -355,3 +355,33 @@ def test_attempts_that_do_not_fit_are_said_once_and_counted(
     bench(test)
     (warning,) = [r.getMessage() for r in caplog.records if "may hold" in r.getMessage()]
     assert warning.startswith("s/0 has more failing records than its checkpoint may hold")
+
+
+def test_attempts_that_do_not_fit_are_said_again_when_they_are_twice_as_many(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The number is the one of that moment, not of the first flush that could not hold them all."""
+    kept = 0
+
+    async def test(b: Bench) -> None:
+        nonlocal kept
+        b.append(*map(str, range(400)))
+        store = MemoryStore()
+        store.max_size = 1_000
+        async with b.consumer(store=store, max_in_flight=1000) as first:
+            messages = [await anext(first) for _ in range(400)]
+            for upto in (80, 90, 399, 400):
+                while len(messages) > 400 - upto:
+                    messages.pop(0).nack(3600.0)
+                await first.flush()
+            assert first.stats().truncated == 4
+        async with b.consumer(store=store, max_in_flight=1000) as second:
+            messages = [await anext(second) for _ in range(350)]
+            kept = second.stats().retrying
+
+    bench(test)
+    said = [r.args for r in caplog.records if "may hold" in r.getMessage()]
+    numbers = [int(str(arguments[1])) for arguments in said if isinstance(arguments, tuple)]
+    assert len(numbers) == 2
+    assert abs(numbers[0] - (80 - kept)) < 5
+    assert abs(numbers[1] - (399 - kept)) < 5
