@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import Holding
-from consumer_sdk.runtime.inbox_runs import Runs
+from consumer_sdk.runtime.inbox_runs import Runs, Waiting
 from consumer_sdk.runtime.loop_watch import LoopWatch, Step
 from consumer_sdk.runtime.workers import TURN
 
@@ -141,9 +141,9 @@ class Inbox:
         if self._current_holding is not None and self._current_holding.is_closed:
             self._current, self._current_holding = iter(()), None
 
-    def sweep(self) -> list[object]:
+    def sweep(self) -> list[Waiting]:
         """Takes out the runs of closed holdings, in one pass; returns them."""
-        kept, gone = Runs(), list[object]()
+        kept, gone = Runs(), list[Waiting]()
         for run in self._runs:
             if run[0].is_closed:
                 gone.append(run)

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from consumer_sdk.records import Message
 from consumer_sdk.runtime.holding import Holding
 
-__all__ = ["Runs"]
+__all__ = ["Runs", "Waiting"]
 
 Waiting: TypeAlias = tuple[Holding, list[Message]]
 """A holding and records of its that are handed out together; at least one."""

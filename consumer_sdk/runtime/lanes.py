@@ -352,12 +352,13 @@ class Lanes:
         """Holdings were closed: nothing of theirs is taken from here on."""
         self.abandoned()
 
-    def sweep(self) -> list[object]:
+    def sweep(self) -> list[Lane]:
         """Takes out what waits for closed holdings, in one pass; returns it."""
         kept: deque[Lane] = deque()
-        gone: list[object] = []
+        gone: list[Lane] = []
         for lane in self.ready:
             (gone if lane.holding.is_closed else kept).append(lane)
         if gone:
-            self.ready, self.available = kept, sum(len(lane.queue) for lane in kept)
+            self.ready = kept
+            self.available -= sum(len(lane.queue) for lane in gone)
         return gone

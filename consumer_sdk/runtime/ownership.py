@@ -54,7 +54,7 @@ class Queues(Protocol):
         """Holdings were closed: nothing of theirs is handed out, and what is processed is in vain."""
         ...
 
-    def sweep(self) -> list[object]:
+    def sweep(self) -> list[Any]:
         """Takes out what waits for closed holdings, in one pass for all; returns it."""
         ...
 
@@ -492,7 +492,7 @@ class Ownership(AssignmentOwner):
         _free(self._queues().sweep())
 
 
-def _free(gone: list[object]) -> None:
+def _free(gone: list[Any]) -> None:
     """Gives the memory back in parts: of many records that takes long."""
     del gone[-TOGETHER:]
     if gone:

@@ -273,7 +273,7 @@ async def _with_waiting(
     for number in range(partitions):
         b.broker.append_all("s", [b"v"] * each, partition=number)
     adapter, records = _Told(b.broker, "s", group="g"), partitions * each
-    limits = {"max_in_flight": 2 * records, "max_in_flight_per_partition": records}
+    limits: dict[str, Any] = {"max_in_flight": 2 * records, "max_in_flight_per_partition": records}
     consumer = Consumer(adapter, clock=simulation.clock, drain_timeout=0.1, **limits)
 
     async def hang(message: Message) -> None:
@@ -330,4 +330,68 @@ def test_partitions_that_end_one_by_one_cost_what_they_hold(end: str) -> None:
         assert not any(message.ack() for message in seen)
         return total
 
-    assert calls_with(100) < calls_with(10) + 3 * 50 * (100 - 10)
+    assert calls_with(100) < calls_with(10) + 4 * 50 * (100 - 10)
+
+
+def test_partition_lost_in_the_middle_of_a_run_is_not_handed_out_any_more() -> None:
+    """Neither what was opened nor what waits; all of the other partition comes."""
+
+    async def main(simulation: Simulation) -> tuple[list[Message], bool]:
+        b = Bench(simulation, 2)
+        for number in range(2):
+            b.broker.append_all("s", [b"v"] * 50, partition=number)
+        adapter = _Told(b.broker, "s", group="g")
+        async with Consumer(adapter, clock=simulation.clock, fetch_records=20) as consumer:
+            first = await anext(consumer)
+            await asyncio.sleep(1)
+            adapter.owner.lost([a for a in adapter.owner.holdings if a == first.assignment])
+            seen = [await anext(consumer) for _ in range(50)]
+            assert sum(message.ack() for message in seen) == 50
+            await consumer.flush()
+            assert consumer.stats().in_flight == 0
+        return [first, *seen], first.ack()
+
+    (first, *seen), has_acked = simulate(main)
+
+    assert {message.partition for message in seen} == {Partition("s", "1")} - {first.partition}
+    assert not has_acked
+
+
+@pytest.mark.parametrize("batch_size", [None, 4])
+@pytest.mark.parametrize("ordering", list(Ordering))
+def test_partition_lost_while_handlers_run_others_go_on(
+    ordering: Ordering, batch_size: int | None
+) -> None:
+    """What waited for the lost one is passed over, and counts as nothing."""
+
+    async def main(simulation: Simulation) -> list[Partition]:
+        b = Bench(simulation, 2)
+        for number in range(40):
+            b.broker.append("s", b"v", key=b"%d" % (number % 5), partition=number % 2)
+        adapter = _Told(b.broker, "s", group="g")
+        consumer = Consumer(adapter, clock=simulation.clock, drain_timeout=1.0)
+        seen: list[Partition] = []
+        may_end = asyncio.Event()
+
+        async def handle(given: Any) -> None:
+            messages = [given] if batch_size is None else given
+            await may_end.wait()
+            seen.extend(message.partition for message in messages)
+
+        run = consumer.run(handle, concurrency=4, ordering=ordering, batch_size=batch_size)
+        running = asyncio.create_task(run)
+        while consumer.stats().fetched < 40:
+            await asyncio.sleep(0.1)
+        lost = next(a for a in adapter.owner.holdings if a.partition == Partition("s", "0"))
+        adapter.owner.lost([lost])
+        may_end.set()
+        await asyncio.sleep(5)
+        assert consumer.stats().in_flight == 0
+        consumer.stop()
+        await running
+        return seen
+
+    seen = simulate(main)
+
+    assert seen.count(Partition("s", "1")) == 20
+    assert len(seen) - 20 <= 4 * (batch_size or 1)  # a handler that had records of both
