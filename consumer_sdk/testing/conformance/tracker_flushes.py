@@ -146,6 +146,21 @@ class EndCases(TrackerCase):
         late = self.track(tracker, range(5, 7))
         assert (late.first, late.count, list(late.dropped)) == (0, 0, [0, 1])
 
+    def test_calls_of_a_closed_tracker_reach_no_other(self) -> None:
+        """Many are closed together, and may share what a closed one has: nothing is added to it."""
+        closed, other, held = self.tracker(5), self.tracker(5), self.tracker()
+        closed.close()
+        other.close()
+        self.track(closed, range(5, 7))
+        self.restored(closed, resume=3)
+        assert not any((closed.ack(0), closed.ack_all([0, 1, 2]), closed.ack_cumulative(4)))
+        assert closed.nack(0, 1, NOW).kind is VerdictKind.IGNORED
+        assert not any((closed.reject(0, 1), closed.extend(0, 1, NOW, 5.0)))
+        assert (other.unsettled, other.retrying, other.next_due()) == (0, 0, None)
+        assert not any((other.ack(0), other.ack(5), list(other.due(NOW + 9).ready)))
+        assert self.track(held, range(3), 3).first == 0
+        assert held.ack_all([0, 1, 2]) == 3
+
     def test_closed_tracker_refuses_a_checkpoint(self) -> None:
         """It has forgotten the open records: stored, that checkpoint would pass them."""
         tracker = self.tracker()
