@@ -29,7 +29,7 @@ from consumer_sdk.records import AtTime, Batch, Explanation, Message, Partition,
 from consumer_sdk.records.tokens import Bytes
 from consumer_sdk.runtime.decoding import Decode, prepared_handler
 from consumer_sdk.runtime.engine import STALLED, Engine
-from consumer_sdk.runtime.handlers import Middleware, check_handler, wrap_handler
+from consumer_sdk.runtime.handlers import Middleware, RunsHandlers, check_handler, wrap_handler
 from consumer_sdk.runtime.health import Health, State
 from consumer_sdk.runtime.hooks import Hooks
 from consumer_sdk.runtime.inbox import Batches, Inbox
@@ -72,7 +72,7 @@ DEAD_LETTERS = optional(
 
 
 @final
-class Consumer:
+class Consumer(RunsHandlers):
     """Consumes one subscription, at least once.
 
     Nothing is checkpointed over a record that is not settled, whatever fails, is cancelled or
@@ -385,7 +385,7 @@ class Consumer:
 
         Args:
             handler: ``async def handler(message)``, or ``handler(batch)`` with a ``batch_size``; or
-                any callable that returns an awaitable. What that returns is not looked at.
+                any callable that returns an awaitable. Its result is not used.
             around: functions that take a handler and return one, which is called instead: the first
                 is outermost. It decides whether to call what it was given, sees what that raises,
                 and its own return or error is what counts.
@@ -398,7 +398,8 @@ class Consumer:
 
         Raises:
             ConfigurationError: an option, or a handler, that cannot work.
-            HandlerError: the handler returned what cannot be awaited; nothing of that is settled.
+            HandlerError: the handler returned what cannot be awaited, or has made a consumer; nothing
+                of that is settled.
             ConsumerSdkError: what made the consumer stop by itself.
 
         Cancellation: drains and flushes first.

@@ -88,18 +88,17 @@ def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bo
         if waiting is not None:
             await waiting
 
-    async def one(message: Message) -> None:
+    async def one(message: Message) -> object:
         await ready(message)
-        await handler(message)
+        return await handler(message)
 
-    async def many(batch: Batch) -> None:
+    async def many(batch: Batch) -> object:
         good = Batch()
         for message in batch:
             await ready(message)
             if _is_decoded(message):
                 good.append(message)
-        if good:
-            await handler(good)
+        return await handler(good) if good else None
 
     return many if takes_batch else one
 

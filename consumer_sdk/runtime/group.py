@@ -10,7 +10,7 @@ from typing import Any, final
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import instance, optional
 from consumer_sdk.runtime.consumer import Consumer
-from consumer_sdk.runtime.handlers import Handler, check_handler
+from consumer_sdk.runtime.handlers import Handler, RunsHandlers, check_handler
 
 __all__ = ["Group"]
 
@@ -22,7 +22,7 @@ CONSUMER = instance(Consumer, "a Consumer, such as Consumer(adapter)")
 
 
 @final
-class Group:
+class Group(RunsHandlers):
     """Consumers that run and end together, each with its handler.
 
     A signal, `stop` or cancellation ends all of them, as it would each alone: with a drain and a

@@ -13,7 +13,16 @@ from typing import Any
 from consumer_sdk.errors import ConfigurationError, HandlerError
 from consumer_sdk.records import Batch, Message
 
-__all__ = ["Handler", "Middleware", "NotAwaitableError", "check_handler", "wrap_handler"]
+__all__ = [
+    "FactoryAsHandlerError",
+    "Handler",
+    "Middleware",
+    "NotAwaitableError",
+    "RunsHandlers",
+    "check_handler",
+    "check_result",
+    "wrap_handler",
+]
 
 Handler = Callable[[Any], Awaitable[object]]
 Middleware = Callable[[Handler], Handler]
@@ -29,6 +38,29 @@ BLOCKING = (
 
 class NotAwaitableError(HandlerError):
     """A handler returned something else than an awaitable; that settles nothing."""
+
+
+class FactoryAsHandlerError(HandlerError):
+    """A handler returned a consumer or a group: it makes one, and handles nothing; that settles nothing."""
+
+
+class RunsHandlers:
+    """A consumer, or a group of them: no handler of records returns one."""
+
+    __slots__ = ()
+
+
+def check_result(handler: Any, made: object) -> None:
+    """Looks at what a handler returned that is not None.
+
+    Raises:
+        FactoryAsHandlerError: it shows that the function was never meant to handle a record.
+    """
+    if isinstance(made, RunsHandlers):
+        raise FactoryAsHandlerError(
+            f"{handler!r} returned {made!r}: it makes a consumer, and is no handler; call it, and run what "
+            f"it returns. What it was given is delivered again"
+        )
 
 
 def check_handler(handler: Any, *, takes_batch: bool) -> Handler:
@@ -67,14 +99,14 @@ def wrap_handler(handler: Handler, around: Sequence[Middleware], *, takes_batch:
 
 
 def _checked(handler: Handler) -> Handler:
-    async def call(given: Any) -> None:
+    async def call(given: Any) -> object:
         made: Any = handler(given)
         if not inspect.isawaitable(made):
             raise NotAwaitableError(
                 f"{handler!r} returned {made!r}, and nothing can be awaited: {BLOCKING}. What it "
                 f"was given is delivered again unless it was settled"
             )
-        await made
+        return await made
 
     return call
 

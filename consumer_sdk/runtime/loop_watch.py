@@ -143,7 +143,7 @@ class LoopWatch:
 @coroutine
 def timed(
     handling: Awaitable[object], blocked: Callable[[float], None]
-) -> Generator[Any, None, None]:
+) -> Generator[Any, None, object]:
     """Awaits a handler step by step.
 
     Args:
@@ -156,8 +156,8 @@ def timed(
         began = time()
         try:
             awaited = steps.send(None) if error is None else steps.throw(error)
-        except StopIteration:
-            return
+        except StopIteration as ended:
+            return ended.value
         finally:
             if (seconds := time() - began) > GAP:
                 blocked(seconds)

@@ -22,7 +22,7 @@ from consumer_sdk.errors import HandlerError
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.records.messages import NotABatchError, NotAMessageError
 from consumer_sdk.runtime.consumer_log import error_type
-from consumer_sdk.runtime.handlers import NotAwaitableError
+from consumer_sdk.runtime.handlers import FactoryAsHandlerError, NotAwaitableError, check_result
 from consumer_sdk.runtime.holding import NACKED, SETTLED
 from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering
 from consumer_sdk.runtime.loop_watch import LoopWatch, timed
@@ -130,7 +130,11 @@ class Workers:
     not suspend only every sixteenth is followed by a look: it has the time of all, the others none.
     """
 
-    unusable: tuple[type[HandlerError], ...] = (NotAwaitableError, NotABatchError)
+    unusable: tuple[type[HandlerError], ...] = (
+        NotAwaitableError,
+        FactoryAsHandlerError,
+        NotABatchError,
+    )
     """What shows that the handler cannot work with any record."""
 
     def __init__(
@@ -233,7 +237,9 @@ class Workers:
             holding = lane.holding
             into = holding.handled
             try:
-                await handler(message)
+                made = await handler(message)
+                if made is not None:
+                    check_result(self._handler, made)
             except BaseException as error:  # noqa: BLE001 - sorted out by _raised
                 into = self._timing.handler(message.stream, error_type(error))
                 self._raised((message,), error)
@@ -330,7 +336,7 @@ class BatchWorkers(Workers):
         wait: seconds that the first of them waits for the rest.
     """
 
-    unusable = (NotAwaitableError, NotAMessageError)
+    unusable = (NotAwaitableError, FactoryAsHandlerError, NotAMessageError)
 
     def __init__(
         self,
@@ -405,7 +411,8 @@ class BatchWorkers(Workers):
         time = asyncio.get_running_loop().time
         began, into = time(), lanes[0].holding.handled
         try:
-            await self._handling()(batch)
+            made = await self._handling()(batch)
+            check_result(self._handler, made)
         except BaseException as error:  # noqa: BLE001 - sorted out by _raised
             into = self._timing.handler(batch[0].stream, error_type(error))
             self._raised(batch, error)

@@ -81,17 +81,18 @@ class _Spans:
         self, handler: Callable[[Any], Awaitable[object]]
     ) -> Callable[[Any], Awaitable[object]]:
         @wraps(handler)
-        async def handle(given: Message | Batch) -> None:
+        async def handle(given: Message | Batch) -> object:
             span = self._batch(given) if isinstance(given, Batch) else self._message(given)
             token = contexts.attach(trace.set_span_in_context(span))
             try:
-                await handler(given)
+                made = await handler(given)
             except BaseException as error:
                 _failed(span, error)
                 raise
             else:
                 if span.is_recording():
                     span.set_attribute("consumer_sdk.outcome", "acked")
+                return made
             finally:
                 contexts.detach(token)
                 span.end()

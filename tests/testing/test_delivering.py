@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from consumer_sdk import Batch, Message, Reject, Retry, RetryPolicy
-from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.testing import SimulationTimeoutError, deliver
+from consumer_sdk import Batch, Consumer, Group, Hooks, Message, Reject, Retry, RetryPolicy
+from consumer_sdk.errors import ConfigurationError, HandlerError
+from consumer_sdk.telemetry import traced
+from consumer_sdk.testing import (
+    MemoryAdapter,
+    MemoryBroker,
+    Simulation,
+    SimulationTimeoutError,
+    deliver,
+    simulate,
+)
 
 
 def test_each_value_is_acked_retried_or_dead() -> None:
@@ -67,3 +78,34 @@ def test_record_that_nobody_settles_ends_in_an_error() -> None:
 
     with pytest.raises(SimulationTimeoutError):
         deliver(handle, 1, time_limit=60)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("decode", [None, bytes.decode])
+def test_handler_that_returns_a_consumer_handles_nothing(
+    batch_size: int | None, decode: Callable[[bytes], str] | None
+) -> None:
+    """It makes one, so that it is no handler: the run ends, and no record is settled."""
+    settled: list[Message] = []
+
+    class Seen(Hooks):
+        def settled(self, message: Message) -> None:
+            settled.append(message)
+
+    async def main(simulation: Simulation) -> None:
+        broker = MemoryBroker()
+        broker.create_stream("orders")
+        broker.append_all("orders", [b"1", b"2"])
+        adapter = MemoryAdapter(broker, "orders", group="g")
+        consumer = Consumer(adapter, hooks=Seen(), decode=decode, clock=simulation.clock)
+
+        async def make(given: Any) -> Group:
+            del given
+            return Group()
+
+        run: Any = consumer.run
+        with pytest.raises(HandlerError, match="makes a consumer, and is no handler"):
+            await run(make, batch_size=batch_size, around=[traced()])
+
+    simulate(main)
+    assert settled == []

@@ -72,10 +72,18 @@ def kind_of(place: str, found: object) -> Kind:
     if not callable(found) or inspect.isclass(found):
         raise ConfigurationError(
             f"{place!r} is {type(found).__name__}: give an async handler, a Consumer, a Group, or a "
-            f"function without arguments that returns one of the last two"
+            f"function that needs no argument, and returns one of the last two"
         )
-    is_handler = _takes(found, None) and (inspect.iscoroutinefunction(found) or not _takes(found))
-    return "handler" if is_handler or not _takes(found) else "factory"
+    if not _takes(found):
+        return "handler"
+    # What takes anything wraps a handler; a parameter that may be left out is a factory's option.
+    is_wrapper = inspect.iscoroutinefunction(found) and _takes_any_number(found)
+    return "handler" if is_wrapper else "factory"
+
+
+def _takes_any_number(function: Any) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return next((each.kind for each in parameters), None) is inspect.Parameter.VAR_POSITIONAL
 
 
 def _takes(function: Any, *arguments: object) -> bool:

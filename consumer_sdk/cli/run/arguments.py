@@ -13,7 +13,7 @@ APP is module:name, of the working directory or installed. The name is of
   an async handler, which needs --url or a file
   a Consumer; its handler is --handler, or handle of the same module
   a Group
-  a function without arguments that returns one of the last two
+  a function that needs no argument, and returns one of the last two
 
 SIGTERM and Ctrl-C end it after what is in hand. What stands here comes before the file of --config.
 """

@@ -39,6 +39,16 @@ def make_nothing() -> int:
     return 3
 
 
+async def make_later(config: str | None = None) -> Consumer:
+    """A factory that is a coroutine, with an argument that may be left out."""
+    return make_with(config or "billing")
+
+
+async def wrapped(*args: Message) -> None:
+    """A handler within a wrapper that takes anything."""
+    await handle(*args)
+
+
 class Handler:
     """Whose instances are handlers."""
 

@@ -31,6 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("make", "factory"),
         ("make_group", "factory"),
         ("make_with", "factory"),
+        ("make_later", "factory"),
+        ("wrapped", "handler"),
         ("consumer", "consumer"),
         ("group", "group"),
         ("Handler.__call__", "handler"),
