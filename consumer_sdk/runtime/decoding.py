@@ -15,6 +15,8 @@ from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
 from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.runtime.handlers import Handler
+from consumer_sdk.runtime.holding import NACKED
+from consumer_sdk.runtime.lanes import Taken
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["DECODE", "Decode", "PreparedDecode", "body_reader", "prepared_handler"]
@@ -74,8 +76,9 @@ def body_reader(decode: Decode | None) -> Callable[[bytes | None], Any]:
 def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bool) -> Handler:
     """The handler, or what awaits the decoder's preparation before it.
 
-    A batch is decoded before its handler is called, which gets what could be: one bad record would
-    take the whole batch to the dead letters with it.
+    A batch is decoded before its handler is called, which gets what could be: one bad record, or one
+    outage, would take the whole batch to the dead letters with it. Where a record is to be retried,
+    the later ones of its lane go back to wait for it: they count no delivery.
     """
     prepare = decode.prepare if isinstance(decode, PreparedDecode) else None
     if decode is None or (prepare is None and not takes_batch):
@@ -92,21 +95,27 @@ def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bo
         await ready(message)
         return await handler(message)
 
-    async def many(batch: Batch) -> object:
+    async def many(taken: Taken) -> object:
         good = Batch()
-        for message in batch:
-            await ready(message)
-            if _is_decoded(message):
-                good.append(message)
+        for lane, messages in taken.parts:
+            for at, message in enumerate(messages):
+                if await _decoded(message, ready(message)):
+                    good.append(message)
+                elif message.index == NACKED:  # it comes again before the others of its lane
+                    lane.give_back(at + 1)
+                    break
+        taken[:] = good
         return await handler(good) if good else None
 
     return many if takes_batch else one
 
 
-def _is_decoded(message: Message) -> bool:
+async def _decoded(message: Message, ready: Awaitable[None]) -> bool:
+    """Whether it has a body; if not, its delivery alone has failed."""
     try:
+        await ready
         message.body  # noqa: B018 - it is made, and kept
-    except Reject as error:
+    except Exception as error:  # noqa: BLE001 - a decoder may raise whatever it likes
         holder: Any = message.holder
         holder.raised(message, error)
         return False

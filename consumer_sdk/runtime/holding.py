@@ -483,8 +483,10 @@ class Holding:
 
     def withdraw(self, waiting: Sequence[Message]) -> None:
         """These will not be handed out; a retry may yet be settled by who had it before."""
-        self._purged_retries = [message.index for message in waiting if message.attempt > 1]
-        self.purged += len(waiting) - len(self._purged_retries)
+        retries = [message.index for message in waiting if message.attempt > 1]
+        self._purged_retries += retries
+        self.purged += len(waiting) - len(retries)
+        self._moved()
 
     @property
     def in_flight(self) -> int:

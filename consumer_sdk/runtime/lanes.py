@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from itertools import islice
 
-from consumer_sdk.records import Message, Position
+from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import NACKED, SETTLED, Holding
 
-__all__ = ["Lane", "Lanes", "Ordering"]
+__all__ = ["Lane", "Lanes", "Ordering", "Taken"]
 
 
 class Ordering(enum.Enum):
@@ -59,6 +59,34 @@ class Lane:
         self.awaited: frozenset[Position] = NOTHING
         self.is_parked = False
         self.blocked = 0
+
+    def give_back(self, kept: int) -> None:
+        """Of what was taken nobody is handed more than the first: the rest waits again.
+
+        At once, and not when those are done: the retry of one of them takes its place ahead of the rest.
+        """
+        if self.key is None:  # purged meanwhile: nobody will take the rest
+            self.holding.withdraw(list(islice(self.queue, kept, self.running)))
+        self.running = kept
+
+
+class Taken(Batch):
+    """A batch that was taken from lanes.
+
+    Attributes:
+        parts: each lane with its records, in the batch's order.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[tuple[Lane, list[Message]]] = []
+
+    def add(self, lane: Lane, messages: list[Message]) -> None:
+        """Takes more, of another lane."""
+        self.parts.append((lane, messages))
+        self += messages
 
 
 class Lanes:

@@ -24,7 +24,7 @@ from consumer_sdk.records.messages import NotABatchError, NotAMessageError
 from consumer_sdk.runtime.consumer_log import error_type
 from consumer_sdk.runtime.handlers import FactoryAsHandlerError, NotAwaitableError, check_result
 from consumer_sdk.runtime.holding import NACKED, SETTLED
-from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering
+from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering, Taken
 from consumer_sdk.runtime.loop_watch import LoopWatch, timed
 from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.runtime.timing import Histogram, Timing
@@ -385,31 +385,30 @@ class BatchWorkers(Workers):
         task = await self._begin()
         watch = self._watch
         while self._has_work() and (watch is None or watch.allows()):
-            lanes, batch = self._collect()
+            batch = self._collect()
             if not batch:
                 break
             self._add_worker()
+            lanes = (lane for lane, _messages in batch.parts)
             self._at[task] = (asyncio.get_running_loop().time(), *lanes)
-            await self._deliver_batch(lanes, batch)
+            await self._deliver_batch(batch)
             self._has_left()
             await asyncio.sleep(0)
             await self._turn.begin()
 
-    def _collect(self) -> tuple[list[Lane], Batch]:
-        lanes, batch = [], Batch()
+    def _collect(self) -> Taken:
+        batch = Taken()
         while len(batch) < self._size:
             taken = self.lanes.take(self._size - len(batch))
             if taken is None:
                 break
-            lane, messages = taken
-            lanes.append(lane)
-            batch += messages
+            batch.add(*taken)
         self._is_overdue = False
-        return lanes, batch
+        return batch
 
-    async def _deliver_batch(self, lanes: list[Lane], batch: Batch) -> None:
+    async def _deliver_batch(self, batch: Taken) -> None:
         time = asyncio.get_running_loop().time
-        began, into = time(), lanes[0].holding.handled
+        began, into = time(), batch.parts[0][0].holding.handled
         try:
             made = await self._handling()(batch)
             check_result(self._handler, made)
@@ -420,7 +419,7 @@ class BatchWorkers(Workers):
             for holder, messages in groupby(batch, attrgetter("holder")):
                 holder.returned(list(messages))
         into.add(time() - began)
-        for lane in lanes:
+        for lane, _messages in batch.parts:
             self.lanes.done(lane)
         self._add_worker()
 

@@ -100,6 +100,82 @@ def test_batch_gets_what_could_be_decoded() -> None:
     assert len(batches) == 1
 
 
+def test_outage_for_one_record_of_a_batch_leaves_its_neighbours_alone() -> None:
+    """They are handled at once; the record alone is retried, and given up in the end."""
+
+    def decode(data: bytes) -> Any:
+        if data == b"9":
+            raise OSError("away")
+        return json.loads(data)
+
+    async def handle(batch: Batch) -> None:
+        assert [message.attempt for message in batch] == [1] * len(batch)
+
+    retry = RetryPolicy(jitter=0)
+    delivered = deliver(handle, 9, 1, 2, 3, decode=decode, batch_size=4, retry=retry)
+    assert delivered.acked == [1, 2, 3]
+    assert [letter.value for letter in delivered.dead] == [b"9"]
+    assert set(delivered.retried) == {9}
+
+
+def ordered(
+    *values: bytes, lasts: float, limit: int | None = None
+) -> tuple[list[list[tuple[int, int]]], float]:
+    """Batches of a partition whose value ``2`` cannot be decoded in its first delivery.
+
+    Args:
+        lasts: seconds of each call of the handler.
+        limit: of records, after which the consumer is stopped.
+
+    Returns:
+        each batch's values and attempts; and the seconds that it took.
+    """
+    batches: list[list[tuple[int, int]]] = []
+    failures = [OSError("away")]
+
+    def decode(data: bytes) -> Any:
+        if data == b"2" and failures:
+            raise failures.pop()
+        return json.loads(data)
+
+    async def main(simulation: Simulation) -> float:
+        broker = MemoryBroker()
+        broker.create_stream("orders")
+        broker.append_all("orders", values)
+        adapter = MemoryAdapter(broker, "orders", group="g")
+        consumer = Consumer(
+            adapter, decode=decode, clock=simulation.clock, drain_timeout=5.0, retry=ONCE
+        )
+
+        async def handle(batch: Batch) -> None:
+            batches.append([(message.body, message.attempt) for message in batch])
+            if sum(map(len, batches)) >= (limit or len(values)):
+                consumer.stop()
+            await asyncio.sleep(lasts)
+
+        began = simulation.clock.monotonic()
+        await consumer.run(handle, batch_size=4, ordering="partition")
+        return simulation.clock.monotonic() - began
+
+    return batches, simulate(main)
+
+
+@pytest.mark.parametrize("lasts", [0.0, 1.0])
+def test_records_behind_one_that_is_retried_wait_for_it_uncounted(lasts: float) -> None:
+    """In their order, and with their first delivery still to come."""
+    batches, _took = ordered(b"1", b"2", b"3", b"4", b"5", lasts=lasts)
+    assert [each for batch in batches for each in batch] == [(1, 1), (2, 2), (3, 1), (4, 1), (5, 1)]
+    assert batches[0] == [(1, 1)]
+
+
+@pytest.mark.parametrize("lasts", [0.0, 1.0])
+def test_records_that_went_back_keep_no_drain_waiting(lasts: float) -> None:
+    """Nobody was handed them: the consumer ends with its handler, and they are delivered again."""
+    batches, took = ordered(b"1", b"2", b"3", lasts=lasts, limit=1)
+    assert batches == [[(1, 1)]]
+    assert took < 4
+
+
 @pytest.mark.parametrize("error", [OSError("away"), TransientSchemaRegistryError("away")])
 def test_outage_is_no_bad_record(error: Exception) -> None:
     """The delivery has failed, and is made again."""
@@ -168,7 +244,7 @@ def test_decoder_is_prepared_before_the_handler(batch_size: int | None) -> None:
     decode = Asking()
     delivered = deliver(handle, None, 1, 2, decode=decode, batch_size=batch_size)
     assert len(delivered.acked) == 3
-    assert 1 in delivered.retried
+    assert delivered.retried == [1]
     assert decode.asked[0] == b"1"
     assert delivered.dead == []
 
