@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, replace
 from typing import Any, final
 
-from consumer_sdk.errors import ConfigurationError, MissingExtraError, UnknownSchemaError
+from consumer_sdk.errors import (
+    ConfigurationError,
+    MissingExtraError,
+    TransientSchemaRegistryError,
+    UnknownSchemaError,
+)
 from consumer_sdk.schema_registry import SchemaRegistry, avro_schema, read_schema_number
 
 try:
@@ -25,8 +32,13 @@ except ImportError as _error:
 
 __all__ = ["AvroDecoder", "avro_decoder"]
 
+log = logging.getLogger(__name__)
+
 UNKNOWN = 60.0
 """Seconds for which a registry is not asked again for a schema that it does not have."""
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 5.0
+"""Seconds between two questions to a registry that is away; each pause is twice as long as the one before."""
 REMEMBERED = 1000
 """Schemas, and numbers that no registry knows: heads of garbage have any number."""
 
@@ -36,9 +48,11 @@ def avro_decoder(
 ) -> AvroDecoder:
     """A decoder of values that begin with a zero and the number of the schema that they were written with.
 
-    In `Consumer.run` a schema that is new is asked for in a thread, before the handler is called; a
-    registry that is away fails the delivery, and rejects nothing. When you pull, ``message.body`` asks, and
-    blocks, for each schema's first value; ``await`` what ``decoder.prepare(message.value)`` returns before.
+    In `Consumer.run` a schema that is new is asked for in a thread, before the handler is called. While the
+    registry is away or too busy the delivery waits, however long that takes: it counts no failure. One that
+    refuses the credentials, or answers what no registry does, fails the delivery. When you pull,
+    ``message.body`` asks, and blocks, for each schema's first value, ``attempts`` times; ``await`` what
+    ``decoder.prepare(message.value)`` returns before.
 
     Args:
         registry: it, or its URL.
@@ -85,6 +99,39 @@ class _Unknown:
     until: float
 
 
+@dataclass(slots=True)
+class _Question:
+    """What asks for a schema, and how many wait for that."""
+
+    task: asyncio.Task[Any]
+    waiting: int = 0
+
+    def end_unless_awaited(self) -> None:
+        """Asks no more if nobody waits."""
+        if not self.waiting and not self.task.cancel() and not self.task.cancelled():
+            self.task.exception()  # else asyncio says that nobody has looked at it
+
+
+class _DaemonThreads(Executor):
+    """A thread for each call, for which no process waits that ends: a registry may hang.
+
+    The event loop's own executor is joined, and a thread pool's threads are at the interpreter's exit.
+    """
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001 - it is whoever waits who sees it
+                    future.set_exception(error)
+
+        threading.Thread(target=work, name="consumer_sdk schema registry", daemon=True).start()
+        return future
+
+
 @final
 class AvroDecoder:
     """See `avro_decoder`.
@@ -98,9 +145,11 @@ class AvroDecoder:
     ) -> None:
         self._clock = clock
         self._registry = registry
+        self._once = replace(registry, attempts=1)
+        self._threads = _DaemonThreads()
         self._reader = reader
         self._writers: OrderedDict[int, _Writer | _Unknown] = OrderedDict()
-        self._asking: dict[tuple[asyncio.AbstractEventLoop, int], asyncio.Task[Any]] = {}
+        self._asking: dict[tuple[asyncio.AbstractEventLoop, int], _Question] = {}
 
     def __call__(self, data: bytes) -> Any:
         """The value.
@@ -111,7 +160,7 @@ class AvroDecoder:
             Exception: the bytes are no value of the schema.
         """
         number, begin = read_schema_number(data)
-        writer = self._known(number) or self._learn(number)
+        writer = self._known(number) or self._learn(number, self._registry)
         if isinstance(writer, _Unknown):
             raise UnknownSchemaError(writer.why)
         source = io.BytesIO(data)
@@ -124,7 +173,12 @@ class AvroDecoder:
     def prepare(self, data: bytes) -> Awaitable[None] | None:
         """None if the schema is known, or the value names none; else what asks for it in a thread.
 
-        Cancellation: of one that waits ends neither the question nor the others' wait.
+        That waits while the registry is away or too busy.
+
+        Its Raises:
+            SchemaRegistryError: the registry refuses the credentials, or answers what none does.
+
+        Cancellation: of one that waits does not end the others' wait; the question ends with the last.
         """
         try:
             number, _begin = read_schema_number(data)
@@ -135,30 +189,43 @@ class AvroDecoder:
     async def _asked(self, number: int) -> None:
         """Asks once for all values that name a schema."""
         which = asyncio.get_running_loop(), number
-        task = self._asking.get(which)
-        if task is None:
-            task = asyncio.create_task(asyncio.to_thread(self._learn, number))
-            self._asking[which] = task
-            task.add_done_callback(partial(self._answered, which))
-        # A wait, and not the task's own end: cancelling one leaves the others their answer.
-        await asyncio.wait({task})
-        task.result()
+        question = self._asking.get(which)
+        if question is None:
+            question = _Question(asyncio.create_task(self._answer(number)))
+            self._asking[which] = question
+        question.waiting += 1
+        try:
+            # A wait, and not the task's own end: cancelling one leaves the others their answer.
+            await asyncio.wait({question.task})
+        finally:
+            question.waiting -= 1
+            is_over = question.task.done() or not question.waiting
+            if is_over and self._asking.get(which) is question:
+                del self._asking[which]
+            question.end_unless_awaited()
+        question.task.result()
 
-    def _answered(
-        self, which: tuple[asyncio.AbstractEventLoop, int], task: asyncio.Task[Any]
-    ) -> None:
-        del self._asking[which]
-        if not task.cancelled():
-            task.exception()  # also where all who waited were cancelled
+    async def _answer(self, number: int) -> None:
+        """Asks until the registry is there. No thread asks for longer than one attempt may take."""
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        while True:
+            try:
+                await loop.run_in_executor(self._threads, self._learn, number, self._once)
+            except TransientSchemaRegistryError as error:
+                log.warning("%s; records wait, and it is asked again in %g s", error, pause)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+            else:
+                return
 
     def _known(self, number: int) -> _Writer | _Unknown | None:
         found = self._writers.get(number)
         is_old = isinstance(found, _Unknown) and self._clock() >= found.until
         return None if is_old else found
 
-    def _learn(self, number: int) -> _Writer | _Unknown:
+    def _learn(self, number: int, registry: SchemaRegistry) -> _Writer | _Unknown:
         try:
-            found: _Writer | _Unknown = self._look_up(number)
+            found: _Writer | _Unknown = _look_up(number, registry)
         except UnknownSchemaError as error:
             found = _Unknown(str(error), self._clock() + UNKNOWN)
         self._writers[number] = found
@@ -166,10 +233,11 @@ class AvroDecoder:
             self._writers.popitem(last=False)
         return found
 
-    def _look_up(self, number: int) -> _Writer:
-        registered = self._registry.schema(number)
-        if registered.kind != "AVRO":
-            raise UnknownSchemaError(f"the schema {number} is {registered.kind} and not AVRO")
-        schema = parse(avro_schema(self._registry, registered))
-        read = _read_py.schemaless_reader if is_recursive(schema) else fastavro.schemaless_reader
-        return _Writer(schema, read)
+
+def _look_up(number: int, registry: SchemaRegistry) -> _Writer:
+    registered = registry.schema(number)
+    if registered.kind != "AVRO":
+        raise UnknownSchemaError(f"the schema {number} is {registered.kind} and not AVRO")
+    schema = parse(avro_schema(registry, registered))
+    read = _read_py.schemaless_reader if is_recursive(schema) else fastavro.schemaless_reader
+    return _Writer(schema, read)

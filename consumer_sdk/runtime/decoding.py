@@ -8,7 +8,7 @@ a schema registry is none, and neither is whatever says more of this machine tha
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
@@ -16,7 +16,7 @@ from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.runtime.handlers import Handler
 from consumer_sdk.runtime.holding import NACKED
-from consumer_sdk.runtime.lanes import Taken
+from consumer_sdk.runtime.lanes import Lane, Taken
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["DECODE", "Decode", "PreparedDecode", "body_reader", "prepared_handler"]
@@ -98,16 +98,25 @@ def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bo
     async def many(taken: Taken) -> object:
         good = Batch()
         for lane, messages in taken.parts:
-            for at, message in enumerate(messages):
-                if await _decoded(message, ready(message)):
-                    good.append(message)
-                elif message.index == NACKED:  # it comes again before the others of its lane
-                    lane.give_back(at + 1)
-                    break
+            good += await _decodable(lane, messages, ready)
         taken[:] = good
         return await handler(good) if good else None
 
     return many if takes_batch else one
+
+
+async def _decodable(
+    lane: Lane, messages: Sequence[Message], ready: Callable[[Message], Awaitable[None]]
+) -> list[Message]:
+    """Those that have a body; where one is to be retried, the later ones of its lane go back."""
+    good = []
+    for at, message in enumerate(messages, 1):
+        if await _decoded(message, ready(message)):
+            good.append(message)
+        elif message.index == NACKED:
+            lane.give_back(at)
+            break
+    return good
 
 
 async def _decoded(message: Message, ready: Awaitable[None]) -> bool:

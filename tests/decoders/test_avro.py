@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import subprocess
+import sys
 from typing import Any
 
 import fastavro
@@ -74,18 +76,65 @@ def test_readers_schema_is_what_values_become(registry: RegistryServer) -> None:
         assert decode(value_of(3)) == {"amount": 3, "currency": "EUR"}
 
 
-def test_registry_that_is_away_rejects_nothing(registry: RegistryServer) -> None:
-    """The delivery is made again, and then it is there."""
-    registry.next.extend([(503, b"", {})] * 2)
-    known = SchemaRegistry(registry.url, attempts=1)
+def test_registry_that_is_away_for_long_fails_nothing(registry: RegistryServer) -> None:
+    """The delivery waits for it, longer than the retry policy would, and counts no failure."""
+    registry.next.extend([(503, b"", {})] * 12)
+
+    async def handle(message: Message) -> None:
+        assert (message.body, message.attempt) == ({"amount": 1}, 1)
+
+    decode = avro_decoder(registry.url)
+    delivered = deliver(handle, value_of(1), decode=decode, retry=RetryPolicy(max_attempts=1))
+    assert (len(delivered.acked), delivered.retried, delivered.dead) == (1, [], [])
+
+
+def test_registry_that_refuses_the_credentials_fails_the_delivery(registry: RegistryServer) -> None:
+    """Waiting would not mend that."""
+    registry.next.append((401, b"", {}))
 
     async def handle(message: Message) -> None:
         assert message.body == {"amount": 1}
 
-    delivered = deliver(
-        handle, value_of(1), decode=avro_decoder(known), retry=RetryPolicy(initial=0.1)
-    )
-    assert (len(delivered.acked), len(delivered.retried), delivered.dead) == (1, 2, [])
+    delivered = deliver(handle, value_of(1), decode=avro_decoder(registry.url))
+    assert (len(delivered.acked), len(delivered.retried), delivered.dead) == (1, 1, [])
+
+
+async def test_last_one_that_is_cancelled_ends_the_question(registry: RegistryServer) -> None:
+    """A registry that is away is asked for nobody no more; the next one that waits asks anew."""
+    registry.next.extend([(503, b"", {})] * 1000)
+    decode = avro_decoder(registry.url)
+    waits = [asyncio.ensure_future(_prepared(decode, value_of(at))) for at in range(3)]
+    await asyncio.sleep(0)
+    for each in waits:
+        each.cancel()
+    await asyncio.wait(waits)
+    assert all(each.cancelled() for each in waits)
+    registry.next.clear()
+    await _prepared(decode, value_of(1))
+    assert decode.prepare(value_of(1)) is None
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_process_ends_while_a_registry_hangs() -> None:
+    """Its question is in a thread for which nobody waits."""
+    code = """if True:
+        import asyncio, socket
+        from consumer_sdk.decoders import avro_decoder
+
+        kept = []
+
+        async def main():
+            with socket.create_server(("127.0.0.1", 0)) as server:
+                port = server.getsockname()[1]
+                decode = avro_decoder(f"http://127.0.0.1:{port}?timeout=600")
+                asked = asyncio.ensure_future(decode.prepare(bytes(5)))
+                kept.append(await asyncio.to_thread(server.accept))
+                asked.cancel()
+                await asyncio.wait({asked})
+
+        asyncio.run(main())
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 async def test_many_deliveries_ask_once_and_one_that_is_cancelled_leaves_the_others(
