@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["stopped_by_signals"]
+__all__ = ["is_pythons_own", "stopped_by_signals"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -54,7 +54,7 @@ class _Listener:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._stop_all)
         found = self._found.get(number)
-        if callable(found) and not _is_pythons_own(found):
+        if callable(found) and not is_pythons_own(found):
             found(number, frame)
 
     def _stop_all(self) -> None:
@@ -62,7 +62,7 @@ class _Listener:
             stop()
 
 
-def _is_pythons_own(handler: Any) -> bool:
+def is_pythons_own(handler: Any) -> bool:
     """What ends a program that listens to nothing: by a KeyboardInterrupt, or by ``asyncio.run``."""
     function = handler.func if isinstance(handler, partial) else handler
     is_runners = getattr(function, "__func__", None) is getattr(

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from types import FrameType
 
 from consumer_sdk.cli.run.apps import load_app
 from consumer_sdk.cli.run.checking import check
 from consumer_sdk.cli.run.config import Config, read_config
 from consumer_sdk.cli.run.services import WORKER, admin_server, make_group
-from consumer_sdk.cli.run.supervisor import Supervisor, worker_command
+from consumer_sdk.cli.run.supervisor import SIGNALLED, Supervisor, worker_command
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.runtime import Group
+from consumer_sdk.runtime.signals import is_pythons_own
 from consumer_sdk.telemetry import JsonFormatter
 
 __all__ = ["run"]
@@ -39,8 +43,7 @@ def run(arguments: Namespace) -> int:
     if is_several and not is_worker:
         return _supervised(config, arguments)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
-        runner.run(_serve(config, found, is_worker=is_worker))
-    return 0
+        return runner.run(_serve(config, found, is_worker=is_worker))
 
 
 def configured(arguments: Namespace) -> Config:
@@ -77,14 +80,75 @@ def _supervised(config: Config, arguments: Namespace) -> int:
     return asyncio.run(supervisor.run())
 
 
-async def _serve(config: Config, found: object, *, is_worker: bool) -> None:
+async def _serve(config: Config, found: object, *, is_worker: bool) -> int:
+    """Returns the exit status: a worker's tells its parent of a signal that has ended it."""
+    if not is_worker:
+        async with _made(config, found) as group:
+            await group.run()
+        return 0
+    ending = _Ending()
+    with _stopped_with_parent(ending.stop):
+        try:
+            async with _made(config, found) as group:
+                ending.group = group
+                with _noted_signals(ending):
+                    await group.run()
+        except asyncio.CancelledError:
+            if not ending.is_early:
+                raise
+    return ending.status
+
+
+@asynccontextmanager
+async def _made(config: Config, found: object) -> AsyncIterator[Group]:
     group = await make_group(config, found)
     async with AsyncExitStack() as around:
         if config.admin is not None:
             await around.enter_async_context(admin_server(config, group))
-        if is_worker:
-            around.enter_context(_stopped_with_parent(group.stop))
-        await group.run()
+        yield group
+
+
+class _Ending:
+    """How a worker is ended: its group is stopped, or whatever comes before there is one.
+
+    Attributes:
+        group: None as long as there is none.
+        is_early: it was ended before.
+        status: the exit status.
+    """
+
+    def __init__(self) -> None:
+        self._task = asyncio.current_task()
+        self.group: Group | None = None
+        self.is_early = False
+        self.status = 0
+
+    def stop(self) -> None:
+        if self.group is not None:
+            self.group.stop()
+        elif self._task is not None:
+            self.is_early = True
+            self._task.cancel()
+
+
+@contextmanager
+def _noted_signals(ending: _Ending) -> Iterator[None]:
+    """Whoever listens before the consumers do hears of signals too; so does what was there before."""
+    found = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        ending.status = SIGNALLED + number
+        before = found[signal.Signals(number)]
+        if callable(before) and not is_pythons_own(before):
+            before(number, frame)
+
+    for number in found:
+        signal.signal(number, heard)
+    try:
+        yield
+    finally:
+        for number, before in found.items():
+            signal.signal(number, before)
 
 
 @contextmanager

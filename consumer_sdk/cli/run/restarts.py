@@ -6,10 +6,12 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-__all__ = ["Restarts", "changes", "modified"]
+__all__ = ["Restarts", "Signals", "changes", "modified"]
 
 FIRST = 0.5
 LONGEST = 30.0
+SAME = 1.0
+"""Seconds within which signals are one: who ends a process group may send its leader two."""
 SOUND = 60.0
 """Seconds after which a worker counts as one that has worked: the next wait is the first one again."""
 
@@ -29,6 +31,19 @@ class Restarts:
         wait = FIRST if lived >= SOUND else self._next
         self._next = min(wait * 2, LONGEST)
         return wait
+
+
+class Signals:
+    """Which signals mean the same: ``timeout`` sends one to its child, and one to the child's group."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def is_another(self, now: float) -> bool:
+        """Whether this one comes after the first, and is not the same."""
+        if self._first is None:
+            self._first = now
+        return now - self._first >= SAME
 
 
 def modified(root: Path, others: Iterable[str] = ()) -> dict[str, int]:

@@ -5,7 +5,10 @@
     a worker ends with status 0        its service ended by itself: the others go on
     … with 2, in its first life        it cannot work: all end, with that status
     … with anything else               it is started again, later each time it dies soon
-    SIGTERM, SIGINT                    all are told to end, and drain; a second one kills them
+    … by a signal of somebody else's   likewise
+    it cannot be started               likewise
+    SIGTERM, SIGINT                    all are told to end, and drain; another one, a second or more
+                                       after the first, kills them
     this process is killed             each worker sees the end of its stdin, and drains
     a file was changed (``reloads``)   all are told to end, and started again
 """
@@ -22,10 +25,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from consumer_sdk.cli.run.restarts import Restarts, changes, modified
+from consumer_sdk.cli.run.restarts import Restarts, Signals, changes, modified
 from consumer_sdk.cli.run.services import WORKER
 
-__all__ = ["Supervisor", "worker_command"]
+__all__ = ["SIGNALLED", "Supervisor", "worker_command"]
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,9 @@ REFUSED = 2
 """The exit status of what cannot work."""
 INTERRUPTED = 130
 """… and of what Ctrl-C has ended, of which a terminal tells workers too."""
+SIGNALLED = 128
+"""What a signal's number is added to: of a worker that has drained because of it."""
+NOT_STARTED = 1
 
 
 def worker_command(arguments: Sequence[str]) -> list[str]:
@@ -69,6 +75,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self._status = 0
+        self._signals = Signals()
 
     async def run(self) -> int:
         """Returns when all have ended: 0, or the status of one that failed."""
@@ -90,7 +97,9 @@ class Supervisor:
     # -- ending -------------------------------------------------------------------------------
 
     def _heard(self) -> None:
-        self._send(signal.SIGKILL if self._stopping.is_set() else signal.SIGTERM)
+        is_another = self._signals.is_another(asyncio.get_running_loop().time())
+        if is_another or not self._stopping.is_set():
+            self._send(signal.SIGKILL if self._stopping.is_set() else signal.SIGTERM)
         self._stopping.set()
 
     def _stop(self, status: int) -> None:
@@ -118,22 +127,28 @@ class Supervisor:
             elif status == 0:
                 return
             elif self._reloads:
-                log.error("worker %d %s; waits for a change", pid, _how(status))
+                log.error("worker %s %s; waits for a change", pid or number, _how(status))
                 await _first_of(self._stopping, changed)
             elif status == REFUSED and is_first:
                 self._stop(status)
             else:
                 wait = restarts.after(asyncio.get_running_loop().time() - began)
-                log.error("worker %d %s; another one starts in %g s", pid, _how(status), wait)
+                level = logging.ERROR if _signal(status) is None else logging.WARNING
+                how = _how(status) if pid else "was not started"
+                log.log(level, "worker %d %s; another one starts in %g s", pid or number, how, wait)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), wait)
             is_first = False
 
     async def _live(self, number: int, changed: asyncio.Event) -> tuple[int, int]:
-        """The pid and the status of a worker that has ended."""
-        process = await asyncio.create_subprocess_exec(
-            *self._command, stdin=PIPE, env={**os.environ, WORKER: str(number)}
-        )
+        """The pid and the status of a worker that has ended; 0 and a status if it cannot be started."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, env={**os.environ, WORKER: str(number)}
+            )
+        except OSError as error:  # too many processes, or files, or no memory: the others go on
+            log.error("worker %d: cannot be started: %s", number, error)
+            return 0, NOT_STARTED
         self._processes.add(process)
         try:
             # Asked for before there was a process to tell.
@@ -174,10 +189,21 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 def _final(status: int) -> int:
     """Of a worker that was told to end: before it runs, the signal itself ends it."""
-    return 0 if status in {0, -signal.SIGTERM, INTERRUPTED} else max(status, 1)
+    is_asked = status in {0, INTERRUPTED} or _signal(status) == signal.SIGTERM
+    return 0 if is_asked else max(status, 1)
+
+
+def _signal(status: int) -> int | None:
+    """What a worker was ended by, at once or after its drain; None: it has ended by itself."""
+    if status < 0:
+        return -status
+    number = status - SIGNALLED
+    return number if number in set(signal.Signals) else None
 
 
 def _how(status: int) -> str:
-    return (
-        f"died by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-    )
+    number = _signal(status)
+    if number is None:
+        return f"ended with status {status}"
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    return f"{'died' if status < 0 else 'was ended'} by {name}"

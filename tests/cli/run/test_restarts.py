@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from consumer_sdk.cli.run.restarts import LONGEST, SOUND, Restarts, changes, modified
+from consumer_sdk.cli.run.restarts import LONGEST, SAME, SOUND, Restarts, Signals, changes, modified
 
 
 def test_worker_that_dies_soon_waits_longer_each_time() -> None:
@@ -15,6 +15,14 @@ def test_worker_that_dies_soon_waits_longer_each_time() -> None:
     assert [restarts.after(0.1) for _ in range(4)] == [0.5, 1.0, 2.0, 4.0]
     assert [restarts.after(SOUND - 1) for _ in range(5)][-1] == LONGEST
     assert [restarts.after(SOUND), restarts.after(0.1)] == [0.5, 1.0]
+
+
+def test_signals_within_a_second_of_the_first_are_one() -> None:
+    """However many of them come."""
+    signals = Signals()
+
+    assert [signals.is_another(5.0 + after) for after in (0, 0.1, SAME / 2)] == [False] * 3
+    assert signals.is_another(5.0 + SAME)
 
 
 def test_changes_are_of_python_files_that_are_the_projects_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
@@ -19,6 +20,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from consumer_sdk.cli.run.supervisor import Supervisor
 from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import ask
 from tests.cli.test_checkpoints import COMMAND, ROOT
@@ -89,6 +91,10 @@ class Service:
         file = self.folder / "said"
         lines = file.read_text().splitlines() if file.exists() else []
         return [(int(pid), text) for pid, text in map(str.split, lines)]
+
+    def said_of(self, text: str) -> set[int]:
+        """The pids of those that have written this."""
+        return {pid for pid, said in self.said() if said == text}
 
     @property
     def workers(self) -> list[int]:
@@ -179,6 +185,21 @@ async def test_workers_of_a_parent_that_is_killed_end(service: Service) -> None:
         await service.until(lambda: service.log.count("engine: closed") == 2, "both closed")
 
 
+async def test_workers_of_a_parent_that_is_killed_end_before_they_have_a_consumer(
+    service: Service,
+) -> None:
+    """Whatever they wait for."""
+    with (service.folder / "service.py").open("a") as file:
+        file.write(
+            "import asyncio\nasync def build():\n said('builds')\n await asyncio.Event().wait()\n"
+        )
+    async with service.running("service:build", "--workers", "2") as process:
+        await service.until(lambda: len(service.said_of("builds")) == 2, "both build")
+        process.kill()
+        await service.until(lambda: all(map(is_gone, service.workers)), "workers have ended")
+    assert "Traceback" not in service.log
+
+
 async def test_each_worker_answers_probes_at_its_own_socket(service: Service) -> None:
     """While it runs; then the sockets are gone."""
     with TemporaryDirectory() as folder:  # a socket's path is short
@@ -193,18 +214,81 @@ async def test_each_worker_answers_probes_at_its_own_socket(service: Service) ->
         assert list(os.scandir(folder)) == []
 
 
-async def test_second_signal_kills_workers_that_do_not_end(service: Service) -> None:
-    """One that blocks its loop, say."""
-    with (service.folder / "service.py").open("a") as file:
-        file.write("def block():\n said('blocks')\n import time\n time.sleep(600)\n")
-        file.write("import signal\nsignal.signal(signal.SIGTERM, lambda *_: said('told'))\n")
-    async with service.running("service:block", "--workers", "2") as process:
-        await service.until(lambda: "blocks" in _handled(service), "blocks")
+def script(folder: Path, text: str) -> Path:
+    """An executable file of the shell's."""
+    made = folder / "worker"
+    made.write_text(f"#!/bin/sh\n{text}\n")
+    made.chmod(0o755)
+    return made
+
+
+def started(caplog: pytest.LogCaptureFixture) -> list[int]:
+    """The pids of all workers so far."""
+    return [int(pid) for pid in re.findall(r"worker \d+: pid (\d+)", caplog.text)]
+
+
+async def test_signal_that_comes_twice_at_once_kills_no_worker(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """``timeout`` sends it to its child, and to the child's group: all drain."""
+    caplog.set_level(logging.INFO)
+    command = script(tmp_path, "trap 'exit 0' TERM\nread line")
+    supervisor = Supervisor([str(command)], 2)
+    running = asyncio.create_task(supervisor.run())
+    await until(lambda: len(started(caplog)) == 2, "two workers")
+    for _ in range(3):
+        supervisor._heard()
+    assert await running == 0
+
+
+async def test_another_signal_kills_workers_that_do_not_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that block their loop, say."""
+    caplog.set_level(logging.INFO)
+    supervisor = Supervisor([str(script(tmp_path, "trap '' TERM\nread line"))], 2)
+    running = asyncio.create_task(supervisor.run())
+    await until(lambda: len(started(caplog)) == 2, "two workers")
+
+    def is_over() -> bool:
+        supervisor._heard()  # within a second of the first it is the same one
+        return running.done()
+
+    await until(is_over, "ended")
+    assert all(map(is_gone, started(caplog)))
+
+
+async def test_worker_that_is_ended_by_a_signal_of_its_own_is_replaced(service: Service) -> None:
+    """It has drained, but its service is not over."""
+    async with service.running(*MEMORY, "--workers", "2") as process:
+        await service.opened(2)
+        ended = service.workers[0]
+        os.kill(ended, signal.SIGTERM)
+        await service.opened(3)
+        said = f"worker {ended} was ended by SIGTERM; another one starts in 0.5 s"
+        assert any(said in line and "WARNING" in line for line in service.log.splitlines())
         process.terminate()
-        await service.until(lambda: "told" in _handled(service), "told")
-        process.terminate()
-        assert await process.wait() == 1
-    assert all(map(is_gone, service.workers))
+        assert await process.wait() == 0
+    assert service.log.count("engine: closed") == 3
+
+
+async def test_worker_that_cannot_be_started_leaves_the_others_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is tried again, as one that has died."""
+    caplog.set_level(logging.INFO)
+    command, away = script(tmp_path, "exec cat"), tmp_path / "away"
+    running = asyncio.create_task(Supervisor([str(command)], 2).run())
+    await until(lambda: len(started(caplog)) == 2, "two workers")
+    command.rename(away)
+    os.kill(started(caplog)[0], signal.SIGKILL)
+    await until(lambda: "worker 0: cannot be started" in caplog.text, "it cannot be started")
+    assert not is_gone(started(caplog)[1])
+    away.rename(command)
+    await until(lambda: len(started(caplog)) == 3, "a third worker")
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
+    assert all(map(is_gone, started(caplog)))
 
 
 async def test_service_that_cannot_work_ends_all_workers(service: Service) -> None:
