@@ -51,10 +51,11 @@ from consumer_sdk.runtime.options import (
 from consumer_sdk.runtime.signals import stopped_by_signals
 from consumer_sdk.runtime.snapshots import Snapshot
 from consumer_sdk.runtime.stats import ConsumerStats
+from consumer_sdk.runtime.subscriptions import check_ordering, in_flight_of
 from consumer_sdk.runtime.workers import BatchWorkers, Workers
 from consumer_sdk.trackers import Receipts, RetryPolicy
 
-__all__ = ["Consumer"]
+__all__ = ["Consumer", "check_run"]
 
 PARTITION = instance(Partition, "a Partition(stream, id), such as message.partition")
 Given = TypeVar("Given")
@@ -598,6 +599,27 @@ def _adapter(adapter: Adapter | str) -> Adapter:
                     f"{name}= in the URL is an option of {owner}: give {call}{name}=…)"
                 )
     return open_url(adapter)
+
+
+def check_run(
+    consumer: Consumer,
+    handler: Callable[[Any], Awaitable[object]],
+    *,
+    ordering: Ordering | OrderingName = Ordering.KEY,
+    batch_size: int | None = None,
+    **options: Any,
+) -> None:
+    """Looks at what `Consumer.run` would be given; nothing is called, opened or changed.
+
+    Raises:
+        ConfigurationError: as that.
+    """
+    check_handler(handler, takes_batch=batch_size is not None)
+    given = {"concurrency": 100, "batch_size": batch_size, **options}
+    check_options(given, {name: kind for name, kind in RUN_TYPES.items() if name in given}, "run")
+    adapter, kept = consumer._adapter, consumer._options  # noqa: SLF001 - same module
+    check_ordering(adapter, parse_ordering(ordering))
+    in_flight_of(adapter, kept, given["concurrency"] * (batch_size or 1))
 
 
 def _store(store: CheckpointStore | str | None) -> CheckpointStore | None:

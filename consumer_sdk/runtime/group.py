@@ -9,7 +9,7 @@ from typing import Any, final
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import instance, optional
-from consumer_sdk.runtime.consumer import Consumer
+from consumer_sdk.runtime.consumer import Consumer, check_run
 from consumer_sdk.runtime.handlers import Handler, RunsHandlers, check_handler
 
 __all__ = ["Group"]
@@ -61,6 +61,17 @@ class Group(RunsHandlers):
         """Those that were added, in that order."""
         return list(self._runs)
 
+    def check(self) -> None:
+        """Looks at what each consumer is to be run with; nothing is opened.
+
+        Raises:
+            ConfigurationError: as `run`.
+        """
+        if not self._runs:
+            raise ConfigurationError("Group(): there is no consumer; give {consumer: handler, …}")
+        for consumer, (handler, options) in self._runs.items():
+            check_run(consumer, handler, **options)
+
     def stop(self) -> None:
         """Asks each for its end."""
         for consumer in self._runs:
@@ -76,8 +87,7 @@ class Group(RunsHandlers):
 
         Cancellation: all drain and flush first.
         """
-        if not self._runs:
-            raise ConfigurationError("Group(): there is no consumer; give {consumer: handler, …}")
+        self.check()
         try:
             async with asyncio.TaskGroup() as tasks:
                 for consumer, (handler, options) in self._runs.items():

@@ -31,11 +31,13 @@ async def make_group(config: Config, found: object) -> Group:
         ConfigurationError: the application and the configuration do not fit, or an option cannot work.
     """
     try:
-        return await _made(config, found)
+        group = await _made(config, found)
+        group.check()
     except ConfigurationError as error:
         if config.place is None:
             raise
         raise ConfigurationError(f"{config.place}: {error}") from error
+    return group
 
 
 def admin_server(config: Config, group: Group) -> AdminServer:

@@ -147,7 +147,7 @@ class Supervisor:
                 *self._command, stdin=PIPE, env={**os.environ, WORKER: str(number)}
             )
         except OSError as error:  # too many processes, or files, or no memory: the others go on
-            log.error("worker %d: cannot be started: %s", number, error)
+            log.warning("worker %d: cannot be started: %s", number, error)
             return 0, NOT_STARTED
         self._processes.add(process)
         try:

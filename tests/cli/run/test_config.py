@@ -158,6 +158,28 @@ async def test_what_cannot_work_is_the_keyword_arguments_error(text: str, words:
     assert words in str(found.value)
 
 
+@pytest.mark.parametrize(
+    "options, handler, words",
+    [
+        ({"concurrency": 0}, "handle", "concurrency=0"),
+        ({"batch_size": 10}, "handle", "it takes one message, and batch_size=… gives it batches"),
+        ({"batch_wait": -1}, "handle", "batch_wait=-1"),
+        ({"ordering": "keys"}, "handle", "ordering='keys'"),
+        ({"concurrency": "many"}, "handle", "concurrency='many'"),
+        ({}, "broker", "the handler must be a function"),
+    ],
+)
+async def test_what_run_would_refuse_is_refused_when_the_group_is_made(
+    options: dict[str, Any], handler: str, words: str
+) -> None:
+    """So ``--check`` says it too."""
+    name = f"tests.cli.run.apps:{handler}"
+    config = Config(app="tests.cli.run.apps:consumer", handler=name, run=options)
+    with pytest.raises(ConfigurationError) as found:
+        await make_group(config, apps.consumer if handler == "broker" else apps.make)
+    assert words in str(found.value)
+
+
 async def test_application_that_makes_its_consumer_takes_no_options_of_it() -> None:
     """They would have no effect."""
     config = Config(app="tests.cli.run.apps:consumer", consumer={"url": URL})
