@@ -25,14 +25,15 @@ from consumer_sdk.cli.doctor.findings import (
     of_files,
     of_retention,
 )
-from consumer_sdk.cli.doctor.servers import look_at, servers_of
+from consumer_sdk.cli.doctor.servers import Server, look_at, servers_of
 from consumer_sdk.cli.groups import Group
 from consumer_sdk.cli.lags import group_lags
-from consumer_sdk.errors import CheckpointFormatError, ConsumerSdkError
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import LeaseView
 from consumer_sdk.stores.leases import stored_leases
+from consumer_sdk.stores.urls import store_from_url
 
 __all__ = ["doctor"]
 
@@ -49,7 +50,7 @@ TODO = {
     "reading": "see that the client may describe and read the streams",
     "group": "see that the client may describe and read the group",
 }
-"""What to do, by what fails; an error may say it better."""
+"""What to do, by what fails; a `ConfigurationError` says it better."""
 
 OWN_GROUP = "consumer-sdk-doctor"
 """Under which the store is written to."""
@@ -62,8 +63,13 @@ async def doctor(arguments: Namespace) -> int:
         ConfigurationError: a URL is malformed, or has an unknown option.
     """
     opened = open_for_tools(arguments.url)
+    urls = [arguments.url]
+    if arguments.store is not None:
+        store_from_url(arguments.store)
+        urls.append(arguments.store)
+    servers = [each for url in urls for each in servers_of(url)]
     findings = []
-    async with aclosing(_examined(arguments, *opened)) as found:
+    async with aclosing(_examined(arguments, servers, *opened)) as found:
         async for each in found:
             findings.append(each)
             _say(each, is_json=arguments.json)
@@ -78,12 +84,11 @@ def _say(finding: Finding, *, is_json: bool) -> None:
 
 
 async def _examined(
-    arguments: Namespace, reader: RangeReader, group: str | None
+    arguments: Namespace, servers: Sequence[Server], reader: RangeReader, group: str | None
 ) -> AsyncGenerator[Finding, None]:
-    urls = [arguments.url, *([arguments.store] if arguments.store else [])]
-    yield _versions(urls)
+    yield _versions([arguments.url, *([arguments.store] if arguments.store else [])])
     yield of_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    for server in [each for url in urls for each in servers_of(url)]:
+    for server in servers:
         async for finding in look_at(server):
             yield finding
     is_up = group is not None
@@ -149,7 +154,9 @@ async def _broker(reader: RangeReader, group: str | None) -> AsyncIterator[Findi
         named = f": {', '.join(members[:5])}" if members else ""
         yield Finding("ok", what, f"{group} may be joined, and has {len(members)} members{named}")
     except ConsumerSdkError as error:
-        yield Finding("FAIL", what, " ".join(str(error).split()), TODO.get(what, ""))
+        has_own = isinstance(error, ConfigurationError)  # a topic that is missing, say
+        todo = "" if has_own else TODO.get(what, "")
+        yield Finding("FAIL", what, " ".join(str(error).split()), todo)
 
 
 def _streams(partitions: Sequence[Partition]) -> Finding:

@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from consumer_sdk.adapters.urls import shown
 from consumer_sdk.cli.doctor.findings import Finding, of_certificate
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.tls_trouble import TlsOptions, tls_trouble
 
 __all__ = ["Server", "look_at", "servers_of"]
@@ -46,28 +48,54 @@ class Server:
 
 
 def servers_of(url: str) -> list[Server]:
-    """Those of a consumer's or a store's URL; none of a file, or of Kinesis without an endpoint."""
-    parts = urlsplit(url)
+    """Those of a consumer's or a store's URL; none of a file, or of Kinesis without an endpoint.
+
+    Raises:
+        ConfigurationError: one of them, or the URL of an option, is malformed.
+    """
+    parts = _split("", url)
     options = dict(parse_qsl(parts.query))
-    others = [options[name] for name in ("admin_url", "endpoint_url") if name in options]
-    found = [each for other in others for each in _of_list(urlsplit(other), WEB, options)]
-    return [*(_of_list(parts, PORTS, options) if parts.scheme in PORTS else []), *found]
+    names = [name for name in ("admin_url", "endpoint_url") if name in options]
+    others = [(f"{name}=", options[name], _split(f"{name}=", options[name])) for name in names]
+    own = [("", url, parts)] if parts.scheme in PORTS else []
+    return [
+        *(each for place in own for each in _of_list(*place, PORTS, options)),
+        *(each for place in others for each in _of_list(*place, WEB, options)),
+    ]
+
+
+def _split(what: str, url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:
+        raise ConfigurationError(f"{what}{shown(url)}: this is no URL: {error}") from error
 
 
 def _of_list(
-    parts: SplitResult, ports: Mapping[str, int], options: Mapping[str, str]
+    what: str, url: str, parts: SplitResult, ports: Mapping[str, int], options: Mapping[str, str]
 ) -> list[Server]:
+    if parts.scheme not in ports:
+        raise ConfigurationError(f"{what}{shown(url)}: begin it with {' or '.join(ports)}, and ://")
+    try:
+        return _servers(parts, ports[parts.scheme], options)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{what}{shown(url)}: a port is a number from 1 to 65535: {error}"
+        ) from error
+
+
+def _servers(parts: SplitResult, usual: int, options: Mapping[str, str]) -> list[Server]:
     protocol = options.get("security_protocol", "")
     is_tls = parts.scheme in {"https", "pulsar+ssl"} or protocol.endswith("SSL")
-    each = [urlsplit(f"//{text}") for text in parts.netloc.split(",") if text]
+    hosts = [urlsplit(f"//{text}") for text in parts.netloc.split(",") if text]
     return [
         Server(
             host.hostname or "",
-            host.port or ports[parts.scheme],
+            host.port or usual,
             is_tls,
             options.get("tls_trust_certs"),
         )
-        for host in each
+        for host in hosts
     ]
 
 

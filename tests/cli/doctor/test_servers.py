@@ -8,9 +8,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from consumer_sdk.cli.doctor.findings import Finding
-from consumer_sdk.cli.doctor.servers import Server, look_at
+from consumer_sdk.cli.doctor.servers import Server, look_at, servers_of
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.testing.servers.ports import HOST, free_ports
+from tests.cli.worlds import status
 from tests.stores.test_zookeeper_security import certified
 
 
@@ -28,6 +32,38 @@ async def listening(tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
 
     async with await asyncio.start_server(close, HOST, 0, ssl=tls) as server:
         yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    "url, words",
+    [
+        (
+            "pulsar://h:6650/t?admin_url=http://h:80a0",
+            "admin_url='http://h:80a0': a port is a number",
+        ),
+        ("kinesis://s?endpoint_url=http://h:99999", "endpoint_url='http://h:99999': a port is"),
+        ("kinesis://s?endpoint_url=http://[h", "endpoint_url="),
+        ("kinesis://s?endpoint_url=h:80", "begin it with http or https"),
+        ("zookeeper://h:1,h:zwei/root", "'zookeeper://h:1,h:zwei/root': a port is a number"),
+    ],
+)
+def test_malformed_server_is_a_mistake_of_the_command_line(url: str, words: str) -> None:
+    """Said before anything is looked at."""
+    with pytest.raises(ConfigurationError) as found:
+        servers_of(url)
+    assert words in str(found.value)
+
+
+async def test_store_that_is_none_is_a_mistake_of_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """So is one with a malformed port."""
+    url = "kafka://127.0.0.1:9/orders?group=g"
+    for store, word in (("postgres://h/db", "postgres"), ("zookeeper://h:zwei/root", "zwei")):
+        assert await status("doctor", url, store) == 2
+        read = capsys.readouterr()
+        assert read.out == ""
+        assert word in read.err
 
 
 async def test_name_that_nobody_knows_fails_first() -> None:
