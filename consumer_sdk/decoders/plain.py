@@ -12,6 +12,7 @@ from consumer_sdk.schema_registry import read_message_indexes, read_schema_numbe
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
+    from pydantic import ValidationError
 
 __all__ = ["json_decoder", "msgspec_decoder", "protobuf_decoder", "pydantic_decoder"]
 
@@ -56,20 +57,50 @@ def msgspec_decoder(
 def pydantic_decoder(kind: Any) -> Callable[[bytes], Any]:
     """JSON, checked against a type: a ``pydantic.BaseModel``, a dataclass, ``list[int]``.
 
+    Its errors are pydantic's, without the input that they would quote: they go to logs and dead letters.
+
     Raises:
         MissingExtraError: the extra ``pydantic`` is not installed.
         ConfigurationError: pydantic has no schema of this type.
     """
     try:
-        from pydantic import TypeAdapter
+        from pydantic import TypeAdapter, ValidationError
         from pydantic.errors import PydanticUserError
     except ImportError as error:
         raise MissingExtraError("pydantic", "pydantic") from error
     try:
-        made: Callable[[bytes], Any] = TypeAdapter(kind).validate_json
+        validate: Callable[[bytes], Any] = TypeAdapter(kind).validate_json
     except PydanticUserError as error:
         raise ConfigurationError(f"pydantic_decoder({kind!r}): {error}") from error
-    return made
+
+    def decode(data: bytes) -> Any:
+        try:
+            return validate(data)
+        except ValidationError as error:
+            found = error
+        raise _without_input(found)  # here, so that it has no context, whose text has the input
+
+    return decode
+
+
+def _without_input(error: ValidationError) -> ValidationError:
+    from pydantic_core import InitErrorDetails, PydanticCustomError
+    from pydantic_core import ValidationError as Made
+
+    found: list[InitErrorDetails] = [
+        {
+            "type": PydanticCustomError(each["type"], _said(each["type"], each["msg"])),
+            "loc": each["loc"],
+            "input": None,
+        }
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    ]
+    return Made.from_exception_data(error.title, found, "json", hide_input=True)
+
+
+def _said(kind: str, text: str) -> str:
+    """The one message of pydantic's own that quotes the input."""
+    return "The input's tag is none of the expected ones" if kind == "union_tag_invalid" else text
 
 
 def protobuf_decoder(kind: type[M], *, has_head: bool = False) -> Callable[[bytes], M]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pydantic
@@ -66,6 +67,48 @@ def test_value_is_made_and_a_bad_one_rejected(decode: Any, value: Any) -> None:
     assert bodies == [value]
     assert sorted(each.value or b"" for each in delivered.dead) == sorted(bad)
     assert all(each.error.startswith("the value cannot be decoded: ") for each in delivered.dead)
+
+
+class Cat(pydantic.BaseModel):
+    """One of a union."""
+
+    kind: Literal["cat"]
+
+
+class Dog(pydantic.BaseModel):
+    """Another one."""
+
+    kind: Literal["dog"]
+
+
+class Owner(pydantic.BaseModel):
+    """Has one of them."""
+
+    pet: Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]
+
+
+@pytest.mark.parametrize(
+    "kind, value, words",
+    [
+        (Model, {"amount": "4929-secret"}, "amount"),
+        (Model, '{"amount": "4929-secret"', "Invalid JSON: EOF"),
+        (list[int], ["4929-secret {}"], "valid integer"),
+        (Owner, {"pet": {"kind": "4929-secret"}}, "tag"),
+    ],
+)
+def test_pydantics_errors_do_not_quote_the_input(
+    kind: Any, value: Any, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither in the dead letter nor in logs; what is wrong, and where, they say."""
+    caplog.set_level(logging.DEBUG)
+
+    async def handle(message: Message) -> None:
+        _ = message.body
+
+    (letter,) = deliver(handle, value, decode=pydantic_decoder(kind)).dead
+    assert letter.error_type.endswith("ValidationError")
+    assert words in letter.error
+    assert "4929" not in letter.error + caplog.text
 
 
 def test_msgspec_decodes_messagepack_too() -> None:
