@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from types import CoroutineType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
 from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
-from consumer_sdk.runtime.handlers import Handler
+from consumer_sdk.runtime.handlers import AsyncDecodeError, Handler
 from consumer_sdk.runtime.holding import NACKED
 from consumer_sdk.runtime.lanes import Lane, Taken
 from consumer_sdk.trackers import Reject, Retry
@@ -55,6 +56,7 @@ def body_reader(decode: Decode | None) -> Callable[[bytes | None], Any]:
 
     Its Raises:
         Reject: the value cannot be decoded.
+        AsyncDecodeError: the decoder returns coroutines.
         Exception: one of `PASSING`.
     """
     if decode is None:
@@ -62,13 +64,20 @@ def body_reader(decode: Decode | None) -> Callable[[bytes | None], Any]:
 
     def read(value: bytes | None) -> Any:
         try:
-            return None if value is None else decode(value)
+            made = None if value is None else decode(value)
         except UnknownSchemaError as error:
             raise Reject("the value cannot be decoded") from error
         except PASSING:
             raise
         except Exception as error:
             raise Reject("the value cannot be decoded") from error
+        if isinstance(made, CoroutineType):
+            made.close()  # else Python warns that nobody awaited it
+            raise AsyncDecodeError(
+                f"decode={decode!r} returned a coroutine, which nobody awaits: give a function that is "
+                f"not async. The record is delivered again"
+            )
+        return made
 
     return read
 
@@ -124,6 +133,8 @@ async def _decoded(message: Message, ready: Awaitable[None]) -> bool:
     try:
         await ready
         message.body  # noqa: B018 - it is made, and kept
+    except AsyncDecodeError:
+        raise
     except Exception as error:  # noqa: BLE001 - a decoder may raise whatever it likes
         holder: Any = message.holder
         holder.raised(message, error)

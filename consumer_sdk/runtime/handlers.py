@@ -14,6 +14,7 @@ from consumer_sdk.errors import ConfigurationError, HandlerError
 from consumer_sdk.records import Batch, Message
 
 __all__ = [
+    "AsyncDecodeError",
     "FactoryAsHandlerError",
     "Handler",
     "Middleware",
@@ -42,6 +43,10 @@ class NotAwaitableError(HandlerError):
 
 class FactoryAsHandlerError(HandlerError):
     """A handler returned a consumer or a group: it makes one, and handles nothing; that settles nothing."""
+
+
+class AsyncDecodeError(HandlerError):
+    """A decoder returned what is to be awaited, which nobody does; that settles nothing."""
 
 
 class RunsHandlers:

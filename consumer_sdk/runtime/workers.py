@@ -22,7 +22,12 @@ from consumer_sdk.errors import HandlerError
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.records.messages import NotABatchError, NotAMessageError
 from consumer_sdk.runtime.consumer_log import error_type
-from consumer_sdk.runtime.handlers import FactoryAsHandlerError, NotAwaitableError, check_result
+from consumer_sdk.runtime.handlers import (
+    AsyncDecodeError,
+    FactoryAsHandlerError,
+    NotAwaitableError,
+    check_result,
+)
 from consumer_sdk.runtime.holding import NACKED, SETTLED
 from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering, Taken
 from consumer_sdk.runtime.loop_watch import LoopWatch, timed
@@ -133,6 +138,7 @@ class Workers:
     unusable: tuple[type[HandlerError], ...] = (
         NotAwaitableError,
         FactoryAsHandlerError,
+        AsyncDecodeError,
         NotABatchError,
     )
     """What shows that the handler cannot work with any record."""
@@ -336,7 +342,12 @@ class BatchWorkers(Workers):
         wait: seconds that the first of them waits for the rest.
     """
 
-    unusable = (NotAwaitableError, FactoryAsHandlerError, NotAMessageError)
+    unusable = (
+        NotAwaitableError,
+        FactoryAsHandlerError,
+        AsyncDecodeError,
+        NotAMessageError,
+    )
 
     def __init__(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import Any
 
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.dead_letters.memory import MemoryDeadLetters
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import DeadLetter, Message
 from consumer_sdk.runtime import Consumer, Hooks
 from consumer_sdk.testing.simulation import Simulation, simulate
@@ -57,9 +59,14 @@ def deliver(
         time_limit: virtual seconds; a day of them costs some seconds of the processor.
 
     Raises:
-        ConfigurationError: the handler, or an option, cannot work.
+        ConfigurationError: the handler, or an option, cannot work; or an event loop runs already.
         SimulationTimeoutError: a record is neither settled nor given up by then.
     """
+    if asyncio._get_running_loop() is not None:  # get_running_loop raises
+        raise ConfigurationError(
+            "deliver() has an event loop of its own, and one runs already: call it from a function that "
+            "is not async, or as await asyncio.to_thread(deliver, …)"
+        )
 
     async def main(simulation: Simulation) -> Delivered:
         broker = MemoryBroker(wall=simulation.clock.wall)

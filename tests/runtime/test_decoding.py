@@ -12,6 +12,7 @@ import pytest
 from consumer_sdk import Batch, Consumer, Message, Reject, Retry, RetryPolicy
 from consumer_sdk.errors import (
     ConfigurationError,
+    HandlerError,
     TransientSchemaRegistryError,
     UnknownSchemaError,
 )
@@ -291,3 +292,14 @@ def test_what_is_no_function_of_bytes_is_refused(decode: Any) -> None:
     """When the consumer is made."""
     with pytest.raises(ConfigurationError, match=r"decode=.*give a function of bytes, not async"):
         Consumer(MemoryAdapter(MemoryBroker(), "orders", group="g"), decode=decode)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_decoder_that_returns_a_coroutine_ends_the_run(batch_size: int | None) -> None:
+    """Nobody would await it: no record is to go to the dead letters for that."""
+
+    async def handle(given: Message | Batch) -> None:
+        _ = [each.body for each in (given if isinstance(given, Batch) else [given])]
+
+    with pytest.raises(HandlerError, match="returned a coroutine"):
+        deliver(handle, 1, 2, decode=lambda data: decode_later(data), batch_size=batch_size)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-
 from collections.abc import Callable
 from typing import Any
 
@@ -109,3 +108,13 @@ def test_handler_that_returns_a_consumer_handles_nothing(
 
     simulate(main)
     assert settled == []
+
+
+async def test_deliver_within_an_event_loop_says_how_to_call_it() -> None:
+    """And leaves no coroutine that nobody awaits."""
+
+    async def handle(message: Message) -> None:
+        raise AssertionError
+
+    with pytest.raises(ConfigurationError, match=r"asyncio\.to_thread\(deliver"):
+        deliver(handle, 1)

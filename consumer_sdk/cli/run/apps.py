@@ -10,12 +10,13 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterable
+from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.runtime import Consumer, Group
 
-__all__ = ["HANDLER", "Kind", "kind_of", "load_app", "load_object", "sibling"]
+__all__ = ["HANDLER", "Kind", "failed", "kind_of", "load_app", "load_object", "sibling"]
 
 HANDLER = "handle"
 """The handler of a consumer's module, if nothing names another."""
@@ -43,8 +44,9 @@ def load_object(place: str) -> object:
         ConfigurationError: as `load_app`.
     """
     module, colon, name = place.partition(":")
-    if not (colon and name and all(map(str.isidentifier, module.split(".")))):
-        raise ConfigurationError(f"{place!r}: {FORM}")
+    is_file = module.endswith(".py") and Path(module).is_file()
+    if is_file or not (colon and name and all(map(str.isidentifier, module.split(".")))):
+        raise ConfigurationError(f"{place!r}: {_form(module, name)}")
     found: Any = _imported(module)
     for part in name.split("."):
         if not hasattr(found, part):
@@ -52,6 +54,14 @@ def load_object(place: str) -> object:
             raise ConfigurationError(f"{place!r}: {module} has no {part!r}{near}")
         found = getattr(found, part)
     return found
+
+
+def _form(module: str, name: str) -> str:
+    """How to write it: of a file's path the module."""
+    parts = PurePath(module.removesuffix(".py")).parts
+    if module.endswith(".py") and all(map(str.isidentifier, parts)):
+        return f"write {'.'.join(parts)}:{name or HANDLER}"
+    return FORM
 
 
 def sibling(place: str, name: str) -> str:
@@ -102,26 +112,27 @@ def _imported(module: str) -> object:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-            raise _failed(module, error) from error  # one that the module imports
+            raise failed(f"{module} cannot be imported", error) from error  # one that it imports
         raise ConfigurationError(
             f"there is no module {error.name!r}{_near_module(error.name)}; looked in {here} and in "
             f"what is installed"
         ) from error
     except Exception as error:
-        raise _failed(module, error) from error
+        raise failed(f"{module} cannot be imported", error) from error
 
 
-def _failed(module: str, error: Exception) -> ConfigurationError:
-    """Shows where it failed, without the frames of importing it."""
+def failed(what: str, error: Exception) -> ConfigurationError:
+    """Shows where an application failed, without the frames of whoever imported or called it."""
     frames = error.__traceback__
     while frames is not None and _is_ours(frames.tb_frame.f_code.co_filename):
         frames = frames.tb_next
     traceback.print_exception(type(error), error, frames)
-    return ConfigurationError(f"{module} cannot be imported: {type(error).__name__}: {error}")
+    return ConfigurationError(f"{what}: {type(error).__name__}: {error}")
 
 
 def _is_ours(file: str) -> bool:
-    return file in {__file__, importlib.__file__} or file.startswith("<frozen importlib")
+    is_of_run = PurePath(file).parent == PurePath(__file__).parent
+    return is_of_run or file == importlib.__file__ or file.startswith("<frozen importlib")
 
 
 def _near_module(name: str) -> str:

@@ -73,7 +73,7 @@ NAMES: Mapping[str, frozenset[str]] = {
 AUTO = "auto"
 """``listen=`` for a Unix socket where operators' commands look for it."""
 
-HIDDEN = re.compile("password|secret|token|credential|key", re.IGNORECASE)
+HIDDEN = re.compile("pass|secret|token|credential|key|auth", re.IGNORECASE)
 """Options whose values are shown to nobody."""
 
 
@@ -207,7 +207,7 @@ def _value(name: str, value: Any) -> Any:
     """What Python would be given for an option of ``[consumer]``."""
     if isinstance(value, str):
         if name == "decode":
-            return json_decoder() if value == "json" else load_object(value)
+            return _decoder(value)
         found = secret(name, value)
         return None if found == "none" and name == "max_holes" else found
     if isinstance(value, datetime):
@@ -221,6 +221,14 @@ def _value(name: str, value: Any) -> Any:
             raise ConfigurationError("[consumer.dead_letters]: url= is missing")
         return _with_options(secret("url", url), options)
     return value
+
+
+def _decoder(name: str) -> object:
+    if name == "json":
+        return json_decoder()
+    if ":" not in name:
+        raise ConfigurationError(f"decode={name!r}: write json, or module:name of a function")
+    return load_object(name)
 
 
 def _address(listen: str, worker: int | None) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from consumer_sdk.cli.run.apps import HANDLER, kind_of, load_object, sibling
+from consumer_sdk.cli.run.apps import HANDLER, failed, kind_of, load_object, sibling
 from consumer_sdk.cli.run.config import Config
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.runtime import Consumer, Group
@@ -61,8 +61,7 @@ async def _made(config: Config, found: Any) -> Group:
         options = config.consumer_options()
         return _group(config, Consumer(options.pop("adapter"), **options), found)
     if kind == "factory":
-        made = found()
-        found = await made if inspect.isawaitable(made) else made
+        found = await _called(app, found)
     if isinstance(found, Consumer):
         _refuse(config, "consumer", "the application makes its consumer: give its options there")
         return _group(config, found, load_object(config.handler or sibling(app, HANDLER)))
@@ -74,6 +73,17 @@ async def _made(config: Config, found: Any) -> Group:
         f"{app}() returned {type(found).__name__}: return a Consumer or a Group; a handler has one "
         f"parameter, the message"
     )
+
+
+async def _called(app: str, factory: Callable[[], Any]) -> object:
+    """What a factory returns; its error is the application's, as one of importing it."""
+    try:
+        made = factory()
+        return await made if inspect.isawaitable(made) else made
+    except ConfigurationError:
+        raise
+    except Exception as error:
+        raise failed(f"{app}() failed", error) from error
 
 
 def _refuse(config: Config, table: str, why: str) -> None:

@@ -48,7 +48,9 @@ def test_name_is_told_by_what_it_takes(name: str, kind: str) -> None:
     [
         ("service", "write module:name"),
         (":handle", "write module:name"),
-        ("a/b.py:handle", "write module:name"),
+        ("service.py:handle", "write service:handle"),
+        ("a/b.py:handle", "write a.b:handle"),
+        ("/a/b.py:handle", "write module:name"),
         (f"{HERE}:handel", "has no 'handel': did you mean handle?"),
         (f"{HERE}:broker", "is MemoryBroker: give an async handler"),
         (f"{HERE}:Handler", "is type: give an async handler"),

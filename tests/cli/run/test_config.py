@@ -95,12 +95,20 @@ def test_secrets_are_hidden_when_it_is_shown() -> None:
     token = "pw"
     password = "env:PASSWORD"
     aws_secret_access_key = "pw"
+    basic_auth = "pw"
+    proxy_pass = "pw"
     """
     shown = parse_config(text, "f").shown()
 
     assert shown["consumer"] == {
         "url": "kafka://…@h:1/t?group=g&sasl_plain_password=…&session_timeout=5",
-        "client": {"token": "…", "password": "env:PASSWORD", "aws_secret_access_key": "…"},
+        "client": {
+            "token": "…",
+            "password": "env:PASSWORD",
+            "aws_secret_access_key": "…",
+            "basic_auth": "…",
+            "proxy_pass": "…",
+        },
     }
 
 
@@ -138,6 +146,7 @@ def test_unknown_and_odd_values_are_named_with_their_place(text: str, words: str
         ("", "f: a handler needs a broker: give --url, or url= in [consumer]"),
         (f"url = '{URL}'\nfetch_wait = 'x'", "f: fetch_wait='x': give seconds, above 0"),
         (f"url = '{URL}'\nretry = {{ max = 1 }}", "f: retry: unknown option max=: did you mean"),
+        (f"url = '{URL}'\ndecode = 'jsn'", "f: decode='jsn': write json, or module:name"),
         (f"url = '{URL}'\nretry = 3", "f: retry=3: make it a table"),
         (f"url = '{URL}'\nclient = 3", "f: client=3: make it a table"),
         (f"url = '{URL}'\nclient = {{ a = [] }}", "a= must be a text or a number"),
@@ -200,6 +209,28 @@ async def test_factories_are_called_and_handlers_found() -> None:
     config = Config(app="tests.cli.run.apps:consumer", handler="tests.cli.run.apps:none")
     with pytest.raises(ConfigurationError, match="has no 'none'"):
         await make_group(config, apps.consumer)
+
+
+async def test_factory_that_fails_is_shown_as_a_module_that_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its traceback once, from its own first frame on; what it says of options stands alone."""
+
+    async def make() -> Consumer:
+        raise OSError("no database")
+
+    def make_odd() -> Consumer:
+        return Consumer("kafka://h:9092/t?group=g", fetch_wait=0)
+
+    with pytest.raises(ConfigurationError, match=r"^m:make\(\) failed: OSError: no database$"):
+        await make_group(Config(app="m:make"), make)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert f'File "{__file__}"' in lines[1]
+    assert lines[-1] == "OSError: no database"
+    with pytest.raises(ConfigurationError, match="^fetch_wait=0"):
+        await make_group(Config(app="m:make_odd"), make_odd)
+    assert capsys.readouterr().err == ""
 
 
 def test_file_that_is_not_there_is_named(tmp_path: Path) -> None:
