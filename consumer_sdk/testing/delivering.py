@@ -62,11 +62,7 @@ def deliver(
         ConfigurationError: the handler, or an option, cannot work; or an event loop runs already.
         SimulationTimeoutError: a record is neither settled nor given up by then.
     """
-    if asyncio._get_running_loop() is not None:  # get_running_loop raises
-        raise ConfigurationError(
-            "deliver() has an event loop of its own, and one runs already: call it from a function that "
-            "is not async, or as await asyncio.to_thread(deliver, …)"
-        )
+    _check_loop()
 
     async def main(simulation: Simulation) -> Delivered:
         broker = MemoryBroker(wall=simulation.clock.wall)
@@ -90,6 +86,17 @@ def deliver(
         return watch.delivered
 
     return simulate(main, time_limit=time_limit)
+
+
+def _check_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise ConfigurationError(
+        "deliver() has an event loop of its own, and one runs already: call it from a function that "
+        "is not async, or as await asyncio.to_thread(deliver, …)"
+    )
 
 
 class _Watch(Hooks):

@@ -228,7 +228,7 @@ async def test_factory_that_fails_is_shown_as_a_module_that_does(
     assert lines[0] == "Traceback (most recent call last):"
     assert f'File "{__file__}"' in lines[1]
     assert lines[-1] == "OSError: no database"
-    with pytest.raises(ConfigurationError, match="^fetch_wait=0"):
+    with pytest.raises(ConfigurationError, match=r"^fetch_wait=0"):
         await make_group(Config(app="m:make_odd"), make_odd)
     assert capsys.readouterr().err == ""
 
