@@ -27,6 +27,8 @@ CORE = {
     "consumer_sdk.stores.local",
     "consumer_sdk.trackers",
 }
+# But for what draws a terminal, with an extra of its own.
+NOT_CORE = {"consumer_sdk.cli.top.display"}
 VALUES = [b"first", b"second", b"third"]
 
 
@@ -49,7 +51,7 @@ def import_problems(optional: set[str]) -> Iterator[str]:
 
 def is_core(name: str) -> bool:
     """Return whether the module is one of `CORE`, or below one."""
-    return any(name == core or name.startswith(f"{core}.") for core in CORE)
+    return name not in NOT_CORE and any(f"{name}.".startswith(f"{core}.") for core in CORE)
 
 
 def is_missing_extra(error: Exception, optional: set[str]) -> bool:

@@ -7,15 +7,17 @@ a schema registry is none, and neither is whatever says more of this machine tha
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from types import CoroutineType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
 from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
-from consumer_sdk.runtime.handlers import AsyncDecodeError, Handler
+from consumer_sdk.runtime.handlers import AsyncDecodeError, Handler, is_cancelled
 from consumer_sdk.runtime.holding import NACKED
 from consumer_sdk.runtime.lanes import Lane, Taken
 from consumer_sdk.trackers import Reject, Retry
@@ -105,13 +107,20 @@ def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bo
         return await handler(message)
 
     async def many(taken: Taken) -> object:
-        good = Batch()
-        for lane, messages in taken.parts:
-            good += await _decodable(lane, messages, ready)
+        decoded = [
+            (lane, await _decodable(lane, messages, ready)) for lane, messages in taken.parts
+        ]
+        # A partition may have been lost while one of another was prepared.
+        good = Batch(chain.from_iterable(found for lane, found in decoded if _is_open(lane)))
         taken[:] = good
         return await handler(good) if good else None
 
     return many if takes_batch else one
+
+
+def _is_open(lane: Lane) -> bool:
+    """Whether its partition is held still: what was lost is another consumer's to process."""
+    return not lane.holding.is_closed
 
 
 async def _decodable(
@@ -120,6 +129,8 @@ async def _decodable(
     """Those that have a body; where one is to be retried, the later ones of its lane go back."""
     good = []
     for at, message in enumerate(messages, 1):
+        if not _is_open(lane):
+            return []
         if await _decoded(message, ready(message)):
             good.append(message)
         elif message.index == NACKED:
@@ -135,7 +146,9 @@ async def _decoded(message: Message, ready: Awaitable[None]) -> bool:
         message.body  # noqa: B018 - it is made, and kept
     except AsyncDecodeError:
         raise
-    except Exception as error:  # noqa: BLE001 - a decoder may raise whatever it likes
+    except (Exception, asyncio.CancelledError) as error:
+        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+            raise
         holder: Any = message.holder
         holder.raised(message, error)
         return False

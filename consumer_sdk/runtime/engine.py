@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -100,7 +101,7 @@ class Engine:
         self.workers: Workers | None = None
         self.looked_up_to = 0
         self._is_closed = False
-        self._changed: set[Holding] = set()
+        self._changed: OrderedDict[Holding, None] = OrderedDict()
         self._tidying = Tidying(adapter, store)
 
     # -- opening --------------------------------------------------------------------------

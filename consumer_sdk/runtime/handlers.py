@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dis
 import functools
 import inspect
@@ -22,6 +23,7 @@ __all__ = [
     "RunsHandlers",
     "check_handler",
     "check_result",
+    "is_cancelled",
     "wrap_handler",
 ]
 
@@ -53,6 +55,12 @@ class RunsHandlers:
     """A consumer, or a group of them: no handler of records returns one."""
 
     __slots__ = ()
+
+
+def is_cancelled() -> bool:
+    """Whether a CancelledError is this task's end, and not just one that something it awaited has raised."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def check_result(handler: Any, made: object) -> None:

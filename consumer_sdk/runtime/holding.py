@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
@@ -116,7 +117,8 @@ class Holding:
         moot: acks on a handler's return, of what the handler had settled itself.
         is_truncated: its last flush did not hold all settled ranges.
         forgotten: so many attempts a flush did not hold, when that was said last.
-        changed: the holdings whose load may not be what it was when `Intake` looked last.
+        changed: the holdings whose load may not be what it was when `Intake` looked last; who changed
+            first is first, since a set of objects has another order in each run.
         counted: the load that it saw then.
         due: when `Timers` looks at it next.
         blamed: position → attempt of deliveries that have blocked the event loop for a session: they
@@ -161,7 +163,7 @@ class Holding:
     moot: int = 0
     is_truncated: bool = False
     forgotten: int = 0
-    changed: set[Holding] = field(default_factory=set)
+    changed: OrderedDict[Holding, None] = field(default_factory=OrderedDict)
     counted: Load = field(default=(0, 0, 0))
     due: float = math.inf
     blamed: dict[Position, int] = field(default_factory=dict)
@@ -179,7 +181,7 @@ class Holding:
         self._acks = self.tracker if self.unsettled is None else self.unsettled
         self.ack = self._acks.ack
         self.tree = self._first_tree
-        self.changed.add(self)
+        self.changed[self] = None
 
     def _first_tree(self, message: Message) -> Branch:
         if self.make_trees is None:
@@ -264,7 +266,7 @@ class Holding:
         tracked = self.tracker.track(run, self.clock.monotonic())
         given = len(run.messages)
         run.messages = messages = tracked.bind(run.messages, self)
-        self.changed.add(self)
+        self.changed[self] = None
         self.fetched += tracked.count
         suppressed = given - len(messages) + len(tracked.settled)
         for totals in (self.totals, self.own):
@@ -452,7 +454,7 @@ class Holding:
         return self._acks.ack(index)
 
     def _moved(self) -> None:
-        self.changed.add(self)
+        self.changed[self] = None
         self._progress.set()
 
     @property
@@ -478,7 +480,7 @@ class Holding:
 
     def _ack_first(self, index: int) -> bool:
         self.ack = self._acks.ack
-        self.changed.add(self)
+        self.changed[self] = None
         return self.ack(index)
 
     def withdraw(self, waiting: Sequence[Message]) -> None:

@@ -123,7 +123,7 @@ class HoleBudget:
         found = holding.tracker.explain(self._options.clock.monotonic())
         holding.is_over_budget = self._exceeds(holding, found, BACK if was_over else 1.0)
         if holding.is_over_budget != was_over:
-            holding.changed.add(holding)
+            holding.changed[holding] = None
             (self._over.add if holding.is_over_budget else self._over.discard)(holding)
             self._tell(holding, found)
         if not self._options.gives_up_holes or not self._exceeds(holding, found, 1.0):

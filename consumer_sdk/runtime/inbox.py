@@ -70,6 +70,7 @@ class Inbox:
         self.time = asyncio.get_running_loop().time
         self.until = -math.inf
         self._suspects = 0
+        self._was_cut = False
 
     def put(self, holding: Holding, messages: list[Message]) -> None:
         """Queues new records, in order."""
@@ -207,11 +208,20 @@ class Inbox:
         The turn comes once in a while, so one that the caller has awaited meanwhile is not looked
         for: that would cost each pull more than this turn costs.
 
-        Cancellation: nothing was popped.
+        Cancellation: nothing was popped, and the next pull takes no turn: who gives each pull less
+        time than a turn takes would never be handed anything.
         """
-        if self._suspects:
-            return await self._timed(pop)
-        await asyncio.sleep(0)
+        if self._was_cut:
+            self._was_cut = False
+            self._has_turned()
+            return pop()
+        try:
+            if self._suspects:
+                return await self._timed(pop)
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self._was_cut = True
+            raise
         self._has_turned()
         return pop()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -84,7 +85,7 @@ class Intake:
         holdings: Mapping[Assignment, Holding],
         totals: Totals,
         *,
-        changed: set[Holding],
+        changed: OrderedDict[Holding, None],
         sink: Callable[[], Sink],
         overtaken: Callable[[Holding], None],
         has_dead_letters: bool,
@@ -193,10 +194,10 @@ class Intake:
         share = self._share()
         if share != self._shared:
             self._shared = share
-            self._changed.update(self._holdings.values())
+            self._changed.update(dict.fromkeys(self._holdings.values()))
         changed = self._changed
         for _ in range(min(len(changed), SLICE)):
-            holding = changed.pop()
+            holding, _ = changed.popitem(last=False)
             self._count_one(holding)
             if not holding.is_closed:
                 self._pause_or_resume(holding, share)
@@ -268,7 +269,7 @@ class Intake:
             log.warning("%s: %s", partition, fault)
             # Any jump of position is a new epoch: an old ack must not move a new watermark.
             self._overtaken(holding)
-            self._changed.add(holding)
+            self._changed[holding] = None
         elif isinstance(fault, UnreadableRecordError) and self._buries_unreadable and run.messages:
             log.error("%s; its bytes go to the dead letters", fault)
             self._bury_unreadable(holding, run, fault)

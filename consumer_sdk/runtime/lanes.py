@@ -225,7 +225,7 @@ class Lanes:
         if records:
             lane.blocked += records
             lane.holding.blocked += records
-            lane.holding.changed.add(lane.holding)
+            lane.holding.changed[lane.holding] = None
 
     def _block_all(self, lane: Lane) -> None:
         self._block(lane, sum(not self._is_held(m, lane.holding) for m in lane.queue))
@@ -297,7 +297,7 @@ class Lanes:
 
     def done(self, lane: Lane) -> None:
         """The deliveries of what was taken are over; nacked ones hold the lane."""
-        if lane.key is None:
+        if lane.key is None or lane.holding.is_closed:
             lane.running = 0
             return
         queue = lane.queue

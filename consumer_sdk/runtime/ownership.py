@@ -283,7 +283,7 @@ class Ownership(AssignmentOwner):
             if holding.paused_by_hand is not None and not holding.is_paused:
                 holding.is_paused = True
                 self._adapter.pause(holding.assignment)
-            holding.changed.add(holding)
+            holding.changed[holding] = None
 
     def resume(self, partition: Partition | None) -> bool:
         """Fetches what is paused by hand or for its lag, now and when it is granted again."""
@@ -293,7 +293,7 @@ class Ownership(AssignmentOwner):
             if holding.is_over_lag:
                 self._resumed.add(holding.assignment.partition)
             holding.is_over_lag, holding.paused_by_hand = False, None
-            holding.changed.add(holding)
+            holding.changed[holding] = None
         return bool(paused)
 
     # -- revoked, lost, fenced ------------------------------------------------------------

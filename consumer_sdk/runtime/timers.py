@@ -86,7 +86,7 @@ class Timers:
 
     def _bring_back(self, holding: Holding, now: float, most: int) -> int:
         due = holding.tracker.due(now, most)
-        holding.changed.add(holding)
+        holding.changed[holding] = None
         for index, verdict, message in due.expired:
             holding.expire(verdict, index, message)
         for index, attempt, message in reversed(due.ready):  # each goes to the front

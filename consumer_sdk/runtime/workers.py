@@ -27,6 +27,7 @@ from consumer_sdk.runtime.handlers import (
     FactoryAsHandlerError,
     NotAwaitableError,
     check_result,
+    is_cancelled,
 )
 from consumer_sdk.runtime.holding import NACKED, SETTLED
 from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering, Taken
@@ -161,7 +162,7 @@ class Workers:
         self.limit = self._concurrency = concurrency
         self._has_left = has_left
         self._crashed = crashed
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._at: dict[asyncio.Task[None], Delivery] = {}
         self._starting = 0
         self._turn = Turn(clock or LoopClock())
@@ -176,11 +177,11 @@ class Workers:
             return
         self._starting += 1
         task = asyncio.get_running_loop().create_task(self._work(), name="consumer_sdk worker")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         self._at.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
@@ -296,7 +297,7 @@ class Workers:
         """
         if isinstance(error, self.unusable):
             self._break_off()
-        is_drain = isinstance(error, asyncio.CancelledError) and _is_cancelled()
+        is_drain = isinstance(error, asyncio.CancelledError) and is_cancelled()
         if is_drain or isinstance(error, (*self.unusable, KeyboardInterrupt, SystemExit)):
             raise error
         for message in messages:
@@ -305,7 +306,7 @@ class Workers:
     def _break_off(self) -> None:
         """The handler is called no more, until the error of this worker has ended the consumer."""
         self._concurrency = 0
-        for task in self._tasks - self._at.keys():
+        for task in self._tasks.keys() - self._at.keys():
             task.cancel()
         current = asyncio.current_task()
         for lane in self._at.get(current, (0.0,))[1:] if current else ():
@@ -439,8 +440,3 @@ class BatchWorkers(Workers):
         if self._timer is not None:
             self._timer.cancel()
         await super().cancel(grace)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

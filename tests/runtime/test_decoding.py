@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.runtime.decoding import prepared_handler
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, Simulation, deliver, simulate
+from tests.runtime.bench import Bench, bench
 
 ONCE = RetryPolicy(max_attempts=2, initial=0.1)
 
@@ -303,3 +304,72 @@ def test_decoder_that_returns_a_coroutine_ends_the_run(batch_size: int | None) -
 
     with pytest.raises(HandlerError, match="returned a coroutine"):
         deliver(handle, 1, 2, decode=lambda data: decode_later(data), batch_size=batch_size)
+
+
+class AsksEach:
+    """A decoder that asks before each value is decoded.
+
+    Args:
+        answer: called with the value; what it raises is raised.
+    """
+
+    def __init__(self, answer: Callable[[bytes], Awaitable[None]]) -> None:
+        self.prepare = answer
+
+    def __call__(self, data: bytes) -> Any:
+        """The value, as JSON."""
+        return json.loads(data)
+
+
+def test_what_is_lost_while_a_batch_is_prepared_is_not_handled() -> None:
+    """Another consumer processes it; what else the batch holds is handled."""
+    seen: list[tuple[bytes | None, bool]] = []
+
+    async def test(b: Bench) -> None:
+        b.broker.append("s", b"1", partition=0)
+        b.broker.append("s", b"2", partition=1)
+        consumer = b.consumer(decode=AsksEach(lambda _: asyncio.sleep(5)))
+
+        async def handle(batch: Batch) -> None:
+            seen.extend((m.value, m.holder.is_closed) for m in batch)  # type: ignore[attr-defined]
+            consumer.stop()
+
+        def lose() -> None:
+            engine: Any = consumer._engine
+            (lost,) = [h for h in engine.holdings.values() if h.assignment.partition.id == "0"]
+            engine._ownership.fenced(lost, None)
+
+        asyncio.get_running_loop().call_later(2, lose)
+        await consumer.run(handle, batch_size=10, batch_wait=0.5, handle_signals=False)
+
+    bench(test, partitions=2)
+    assert (b"1", True) not in seen
+    assert (b"2", False) in seen
+
+
+def test_cancelled_question_of_a_decoder_is_a_failure_of_that_record_alone() -> None:
+    """As where several share one question: no lane stands still, and none is handled twice."""
+    failures = [(b"9", asyncio.CancelledError), (b"1", OSError)]
+
+    async def answer(data: bytes) -> None:
+        if failures and failures[-1][0] == data:
+            raise failures.pop()[1]
+
+    seen: list[int] = []
+
+    async def test(b: Bench) -> None:
+        for value in (b"1", b"2", b"3"):
+            b.broker.append("s", value, key=b"k", partition=0)
+        b.broker.append("s", b"9", key=b"z", partition=0)
+        consumer = b.consumer(decode=AsksEach(answer))
+
+        async def handle(batch: Batch) -> None:
+            seen.extend(message.body for message in batch)
+            if len(seen) == 4:
+                consumer.stop()
+
+        await consumer.run(handle, batch_size=4, batch_wait=0.5, handle_signals=False)
+
+    bench(test)
+    assert sorted(seen) == [1, 2, 3, 9]
+    assert [each for each in seen if each < 9] == [1, 2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from contextlib import suppress
 
 import pytest
 
@@ -385,3 +386,24 @@ def test_attempts_that_do_not_fit_are_said_again_when_they_are_twice_as_many(
     assert len(numbers) == 2
     assert abs(numbers[0] - (80 - kept)) < 5
     assert abs(numbers[1] - (399 - kept)) < 5
+
+
+def test_pulls_that_have_no_time_at_all_are_handed_what_is_there() -> None:
+    """Each is cut off in the turn that it lets the loop take; the next one takes none."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        seen = []
+        async with b.consumer() as consumer:
+            aiter(consumer)
+            await asyncio.sleep(5)
+            for _ in range(40):
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0):
+                        message = await anext(consumer)
+                        message.ack()
+                        seen.append(message.value)
+                await asyncio.sleep(0.1)
+        assert seen == [b"%d" % n for n in range(10)]
+
+    bench(test)

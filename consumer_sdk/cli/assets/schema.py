@@ -55,6 +55,12 @@ def config_schema() -> Schema:
                         "token": TEXT | {"description": "For whoever asks."},
                         "view": {"type": "boolean", "description": "The page, and its stream."},
                         "actions": {"type": "boolean", "description": "Pause, resume, flush."},
+                        "hosts": {
+                            "type": "array",
+                            "items": TEXT,
+                            "description": "Names that a browser may ask it by.",
+                        },
+                        "max_viewers": {"type": "integer", "minimum": 1},
                     }
                 ),
                 "telemetry": _table({name: {"enum": [*each]} for name, each in TELEMETRY.items()}),

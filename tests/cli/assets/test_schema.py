@@ -22,6 +22,7 @@ TYPES: dict[str, tuple[type, ...]] = {
     "number": (int, float),
     "boolean": (bool,),
     "object": (dict,),
+    "array": (list,),
 }
 
 
@@ -39,6 +40,8 @@ def takes(schema: dict[str, Any], value: Any) -> bool:
         isinstance(value, bool) and "boolean" not in kinds
     ):
         return False
+    if isinstance(value, list) and "items" in schema:
+        return all(takes(schema["items"], each) for each in value)
     if not isinstance(value, dict) or "type" not in schema:
         return True
     known, others = schema.get("properties", {}), schema["additionalProperties"]
@@ -54,7 +57,7 @@ def test_schema_has_all_options_and_says_what_each_does() -> None:
     tables = config_schema()["properties"]
 
     assert tables.keys() == NAMES[""]
-    for name in ("consumer", "run", "telemetry"):
+    for name in ("consumer", "run", "admin", "telemetry"):
         assert tables[name]["properties"].keys() == NAMES[name]
     for name in ("consumer", "run"):
         for option, schema in tables[name]["properties"].items():
