@@ -28,12 +28,14 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 def takes(schema: dict[str, Any], value: Any) -> bool:
     """What a validator would say, of what this schema uses."""
-    if "anyOf" in schema and not any(takes(each, value) for each in schema["anyOf"]):
+    if (
+        ("anyOf" in schema and not any(takes(each, value) for each in schema["anyOf"]))
+        or ("enum" in schema and value not in schema["enum"])
+        or schema.get("const", value) != value
+    ):
         return False
     if isinstance(value, datetime):
         return "anyOf" in schema or schema.get("format") == "date-time"
-    if ("enum" in schema and value not in schema["enum"]) or schema.get("const", value) != value:
-        return False
     kinds = schema.get("type", list(TYPES))
     allowed = [TYPES[kind] for kind in ([kinds] if isinstance(kinds, str) else kinds)]
     if not any(isinstance(value, kind) for kind in allowed) or (
