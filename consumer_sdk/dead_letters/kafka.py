@@ -199,7 +199,10 @@ class KafkaDeadLetters(DeadLetters):
     async def _find_or_create(self, name: str, letter: DeadLetter | None) -> Topic:
         client = self._producer.client
         wanted = [name] if letter is None else [name, form.legal(letter.partition.stream)]
-        found = await describe_topics(client, wanted)
+        if self._creates:
+            found = await describe_topics(client, wanted)
+        else:  # whoever makes it may have done so a moment ago
+            found = await await_topics(client, [name])
         if found[name].is_absent:
             await self._create(name, found.get(wanted[-1]))
             found = await await_topics(client, [name], PROPAGATION)

@@ -32,9 +32,6 @@ from consumer_sdk.records import Run
 
 __all__ = ["Session"]
 
-PROPAGATION = 1.0
-"""Seconds that a topic may take from being made to being seen."""
-
 
 class Stall:
     """Tells a broker that does not answer from a topic without records."""
@@ -136,7 +133,7 @@ class Session:
     async def _connect(self, seconds: float) -> dict[str, Topic]:
         client = self._consumer._client
         await connect(client, seconds)
-        return await await_topics(client, self._options.topics, PROPAGATION)
+        return await await_topics(client, self._options.topics)
 
     def _check(self, topics: Iterable[Topic]) -> None:
         for topic in topics:

@@ -18,6 +18,9 @@ __all__ = ["Topic", "await_topics", "describe_topics"]
 UNKNOWN = 3
 INVALID = 17
 FORBIDDEN = 29
+PROPAGATION = 1.0
+"""Seconds until every broker knows a topic that was made a moment ago."""
+
 LOOK_AGAIN = 0.05
 """Seconds between looks for a topic that was made a moment ago."""
 
@@ -71,7 +74,9 @@ async def describe_topics(client: Any, names: Sequence[str]) -> dict[str, Topic]
     return {entry[1]: _topic(entry) for entry in found}
 
 
-async def await_topics(client: Any, names: Sequence[str], patience: float) -> dict[str, Topic]:
+async def await_topics(
+    client: Any, names: Sequence[str], patience: float = PROPAGATION
+) -> dict[str, Topic]:
     """The topics; those that are absent may still appear within ``patience`` seconds."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:

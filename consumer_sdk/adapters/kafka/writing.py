@@ -46,7 +46,7 @@ from consumer_sdk.adapters.kafka.client_options import (
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.partitioning import lengths_of, partitions_of
 from consumer_sdk.adapters.kafka.producing import start_producer, stop_producer
-from consumer_sdk.adapters.kafka.topics import Topic, describe_topics
+from consumer_sdk.adapters.kafka.topics import Topic, await_topics
 
 __all__ = ["KafkaWriter"]
 
@@ -174,7 +174,7 @@ class KafkaWriter(RecordWriter):
         )
 
     async def _described(self, topic: str) -> Topic:
-        found = (await describe_topics(self._producer.client, [topic]))[topic]
+        found = (await await_topics(self._producer.client, [topic]))[topic]
         if found.is_forbidden:
             raise AdapterError(
                 f"topic {topic!r}: this principal may not see it: grant it Describe and Write (ACLs)"

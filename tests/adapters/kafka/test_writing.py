@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaTimeoutError,
     NodeNotReadyError,
 )
 
+from consumer_sdk.adapters.kafka import topics
 from consumer_sdk.adapters.kafka.writing import KafkaWriter
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.record_writes import Outgoing
@@ -31,13 +31,7 @@ pytestmark = pytest.mark.kafka
 async def topic(kafka_server: KafkaServer | ExternalKafka) -> str:
     """Give a topic with two partitions, whose batches may have 20 000 bytes."""
     name = f"writing-{uuid.uuid4().hex[:8]}"
-    admin = AIOKafkaAdminClient(bootstrap_servers=kafka_server.bootstrap_servers)
-    await admin.start()
-    try:
-        limit = {"max.message.bytes": "20000"}
-        await admin.create_topics([NewTopic(name, 2, 1, topic_configs=limit)])
-    finally:
-        await admin.close()
+    await kafka_server.create_topic(name, 2, max_message_bytes=20_000)
     return name
 
 
@@ -90,6 +84,24 @@ async def test_a_topic_that_is_not_there_is_not_made(writer: KafkaWriter) -> Non
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="topic 'missing-one' does not exist"):
             await writer.prepare("missing-one")
+
+
+async def test_a_topic_that_was_made_a_moment_ago_is_waited_for(
+    kafka_server: KafkaServer | ExternalKafka, writer: KafkaWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker that is asked may be the last one to hear of it."""
+    name, describe = f"writing-{uuid.uuid4().hex[:8]}", topics.describe_topics
+
+    async def slow(client: Any, names: Sequence[str]) -> dict[str, topics.Topic]:
+        found = await describe(client, names)
+        if found[name].is_absent:
+            await kafka_server.create_topic(name)
+        return found
+
+    monkeypatch.setattr(topics, "describe_topics", slow)
+    await writer.prepare(name)
+    await writer.send(writer.pack(Outgoing(name, pa.array([b"1"]))))
+    assert await writer.flush() == 1
 
 
 async def test_a_broker_that_restarts_is_asked_again(

@@ -11,9 +11,6 @@ from consumer_sdk.records import Partition
 
 __all__ = ["Selection"]
 
-PROPAGATION = 1.0
-"""Seconds that a topic may take from being made to being seen."""
-
 
 class Selection:
     """The topics, or the pattern, or the partitions that were asked for."""
@@ -32,7 +29,7 @@ class Selection:
         if not self._options.names or not self._options.require_topics:
             return
         client, names = self._connection.client, self._options.names
-        topics = await await_topics(client, names, PROPAGATION)
+        topics = await await_topics(client, names)
         for topic in topics.values():
             self._check(topic)
         known = {name: self._connection.cluster.partitions_for_topic(name) for name in names}
