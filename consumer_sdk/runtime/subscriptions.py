@@ -44,6 +44,8 @@ def _check_position(adapter: Adapter, position: Position) -> None:
     """Its text has to be that of a position, and mean this one."""
     try:
         is_position = adapter.decode_position(adapter.encode_position(position)) == position
+    except ConfigurationError:  # the adapter's own, which says what its positions are
+        raise
     except (CheckpointFormatError, TypeError, ValueError, LookupError, AttributeError):
         is_position = False
     if not is_position:

@@ -128,10 +128,7 @@ async def test_server_that_cannot_be_reached_is_named(field: KinesisField) -> No
         ({"store": None}, "give the consumer store=LocalStore"),
         ({"restart": "from_start", "application_id": "v2"}, "give a new application another group"),
         ({"max_lag": 100}, "leave max_lag= out"),
-        (
-            {"start": AtPosition(7)},
-            r"AtPosition\(7\) is no position of kinesis: give one such as message.position",
-        ),
+        ({"start": AtPosition(7)}, r"give AtPosition\(\(sequence number, sub-sequence"),
     ],
 )
 async def test_what_a_leased_log_cannot_do_is_refused_with_what_to_do(

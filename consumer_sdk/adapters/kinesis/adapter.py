@@ -18,6 +18,7 @@ from consumer_sdk.adapters.kinesis.room import Room
 from consumer_sdk.adapters.kinesis.service import Service
 from consumer_sdk.adapters.kinesis.session import Place, Session
 from consumer_sdk.adapters.kinesis.sessions import OneQuestion, Sessions
+from consumer_sdk.adapters.kinesis.starts import sequence_of
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import (
     ConfigurationError,
@@ -359,6 +360,7 @@ class KinesisAdapter(Adapter):
         return {a: None if g is None else g.lag(now, loop_time) for a, g in grants.items()}
 
     def encode_position(self, position: Position) -> str:
+        sequence_of(position)  # or it says what a position is
         return encode_sequence(position)
 
     def decode_position(self, text: str) -> Position:

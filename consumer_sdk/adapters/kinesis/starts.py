@@ -12,7 +12,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtPosition, AtTime, Position, Start, StartPoint
 from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
 
-__all__ = ["NOTHING_LEFT", "after", "iterator_start"]
+__all__ = ["NOTHING_LEFT", "after", "iterator_start", "sequence_of"]
 
 
 def after(sequence: int) -> tuple[int, int]:
@@ -39,14 +39,19 @@ def iterator_start(start: Start) -> IteratorStart:
     if isinstance(start, AtTime):
         return IteratorStart("AT_TIMESTAMP", time=start.time)
     if isinstance(start, AtPosition):
-        return _at(start.position)
+        return IteratorStart("AT_SEQUENCE_NUMBER", sequence_of(start.position))
     raise ValueError(f"{start} is no place in a shard")
 
 
-def _at(position: Position) -> IteratorStart:
+def sequence_of(position: Position) -> int:
+    """The record's.
+
+    Raises:
+        ConfigurationError: a position that is none of Kinesis.
+    """
     match position:
         case (int(sequence), int()):
-            return IteratorStart("AT_SEQUENCE_NUMBER", sequence)
+            return sequence
     raise ConfigurationError(
         f"{position!r} is no position in a shard: give AtPosition((sequence number, sub-sequence "
         f"number)), as numbers"
