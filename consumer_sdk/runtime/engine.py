@@ -18,6 +18,7 @@ from consumer_sdk.runtime.consumer_log import ConsumerLog, error_text
 from consumer_sdk.runtime.decoding import body_reader
 from consumer_sdk.runtime.events import EventKind, Events
 from consumer_sdk.runtime.flusher import Flusher
+from consumer_sdk.runtime.handlers import is_cancelled
 from consumer_sdk.runtime.health import Health, State, Vitals, assess
 from consumer_sdk.runtime.health_watch import HealthWatch
 from consumer_sdk.runtime.holding import Holding, Totals
@@ -600,8 +601,7 @@ async def _until_cancelled(work: Callable[[], Awaitable[None]]) -> None:
     try:
         await work()
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if is_cancelled():
             raise
         raise ConsumerSdkError(
             f"{work.__qualname__} ended by a cancellation that nobody asked for; the adapter or "
