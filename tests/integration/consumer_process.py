@@ -28,7 +28,7 @@ async def main(
         await asyncio.sleep(3600 if str(message.position) in stuck else chance.random() * 0.005)
         os.write(out, f"{message.partition.id} {message.position}\n".encode())
 
-    adapter = KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=1.5)
+    adapter = KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=30.0)
     kept = LocalStore(store) if store else None
     consumer = Consumer(adapter, store=kept, flush_interval=0.05)
     await consumer.run(handle, concurrency=32, ordering=Ordering.KEY)

@@ -49,6 +49,7 @@ async def test_kill_above_holes_redelivers_only_what_was_not_settled(
         process.kill()
         await process.wait()
     assert await field.committed() == {0: 3}
+    await field.kafka.end_sessions(field.group)
     process = await asyncio.create_subprocess_exec(*command, str(second))
     try:
         async with asyncio.timeout(PATIENCE):

@@ -17,6 +17,7 @@ from consumer_sdk.records import Checkpoint
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import KafkaServer
 from consumer_sdk.trackers import decode_checkpoint
+from tests.adapters.kafka.harness import KafkaHarness
 
 pytestmark = pytest.mark.kafka
 
@@ -80,6 +81,12 @@ async def _until(path: Path, count: int, process: asyncio.subprocess.Process) ->
         await asyncio.sleep(0.02)
 
 
+async def _end_sessions(servers: str) -> None:
+    """A session is so long that no busy machine ends it, and nobody waits for that of the dead."""
+    async with KafkaHarness(servers) as kafka:
+        await kafka.end_sessions(GROUP)
+
+
 @pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.campaign)])
 async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_was_open(
     kafka_server: KafkaServer, tmp_path: Path, kills: int
@@ -109,6 +116,7 @@ async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_wa
         finally:
             process.kill()
             await process.wait()
+            await _end_sessions(kafka_server.bootstrap_servers)
         again = _processed(out)[len(before) :]
         assert not [record for record in again if _is_durable(durable, record)]
         durable = await _durable(store, topic)

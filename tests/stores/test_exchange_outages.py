@@ -14,12 +14,12 @@ from tests.stores.exchange_world import GROUP, entry, exported, file_of, opened,
 from tests.stores.zookeeper_proxy import Proxy
 
 BATCH = 50
-WRITES = {1: 0, 2: 0, 3: 49, 4: 49, 5: 99, 7: 120}
-"""The number of a write: a pin, then a claim and a save of each batch → checkpoints afterwards."""
+WRITTEN = (0, 0, 0, 49, 49, 99, 99, 120)
+"""Checkpoints after so many writes: a pin, then a claim and a save of each batch."""
 
 
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("write", [1, 2, 3, 4, 5, 7])
 async def test_import_through_an_outage_is_whole_and_is_done_again(
     zookeeper_server: ZooKeeperEndpoint, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -35,16 +35,18 @@ async def test_import_through_an_outage_is_whole_and_is_done_again(
     root = f"/outage-{uuid.uuid4().hex}"
 
     async with Proxy(zookeeper_server.hosts) as proxy:
-        async with opened(ZooKeeperStore(proxy.hosts, root=root, session_timeout=1.0)) as store:
-            proxy.go_down_at_write(write)
-            with pytest.raises(TransientStoreError):
+        with pytest.raises(TransientStoreError):
+            async with opened(ZooKeeperStore(proxy.hosts, root=root, session_timeout=2.0)) as store:
+                proxy.go_down_at_write(write)
                 await import_checkpoints(store, file)
-            proxy.come_up()
+        # A busy machine loses the session, and so ends the import, before that write.
+        done = write - proxy.writes_left
+        proxy.come_up()
         async with opened(ZooKeeperStore(proxy.hosts, root=root)) as store:
             texts = await stored(store, partitions)
             whole = [text == e.text for text, e in zip(texts, found, strict=True) if text]
             assert all(whole)
-            assert len(whole) == WRITES[write]
-            assert await store.pins(GROUP) == {pin.stream: pin.text}
+            assert len(whole) == WRITTEN[done]
+            assert await store.pins(GROUP) == ({pin.stream: pin.text} if done else {})
             await import_checkpoints(store, file)
             assert await exported(store) == export

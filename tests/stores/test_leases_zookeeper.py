@@ -19,7 +19,7 @@ from tests.stores.test_paused_members import check
 
 pytestmark = pytest.mark.zookeeper
 
-SESSION_TIMEOUT = 2.0
+SESSION_TIMEOUT = 8.0
 PATIENCE = 300.0
 
 

@@ -35,6 +35,11 @@ class Proxy:
         await asyncio.gather(*self._links)
 
     @property
+    def writes_left(self) -> int:
+        """Writes until the one whose answer is lost."""
+        return self._writes_left
+
+    @property
     def hosts(self) -> str:
         """``host:port`` for clients."""
         return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
@@ -53,8 +58,9 @@ class Proxy:
         self._writes_left, self._goes_down = number, True
 
     def come_up(self) -> None:
-        """Connections can be made again."""
+        """Connections can be made again, and no answer is lost any more."""
         self._goes_down = self._is_down = False
+        self._writes_left = 0
 
     @contextmanager
     def down(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.protocol.group import LeaveGroupRequest
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import OffsetAndMetadata
 
@@ -68,22 +69,29 @@ class KafkaHarness(AdapterHarness):
         """Makes a topic, once an older one of the name is deleted, and waits until it is seen."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
         topic = NewTopic(name, partitions, 1, topic_configs=settings)
-        while (await self.admin.create_topics([topic])).topic_errors[0][1] == TOPIC_ALREADY_EXISTS:
-            await asyncio.sleep(0.05)
         async with asyncio.timeout(self.patience):
-            while name not in await self.admin.list_topics():  # a busy broker is slow to see it
+            while code := (await self.admin.create_topics([topic])).topic_errors[0][1]:
+                assert code == TOPIC_ALREADY_EXISTS, f"{name} was not created: error {code}"
+                await asyncio.sleep(0.05)
+            while not await self._is_led(name, partitions):  # a busy broker is slow to see it
                 await asyncio.sleep(0.02)
+
+    async def _is_led(self, topic: str, partitions: int) -> bool:
+        (found,) = await self.admin.describe_topics([topic])
+        leaders = [each["leader"] for each in found["partitions"]]
+        return len(leaders) == partitions and min(leaders) >= 0
 
     def make_adapter(
         self, stream: str, group: str | None, *, topics: Sequence[str] = (), **options: Any
     ) -> KafkaAdapter:
-        quick = {"session_timeout": 1.5, "rebalance_timeout": 5.0, "heartbeat_interval": 0.1}
+        # A member is lost and cut off late: a machine that stands still for seconds does neither.
+        steady = {"session_timeout": 30.0, "rebalance_timeout": 60.0, "heartbeat_interval": 0.1}
         defaults = {"metadata_max_age_ms": 300, "fetch_max_wait_ms": 100, "retry_backoff_ms": 50}
         return KafkaAdapter(
             *(topics or [stream]),
             bootstrap_servers=self.servers,
             group=None if group is None else f"{group}-{self.uid}",
-            **(quick | defaults | options),
+            **(steady | defaults | options),
         )
 
     async def append(
@@ -203,3 +211,15 @@ class KafkaHarness(AdapterHarness):
         for connection in consumer._client._conns.values():
             connection.close()
         coordinator.generation = -1  # so that its later close does not leave the group
+        await self.end_sessions(coordinator.group_id)
+
+    async def end_sessions(self, group: str, *members: str) -> None:
+        """Has a group forget dead members, all by default, as it does when their sessions end.
+
+        So sessions may be longer than a machine stands still, and nobody waits for their end.
+        """
+        (answer,) = await self.admin.describe_consumer_groups([group])
+        coordinator = await self.admin.find_coordinator(group)
+        for member in members or [member for member, *_ in answer.groups[0][5]]:
+            left = await self.admin._send_request(LeaveGroupRequest(group, member), coordinator)
+            assert left.error_code == 0, f"{group}: error {left.error_code} for {member}"

@@ -153,7 +153,7 @@ async def test_paused_partitions_keep_what_was_fetched_for_them(world: World) ->
     await world.kafka.append(topic, numbered(0, 10))
     async with world.member(topic) as member:
         (held,) = await member.holding(1)
-        (run,) = await member.fetch(max_records=3, max_wait=10)
+        (run,) = await member.fetch(max_records=3, max_wait=world.kafka.patience)
         member.adapter.pause(held)
         assert await member.fetch() == []  # all are paused: nothing, rather than everything
         assert client_of(member)._fetcher._records
