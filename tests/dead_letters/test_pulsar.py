@@ -49,7 +49,7 @@ def read(server: PulsarServer, topic: str, count: int, name: str = "dead-letters
     )
     try:
         consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared)
-        found = [consumer.receive(10_000) for _ in range(count)]
+        found = [consumer.receive(300_000) for _ in range(count)]
         with pytest.raises(pulsar.Timeout):
             consumer.receive(300)
         for message in found:
@@ -133,7 +133,7 @@ async def test_reader_of_another_type_does_not_keep_letters_out(
         reader = await asyncio.to_thread(client.subscribe, name, "dead-letters")
         (outcome,) = await letters.send([letter_of(topic)])
         assert outcome.kind is OutcomeKind.DURABLE
-        found = await asyncio.to_thread(reader.receive, 10_000)
+        found = await asyncio.to_thread(reader.receive, 300_000)
         assert found.data() == b"\xff not json"
     finally:
         await asyncio.to_thread(client.close)

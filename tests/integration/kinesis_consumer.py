@@ -20,8 +20,8 @@ from consumer_sdk.stores import LocalStore, ZooKeeperStore
 __all__ = ["BLOCK", "GROUP", "LEASE", "REGION", "released_by", "store_at"]
 
 GROUP, REGION = "team", "us-east-1"
-LEASE = 2.5
-"""Seconds."""
+LEASE = 8.0
+"""Seconds; longer than a busy machine stands still."""
 
 BLOCK = b"block"
 """A record that the handler computes for, without a pause, until `released_by` is there."""

@@ -164,7 +164,7 @@ async def test_closed_consumers_leave_no_threads_behind(pulsar_server: PulsarSer
     ):
         await until(lambda: len({*first.calls, *second.calls}) == 100)
         await until(lambda: len(pumps()) == 2)  # one of them may read all before the other starts
-    await until(lambda: not pumps(), 10)
+    await until(lambda: not pumps())
 
 
 def test_consumers_of_two_loops_in_two_threads_do_not_meet(pulsar_server: PulsarServer) -> None:
@@ -183,5 +183,5 @@ def test_consumers_of_two_loops_in_two_threads_do_not_meet(pulsar_server: Pulsar
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert seen == [Counter(numbers(200))] * 2

@@ -176,11 +176,12 @@ async def test_key_shared_keeps_each_key_with_one_consumer_at_a_time(
 
         return handle
 
-    async with running(Consumer(field.adapter("key_shared")), handler("a"), Ordering.KEY):
-        async with running(Consumer(field.adapter("key_shared")), handler("b"), Ordering.KEY):
+    one, two = (Consumer(field.adapter("key_shared")) for _ in "ab")
+    async with running(one, handler("a"), Ordering.KEY):
+        async with running(two, handler("b"), Ordering.KEY):
+            await until(lambda: all(each.stats().partitions for each in (one, two)))
             sending = asyncio.create_task(field.load(2000))
-            await until(lambda: len(log) > 500)
-            assert {name for name, _ in log} == {"a", "b"}
+            await until(lambda: len(log) > 500 and {name for name, _ in log} == {"a", "b"})
         await sending
         await until(lambda: {value for _, value in log} >= set(numbers(2000)))
         await field.until_acked()

@@ -148,7 +148,7 @@ async def test_steady_nacks_come_again_on_time(pulsar_server: PulsarServer, kind
         async for message in consumer:
             value = message.value or b""
             if message.attempt == 1:
-                wait = 0.3 if int(value) % 2 else 20.0
+                wait = 0.3 if int(value) % 2 else 200.0
                 message.nack(delay=wait)
                 due[value] = loop.time() + wait
                 await asyncio.sleep(0.02)  # nacks go on while others are due
@@ -158,7 +158,7 @@ async def test_steady_nacks_come_again_on_time(pulsar_server: PulsarServer, kind
                 if len(late) == 30:
                     break
     assert min(late) >= -0.01
-    assert max(late) < 10.0  # the long ones hold none up
+    assert max(late) < 100.0  # the long ones hold none up
 
 
 @pytest.mark.parametrize("kind", ["exclusive", "failover", "key_shared", "shared"])

@@ -116,7 +116,10 @@ async def start(*place: str) -> Process:
 
 
 async def check(*place: str) -> None:
-    """Runs the race; every durable number was written once, and the last one is stored."""
+    """Runs the race; no number was written twice, and the last one is stored.
+
+    One whose answer came too late on a busy machine is stored, and said to be tried again.
+    """
     race = Race()
     try:
         await race.run(*place)
@@ -126,12 +129,15 @@ async def check(*place: str) -> None:
                 child.process.kill()
             await child.process.wait()
     numbers = sorted(n for child in race.children for n in child.numbers("durable"))
-    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) == len(set(numbers))
+    tried = {n for child in race.children for n in child.numbers("retry")}
+    assert {*range(1, numbers[-1])} <= {*numbers, *tried}
     store = store_of(*place)
     await store.open()
     texts = await store.peek("g", await store.list("g"))
     await store.aclose()
-    assert list(texts.values()) == [str(len(numbers))]
+    (last,) = texts.values()
+    assert last == str(numbers[-1]) or int(last or 0) in tried
     assert sum(len(child.numbers("fenced")) for child in race.children) > 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from consumer_sdk.stores.sqlite_file import Database
 from consumer_sdk.stores.sqlite_thread import SqliteThread
 
 NAME = "bridge under test"
+PATIENCE = 300.0
 
 
 def no_check(database: Database) -> None:
@@ -30,6 +31,15 @@ def make(path: Path) -> SqliteThread:
 def threads() -> int:
     """How many threads of ours there are."""
     return sum(thread.name == NAME for thread in threading.enumerate())
+
+
+@pytest.fixture(autouse=True)
+def _ends_its_threads() -> Iterator[None]:
+    """One that was given up, or told to end, is not there any more in the next test."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == NAME:
+            thread.join(PATIENCE)
 
 
 @pytest_asyncio.fixture
@@ -48,7 +58,7 @@ async def test_open_bridge_has_one_named_thread_until_it_is_closed(bridge: Sqlit
     await bridge.aclose()
     for thread in threading.enumerate():
         if thread.name == NAME:
-            thread.join(5)
+            thread.join(PATIENCE)
     assert threads() == 0
 
 
@@ -152,7 +162,7 @@ def test_answer_that_finds_its_loop_closed_is_dropped(tmp_path: Path) -> None:
 
     async def leave() -> None:
         await bridge.open(no_check)
-        task = asyncio.create_task(bridge.run(lambda _: gate.wait(30)))
+        task = asyncio.create_task(bridge.run(lambda _: gate.wait(PATIENCE)))
         await asyncio.sleep(0)
         task.cancel()
 
@@ -167,7 +177,7 @@ async def test_cancelled_open_leaves_nothing_open(tmp_path: Path) -> None:
     gate = threading.Event()
 
     def wait(database: Database) -> None:
-        gate.wait(30)
+        gate.wait(PATIENCE)
 
     opening = asyncio.create_task(bridge.open(wait))
     await asyncio.sleep(0)
@@ -175,7 +185,7 @@ async def test_cancelled_open_leaves_nothing_open(tmp_path: Path) -> None:
     opening.cancel()
     await asyncio.wait([opening])
     gate.set()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
     with pytest.raises(ConsumerClosedError):
         await bridge.run(no_check)
@@ -189,7 +199,7 @@ async def test_closing_does_not_wait_for_a_disk_that_hangs(
     bridge = make(tmp_path)
     await bridge.open(no_check)
     gate, ran = threading.Event(), threading.Event()
-    hanging = asyncio.create_task(bridge.run(lambda _: gate.wait(30)))
+    hanging = asyncio.create_task(bridge.run(lambda _: gate.wait(PATIENCE)))
     queued = asyncio.create_task(bridge.run(lambda _: ran.set()))
     await asyncio.sleep(0)
     await bridge.aclose()
@@ -209,5 +219,5 @@ async def test_bridge_that_is_dropped_open_warns_and_ends_its_thread(tmp_path: P
     (thread,) = (t for t in threading.enumerate() if t.name == NAME)
     with pytest.warns(ResourceWarning, match=r"state\.db was not closed"):
         del bridge  # the last reference: no cycle keeps it
-    thread.join(5)
+    thread.join(PATIENCE)
     assert not thread.is_alive()

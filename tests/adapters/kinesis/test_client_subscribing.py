@@ -125,7 +125,7 @@ async def test_a_subscription_that_breaks_may_come_back(
 async def test_a_silent_subscription_is_given_up(server: Answering) -> None:
     """Kinesis trap 27: after the time for an answer, since events come even without records."""
     server.on("SubscribeToShard", Subscriptions(event("5"), stays=True))
-    async with opened(server.url, request_timeout=0.1) as service:
+    async with opened(server.url, request_timeout=1.0) as service:
         pages = service.subscribe(CONSUMER, "s", HORIZON)
         assert (await anext(pages)).next == "5"
         with pytest.raises(TransientAdapterError):

@@ -148,7 +148,7 @@ class PulsarHarness(AdapterHarness):
                 topic,
                 batching_enabled=is_batch,
                 batching_max_messages=1000,
-                batching_max_publish_delay_ms=1000,
+                batching_max_publish_delay_ms=600_000,  # the flush sends it, whole
                 encryption_key=None if keys is None else "mine",
                 crypto_key_reader=None if keys is None else keys.reader,
             )

@@ -33,7 +33,7 @@ def make(pulsar_server: PulsarServer) -> Make:
             "admin_url": pulsar_server.admin_url,
             "subscription": "billing",
             "busy_timeout": 2,
-            "operation_timeout": 2,
+            "operation_timeout": 20,
         }
         return PulsarAdapter(*topics, **given | options)
 
@@ -81,7 +81,7 @@ async def test_broker_that_is_away_is_an_error_within_the_timeouts(make: Make) -
     url = f"pulsar://{HOST}:{port}"
     began = time.monotonic()
     with pytest.raises(AdapterError, match=r"looking up|does not answer"):
-        await opened(make("t", service_url=url, admin_url=None))
+        await opened(make("t", service_url=url, admin_url=None, operation_timeout=2))
     assert time.monotonic() - began < 25
 
 

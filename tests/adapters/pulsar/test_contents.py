@@ -238,7 +238,7 @@ def _raw(server: PulsarServer, topic: str) -> bytes:
             initial_position=pulsar.InitialPosition.Earliest,
             crypto_failure_action=pulsar.ConsumerCryptoFailureAction.CONSUME,
         )
-        data: bytes = consumer.receive(10_000).data()
+        data: bytes = consumer.receive(300_000).data()
         return data
     finally:
         client.close()

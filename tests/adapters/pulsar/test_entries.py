@@ -254,8 +254,8 @@ async def take(consumer: Consumer, count: int) -> list[Any]:
 
 
 async def until_gone(server: PulsarEndpoint, topic: str) -> int:
-    """The backlog, once it is empty or some seconds have passed."""
-    for _ in range(50):
+    """The backlog, once it is empty or a minute has passed."""
+    for _ in range(600):
         if not (left := await server.backlog(topic, "s")):
             break
         await asyncio.sleep(0.1)

@@ -153,7 +153,7 @@ def _first_of(server: PulsarServer, topic: str, schema: Any) -> Any:
     client = pulsar.Client(server.service_url, logger=logger)
     try:
         reader = client.create_reader(topic, pulsar.MessageId.earliest, schema=schema)
-        return reader.read_next(60_000).value()
+        return reader.read_next(300_000).value()
     finally:
         client.close()
 

@@ -20,7 +20,7 @@ TOPIC = "persistent://public/default/t"
 @pytest.fixture
 async def subscriber() -> AsyncIterator[Subscriber]:
     """It is subscribed."""
-    made = subscriber_on(Client(), TOPIC, operation_timeout=0.1)
+    made = subscriber_on(Client(), TOPIC)
     await made.subscribe()
     yield made
     await made.unsubscribe_natively()
@@ -61,13 +61,16 @@ async def test_offer_of_another_epoch_closes_the_one_before(subscriber: Subscrib
     assert not subscriber.is_open
 
 
-async def test_seek_without_an_answer_is_given_up(subscriber: Subscriber) -> None:
+async def test_seek_without_an_answer_is_given_up() -> None:
     """The partition's start is tried again."""
+    subscriber = subscriber_on(Client(), TOPIC, operation_timeout=1.0)
+    await subscriber.subscribe()
     native_of(subscriber).is_silent = True
     subscriber.offer()
     with pytest.raises(TransientAdapterError, match=r"seeking in .*: no answer"):
         await subscriber.begin(StartPoint.LATEST)
     assert not subscriber.is_open
+    await subscriber.unsubscribe_natively()
 
 
 async def test_acks_without_an_answer_are_tried_again_soon(

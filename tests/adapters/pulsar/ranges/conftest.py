@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
 
+from consumer_sdk.testing.servers.ports import free_ports
 from tests.adapters.pulsar.ranges.stage import Stage
 
 if TYPE_CHECKING:
@@ -24,7 +24,4 @@ async def stage(pulsar_server: PulsarServer) -> Stage:
 @pytest.fixture
 def own_port() -> int:
     """A port at which nobody listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    return free_ports(1)[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pulsar
 import pytest
 
 from consumer_sdk.errors import ConfigurationError
@@ -26,15 +25,20 @@ async def standing(ranges: PulsarRanges, partition: Partition) -> Position | Non
     return (await ranges.positions([partition], StartPoint.BROKER))[partition]
 
 
-def left(stage: Stage, subscription: str = "g") -> list[bytes]:
-    """What a consumer of the subscription gets, acking nothing."""
-    with consuming(stage, subscription) as consumer:
-        found = []
-        try:
-            while True:
-                found.append(consumer.receive(500).data())
-        except pulsar.Timeout:
-            return found
+END = b"end"
+PATIENCE = 300_000
+"""Milliseconds."""
+
+
+async def left(stage: Stage) -> list[bytes]:
+    """What a consumer of the subscription gets, acking nothing; a record is put behind it."""
+    await stage.produce([END])
+
+    def found() -> list[bytes]:
+        with consuming(stage, "g") as consumer:
+            return list(iter(lambda: consumer.receive(PATIENCE).data(), END))
+
+    return await asyncio.to_thread(found)
 
 
 async def test_opening_makes_the_subscription_at_the_earliest_record(stage: Stage) -> None:
@@ -42,7 +46,7 @@ async def test_opening_makes_the_subscription_at_the_earliest_record(stage: Stag
     places = await stage.produce(SENT)
     async with stage.open(subscription="g") as ranges:
         assert await standing(ranges, stage.partition) == (*places[0][:2], 0)
-    assert await asyncio.to_thread(left, stage) == SENT
+    assert await left(stage) == SENT
 
 
 async def test_opening_leaves_a_subscription_where_it_stands(stage: Stage) -> None:
@@ -51,7 +55,7 @@ async def test_opening_leaves_a_subscription_where_it_stands(stage: Stage) -> No
     for _ in range(2):
         async with stage.open(subscription="g") as ranges:
             await ranges.commit({stage.partition: places[3]})
-    assert await asyncio.to_thread(left, stage) == SENT[3:]
+    assert await left(stage) == SENT[3:]
 
 
 async def test_a_subscription_that_begins_at_the_latest_has_no_backlog(stage: Stage) -> None:
@@ -71,7 +75,7 @@ async def test_commit_acks_exactly_what_lies_below(stage: Stage, done: int) -> N
         outcome = (await ranges.commit({stage.partition: position}))[stage.partition]
         assert outcome.kind is OutcomeKind.SENT
         assert (await standing(ranges, stage.partition) or ())[:2] == position[:2]
-    assert await asyncio.to_thread(left, stage) == SENT[done:]
+    assert await left(stage) == SENT[done:]
 
 
 async def test_commit_in_a_batch_leaves_the_batch(stage: Stage) -> None:
@@ -82,7 +86,7 @@ async def test_commit_in_a_batch_leaves_the_batch(stage: Stage) -> None:
     async with stage.open(subscription="g") as ranges:
         await ranges.commit({stage.partition: places[4]})
         assert await standing(ranges, stage.partition) == (*places[0][:2], 0)
-    assert await asyncio.to_thread(left, stage) == SENT
+    assert await left(stage) == SENT
 
 
 async def test_commit_behind_a_batch_leaves_nothing_of_it(stage: Stage) -> None:
@@ -91,7 +95,7 @@ async def test_commit_behind_a_batch_leaves_nothing_of_it(stage: Stage) -> None:
     await stage.produce([b"after"])
     async with stage.open(subscription="g") as ranges:
         await ranges.commit({stage.partition: (places[5][0], places[5][1] + 1, 0)})
-    assert await asyncio.to_thread(left, stage) == [b"after"]
+    assert await left(stage) == [b"after"]
 
 
 async def test_a_batch_of_which_somebody_acked_a_part_is_behind_the_position(stage: Stage) -> None:
@@ -100,10 +104,10 @@ async def test_a_batch_of_which_somebody_acked_a_part_is_behind_the_position(sta
     async with stage.open(subscription="g") as ranges:
         with consuming(stage, "g", batch_index_ack_enabled=True) as consumer:
             for _ in range(2):
-                consumer.acknowledge(consumer.receive(5000))
+                consumer.acknowledge(consumer.receive(PATIENCE))
         assert await standing(ranges, stage.partition) == (*places[0][:2], 0)
         await ranges.commit({stage.partition: places[4]})
-        assert set(await asyncio.to_thread(left, stage)) >= set(SENT[2:])
+        assert set(await left(stage)) >= set(SENT[2:])
 
 
 async def test_commit_waits_for_one_that_holds_it_for_a_moment(stage: Stage) -> None:
@@ -126,7 +130,7 @@ async def test_commit_never_goes_back(stage: Stage) -> None:
             outcome = (await ranges.commit({stage.partition: position}))[stage.partition]
             assert outcome.kind is OutcomeKind.SENT
             assert await standing(ranges, stage.partition) == (*places[4][:2], 0)
-    assert await asyncio.to_thread(left, stage) == SENT[4:]
+    assert await left(stage) == SENT[4:]
 
 
 async def test_commit_at_the_begin_of_a_ledger_acks_the_ones_before(stage: Stage) -> None:
@@ -138,7 +142,7 @@ async def test_commit_at_the_begin_of_a_ledger_acks_the_ones_before(stage: Stage
     async with stage.open(subscription="g") as ranges:
         await ranges.commit({stage.partition: (places[0][0], 0, 0)})
         assert await standing(ranges, stage.partition) == (places[0][0], 0, 0)
-    assert await asyncio.to_thread(left, stage) == SENT[3:]
+    assert await left(stage) == SENT[3:]
 
 
 async def test_commit_is_kept_by_an_unload(stage: Stage) -> None:
@@ -185,7 +189,7 @@ async def test_between_commits_others_may_use_the_subscription(stage: Stage) -> 
     places = await stage.produce(SENT)
     async with stage.open(subscription="g") as ranges:
         await ranges.commit({stage.partition: places[1]})
-        assert await asyncio.to_thread(left, stage) == SENT[1:]
+        assert await left(stage) == SENT[1:]
 
 
 async def test_commits_at_the_same_time_are_not_in_each_others_way(stage: Stage) -> None:
@@ -216,7 +220,7 @@ async def test_commit_of_a_closed_reader_is_fenced(stage: Stage) -> None:
         pass
     outcome = (await ranges.commit({stage.partition: places[1]}))[stage.partition]
     assert outcome.kind is OutcomeKind.FENCED
-    assert await asyncio.to_thread(left, stage) == SENT
+    assert await left(stage) == SENT
 
 
 async def test_commit_without_the_admin_url_moves_it_too(stage: Stage) -> None:
@@ -225,7 +229,7 @@ async def test_commit_without_the_admin_url_moves_it_too(stage: Stage) -> None:
     async with stage.open(admin=False, subscription="g") as ranges:
         outcome = (await ranges.commit({stage.partition: places[2]}))[stage.partition]
         assert outcome.kind is OutcomeKind.SENT
-    assert await asyncio.to_thread(left, stage) == SENT[2:]
+    assert await left(stage) == SENT[2:]
 
 
 async def test_where_it_stands_needs_the_admin_url(stage: Stage) -> None:
