@@ -20,7 +20,7 @@ from consumer_sdk.stores import LocalStore, ZooKeeperStore
 __all__ = ["BLOCK", "GROUP", "LEASE", "REGION", "released_by", "store_at"]
 
 GROUP, REGION = "team", "us-east-1"
-LEASE = 8.0
+LEASE = 5.0
 """Seconds; longer than a busy machine stands still."""
 
 BLOCK = b"block"

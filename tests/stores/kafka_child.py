@@ -27,7 +27,7 @@ async def main(servers: str, topic: str, group: str, hosts: str, file: str) -> N
         os.write(out, f"{message.partition.id} {message.position}\n".encode())
 
     consumer = Consumer(
-        KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=1.5),
+        KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=30.0),
         store=ZooKeeperStore(hosts, session_timeout=SESSION_TIMEOUT),
         flush_interval=0.05,
     )

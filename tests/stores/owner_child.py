@@ -33,6 +33,15 @@ def store_of(kind: str, place: str, root: str = "") -> CheckpointStore:
     return ZooKeeperStore(place, root=root, session_timeout=SESSION_TIMEOUT)
 
 
+async def opened(*place: str) -> CheckpointStore:
+    """A store that is open; on a busy machine that takes longer than a session lasts."""
+    while True:
+        store = store_of(*place)
+        with suppress(TransientStoreError):
+            await store.open()
+            return store
+
+
 async def claim(store: CheckpointStore, epoch: int) -> tuple[Assignment, int]:
     """Takes the partition over; its checkpoint is a number."""
     assignment = Assignment(FIRST, epoch)
@@ -61,8 +70,7 @@ async def count_up(store: CheckpointStore, epoch: int) -> None:
 
 async def main(*place: str) -> None:
     """Owns the partition as often as it is told to."""
-    store = store_of(*place)
-    await store.open()
+    store = await opened(*place)
     try:
         epoch = 0
         while await asyncio.to_thread(sys.stdin.readline):

@@ -19,6 +19,7 @@ from consumer_sdk.adapters import KafkaAdapter
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.testing.servers import KafkaEndpoint, ZooKeeperServer
 from consumer_sdk.trackers import decode_checkpoint
+from tests.adapters.kafka.harness import KafkaHarness
 from tests.stores.zookeeper_load import Load, expire, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
@@ -129,6 +130,8 @@ class Child:
             if process.returncode is None:
                 process.kill()
             await process.wait()
+            async with KafkaHarness(load.servers) as kafka:  # a session outlives a busy machine
+                await kafka.end_sessions(load.group)
 
     def processed(self) -> list[Record]:
         """By all of them, in order."""

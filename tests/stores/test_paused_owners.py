@@ -18,7 +18,7 @@ from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import Assignment, OutcomeKind
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
-from tests.stores.owner_child import FIRST, SESSION_TIMEOUT, claim, store_of
+from tests.stores.owner_child import FIRST, SESSION_TIMEOUT, claim, opened
 
 ROOT = Path(__file__).parents[2]
 RUNS = 20
@@ -106,8 +106,7 @@ async def until_refused(child: Process, number: int) -> None:
 
 async def race(*place: str, expiring: Container[int] = ()) -> None:
     """Twenty takeovers; in some of them the owner is paused until its session has expired."""
-    chaos, store = random.Random(7), store_of(*place)
-    await store.open()
+    chaos, store = random.Random(7), await opened(*place)
     async with owner_process(*place) as child:
         try:
             for epoch in range(RUNS):

@@ -123,7 +123,7 @@ async def test_credentials_that_are_mended_are_used(
     """
     async with (
         Proxy(zookeeper_server.hosts) as proxy,
-        opened(proxy.hosts, root, session_timeout=1.0) as store,
+        opened(proxy.hosts, root, session_timeout=4.0) as store,
     ):
         (owner,) = await owned(store, FIRST)
         assert store._bridge is not None

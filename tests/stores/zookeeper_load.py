@@ -18,7 +18,7 @@ from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import decode_checkpoint
 
-SESSION_TIMEOUT = 2.0
+SESSION_TIMEOUT = 6.0
 
 
 class Load:

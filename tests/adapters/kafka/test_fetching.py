@@ -179,9 +179,10 @@ async def test_dead_task_of_the_client_is_an_error_not_idleness(world: World, wh
 async def test_broker_that_answers_no_fetch_is_an_error_not_idleness(world: World) -> None:
     """T32: a fetch that nobody answers any more looks like an idle topic."""
     topic = await world.kafka.create_stream()
-    async with world.member(topic, request_timeout_ms=900, rebalance_timeout=0.9) as member:
+    async with world.member(topic) as member:
         await member.holding(1)
         await member.read_nothing()
+        _session(member)._stall._limit = 1.0  # the joining may take longer
         client_of(member)._fetcher._proc_fetch_request = _unanswered
         with pytest.raises(AdapterError, match="no answer"):
             async with asyncio.timeout(35):

@@ -125,7 +125,7 @@ class KinesaliteHarness(ServerHarness):
     """kinesalite never answers a request for records after the last one's time: it is given up."""
 
     def __init__(self, server: KinesisEndpoint) -> None:
-        super().__init__(server, request_timeout=5.0)
+        super().__init__(server, request_timeout=3.0)
 
 
 class FakeServerHarness(ServerHarness):

@@ -235,7 +235,7 @@ async def test_stop_that_is_not_reached_is_given_up_in_time(
     """Spark trap 18: what is there comes, and then an error that asks to read again."""
     topic = await harness.create_stream()
     await harness.append(topic, numbered(0, 3))
-    reader = await ranges(topic, read_timeout=1.0)
+    reader = await ranges(topic, read_timeout=5.0)
     found: list[int] = []
     with pytest.raises(TransientAdapterError, match="in vain"):
         async for part in reader.read_range(span(topic, 0, 5)):
