@@ -48,12 +48,12 @@ async def test_outage_of_kafka_is_a_few_lines(
     own_kafka_server: KafkaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The client's own lines too; and each place where it failed is still there to be read."""
-    await own_kafka_server.create_topic("orders", partitions=4)
+    await own_kafka_server.create_topic("outage", partitions=4)
 
     async def handle(_message: Message) -> None:
         """Nothing comes."""
 
-    consumer = Consumer(f"kafka://{own_kafka_server.bootstrap_servers}/orders?group=g")
+    consumer = Consumer(f"kafka://{own_kafka_server.bootstrap_servers}/outage?group=outage")
     running = asyncio.create_task(consumer.run(handle))
     await until_held(consumer, 4)
     with caplog.at_level(logging.INFO):

@@ -30,7 +30,7 @@ KAFKA_JARS = JarSet(
     ),
 )
 
-_LEADERS = 10.0  # seconds; a single node elects in milliseconds
+_LEADERS = 120.0  # seconds; a single node elects in milliseconds, but for a busy machine
 
 
 class KafkaEndpoint(ABC):
@@ -50,7 +50,7 @@ class KafkaEndpoint(ABC):
             config: topic settings, underscores for dots: ``cleanup_policy="compact"``.
 
         Raises:
-            ServerError: Kafka refused, or there are no leaders after 10 seconds.
+            ServerError: Kafka refused, or there are no leaders after two minutes.
             MissingExtraError: aiokafka is not installed.
         """
         try:

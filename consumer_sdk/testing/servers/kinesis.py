@@ -49,7 +49,7 @@ class KinesisEndpoint(ABC):
         """Create a stream and wait until it is active.
 
         Raises:
-            ServerError: Kinesis refused, or the stream is not active after 10 seconds.
+            ServerError: Kinesis refused, or the stream is not active after two minutes.
             MissingExtraError: aiobotocore is not installed.
         """
         async with self._client() as client:
@@ -69,7 +69,7 @@ class KinesisEndpoint(ABC):
         """Split a shard in the middle of its hash keys, and return the ids of its children.
 
         Raises:
-            ServerError: Kinesis refused, or the stream is not active after 10 seconds.
+            ServerError: Kinesis refused, or the stream is not active after two minutes.
         """
         async with self._client() as client:
             first, last = hash_keys(await describe_shard(client, stream, shard))
@@ -85,7 +85,7 @@ class KinesisEndpoint(ABC):
         """Merge two shards with adjacent hash keys, and return the id of their child.
 
         Raises:
-            ServerError: Kinesis refused, or the stream is not active after 10 seconds.
+            ServerError: Kinesis refused, or the stream is not active after two minutes.
         """
         async with self._client() as client:
             await client.merge_shards(

@@ -16,14 +16,14 @@ __all__ = [
     "until_active",
 ]
 
-_PATIENCE = 10.0  # seconds; the servers take milliseconds
+_PATIENCE = 120.0  # seconds; the servers take milliseconds, but for a busy machine
 _POLL = 0.02
 _BATCH_RECORDS = 500  # what one PutRecords may carry
 _BATCH_BYTES = 4 << 20  # likewise 5 MiB; what is left is for partition keys
 
 
 async def until_active(client: Any, stream: str) -> None:
-    """Wait until the stream is active; raises ServerError after 10 seconds."""
+    """Wait until the stream is active; raises ServerError after two minutes."""
     try:
         async with asyncio.timeout(_PATIENCE):
             while await _status(client, stream) != "ACTIVE":  # noqa: ASYNC110  Kinesis sends no event

@@ -14,7 +14,7 @@ __all__ = ["Position", "call", "path_of", "place_of"]
 Position = Literal["earliest", "latest"] | tuple[int, int]
 """The begin or end of a topic, or ledger id and entry id of a message."""
 
-_PATIENCE = 30.0  # seconds; an unload on a busy machine takes some
+_PATIENCE = 120.0  # seconds; an unload on a busy machine takes some
 _LAST = (1 << 63) - 1
 
 # The proxies of the environment are not for this machine.
