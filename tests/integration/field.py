@@ -78,7 +78,7 @@ class Field:
         **options: Any,
     ) -> Consumer:
         """A consumer of the topic; ``adapter`` has the adapter's options."""
-        adapter_options = {"session_timeout": 10.0, "rebalance_timeout": 20.0} | dict(adapter or {})
+        adapter_options = {"session_timeout": 30.0, "rebalance_timeout": 20.0} | dict(adapter or {})
         made = self.kafka.make_adapter(self.topic, group, topics=topics, **adapter_options)
         options.setdefault("retry", RetryPolicy(max_attempts=3, initial=0.05, jitter=0.0))
         options.setdefault("flush_interval", 0.02)

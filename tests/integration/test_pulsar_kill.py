@@ -29,7 +29,7 @@ from tests.integration.pulsar_field import (
 
 pytestmark = pytest.mark.pulsar
 
-ATTEMPTS = RETRY.max_attempts
+ATTEMPTS = RETRY.max_attempts or 0
 PER_KILL = 400
 
 
