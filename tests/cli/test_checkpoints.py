@@ -294,7 +294,7 @@ def test_storm_and_kinesis_spouts_are_taken_over(
     """From one ZooKeeper into another store, and out of ZooKeeper again."""
     hosts, root = zookeeper_server.hosts, f"/cli-{uuid.uuid4().hex}"
     shell = KazooClient(hosts)
-    shell.start()
+    shell.start(timeout=300)
     try:
         shell.create(f"{root}/größter spout/partition_0", storm(partition=0), makepath=True)
         shell.create(f"{root}/topology/clicks/shard-0/state", b'{"checkpoint":"7"}', makepath=True)

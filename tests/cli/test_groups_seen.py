@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,12 +31,14 @@ class Seen:
     Attributes:
         url: its consumers'.
         store: theirs.
+        group: the group's name, which no other test has: a broker knows it whatever its streams are.
     """
 
     world: World
     stream: str
     url: str
     store: str | None
+    group: str
 
     async def run(self, *command: str) -> int:
         """Calls a command on it."""
@@ -70,9 +73,9 @@ async def seen(place: tuple[str, str, World], tmp_path: Path) -> Seen:
     broker, store, world = place
     stream = await world.stream()
     await world.write(stream, [(b"k%d" % (at % 2), b"v%d" % at) for at in range(COUNT)])
-    group = {"subscription" if broker == "pulsar" else "group": "billing"}
-    url = world.url(stream, **group)
-    made = Seen(world, stream, url, f"sqlite://{tmp_path}/state.db" if store else None)
+    group = f"billing-{uuid.uuid4().hex[:8]}"
+    url = world.url(stream, **{"subscription" if broker == "pulsar" else "group": group})
+    made = Seen(world, stream, url, f"sqlite://{tmp_path}/state.db" if store else None, group)
     assert len(await made.consume(COUNT, [b"v0", b"v1", b"v3"])) == COUNT
     return made
 
@@ -140,7 +143,7 @@ async def test_group_that_runs_is_not_reset(seen: Seen, capsys: pytest.CaptureFi
     async with consumer, asyncio.timeout(120):
         await anext(aiter(consumer))
         assert await seen.run("checkpoints", "reset", "--to", "latest", "--yes") == 3
-        assert "group 'billing' runs, stop it first" in capsys.readouterr().err
+        assert f"group {seen.group!r} runs, stop it first" in capsys.readouterr().err
         assert await seen.run("checkpoints", "reset", "--to", "latest", "--yes", "--force") == 1
         assert "0 partitions were reset, 1 were not" in capsys.readouterr().err
 
@@ -162,7 +165,7 @@ async def test_people_read_one_line_for_each_partition(
         else:
             assert await seen.run(*command) == 0
         name = "-".join(command[:2] if command[0] == "checkpoints" else command[:1])
-        golden(f"{name}.txt", capsys.readouterr().out, {seen.stream: "STREAM"})
+        golden(f"{name}.txt", capsys.readouterr().out, {seen.stream: "STREAM", seen.group: "billing"})
 
 
 @pytest.mark.parametrize("place", [BROKERS[0]], indirect=True)

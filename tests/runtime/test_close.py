@@ -230,7 +230,7 @@ def test_ack_in_another_thread_is_refused_and_closing_ends(debug: bool) -> None:
             third.ack()
             await consumer.flush()
 
-    asyncio.run(asyncio.wait_for(take_all(), 60), debug=debug)
+    asyncio.run(asyncio.wait_for(take_all(), 300), debug=debug)
     assert list(broker.committed("g", "s").values()) == [3]
 
 

@@ -620,7 +620,7 @@ def test_forked_child_gets_a_clear_error() -> None:
             errors = context.Queue()
             child = context.Process(target=_use_in_child, args=(uses, errors))
             child.start()
-            said = [errors.get(timeout=20) for _ in uses]
+            said = [errors.get(timeout=300) for _ in uses]
             child.join()
             assert all("belongs to the parent process" in error for error in said), said
             assert [branch.ack(), other.ack(), consumer.stats().in_flight] == [True, True, 1]

@@ -62,7 +62,7 @@ async def read_in_vain(broker: MemoryBroker, store: CheckpointStore, reason: str
 
     consumer = Consumer(MemoryAdapter(broker, "s", group="g"), store=store, start="latest")
     with pytest.raises(StoreError, match=reason):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await consumer.run(handle, handle_signals=False)
     assert (seen, broker.committed("g", "s")) == ([], {})
 

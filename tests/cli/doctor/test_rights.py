@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.protocol.admin import CreateAclsRequest
 
 from consumer_sdk.testing.servers import KafkaServer
@@ -53,7 +53,7 @@ async def test_missing_right_is_named_by_what_needs_it(capsys: pytest.CaptureFix
         admin = AIOKafkaAdminClient(bootstrap_servers=server.bootstrap_servers)
         await admin.start()
         try:
-            await admin.create_topics([NewTopic("orders", 1, 1)])
+            await server.create_topic("orders")
             code, found = await findings(capsys, url)
             assert (code, found["broker"]["level"]) == (1, "FAIL"), found
             await grant(admin, TOPIC, "orders", READ)

@@ -128,7 +128,7 @@ async def test_workers_share_a_group_and_one_that_is_killed_is_replaced(
     Some may be handled twice: on a busy machine a member may miss its session of 6 s.
     """
     world = kafka_world(kafka_server)
-    stream = await world.stream(4)
+    stream, group = await world.stream(4), f"billing-{uuid.uuid4().hex[:8]}"
     (service.folder / "consumer.toml").write_text(
         """
         app = "service:handle"
@@ -139,7 +139,7 @@ async def test_workers_share_a_group_and_one_that_is_killed_is_replaced(
         """
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ORDERS", world.url(stream, group="billing", session_timeout="6"))
+        patch.setenv("ORDERS", world.url(stream, group=group, session_timeout="6"))
         async with service.running("--config", "consumer.toml") as process:
             await service.opened(2)
             await _write(kafka_server, stream, "a")
@@ -154,7 +154,7 @@ async def test_workers_share_a_group_and_one_that_is_killed_is_replaced(
             assert await process.wait() == 0
     assert all(map(is_gone, service.workers))
     assert service.log.count("engine: closed") == 2, service.log
-    reading, _ = await _lag(world.url(stream, group="billing"))
+    reading, _ = await _lag(world.url(stream, group=group))
     assert reading == 0
 
 
@@ -277,9 +277,12 @@ async def test_worker_that_cannot_be_started_leaves_the_others_alone(
 ) -> None:
     """It is tried again, as one that has died."""
     caplog.set_level(logging.INFO)
-    command, away = script(tmp_path, "exec cat"), tmp_path / "away"
+    read = tmp_path / "read"
+    command, away = script(tmp_path, f"echo >> {read}\nexec cat"), tmp_path / "away"
     running = asyncio.create_task(Supervisor([str(command)], 2).run())
     await until(lambda: len(started(caplog)) == 2, "two workers")
+    # The shell opens the file only after the process is there.
+    await until(lambda: read.exists() and read.stat().st_size == 2, "both have read it")
     command.rename(away)
     os.kill(started(caplog)[0], signal.SIGKILL)
     await until(lambda: "worker 0: cannot be started" in caplog.text, "it cannot be started")
@@ -299,15 +302,22 @@ async def test_service_that_cannot_work_ends_all_workers(service: Service) -> No
     assert len(service.workers) == 2
 
 
+def replace(file: Path, text: str) -> None:
+    """Whoever looks meanwhile never finds it empty, as between `Path.write_text`'s two steps."""
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
 async def test_changed_file_starts_the_service_again(service: Service) -> None:
     """Also after it could not start; Ctrl-C ends it."""
     file = service.folder / "service.py"
     async with service.running(*MEMORY, "--reload") as process:
         await service.opened(1)
-        file.write_text("import no_such_package\n")
+        replace(file, "import no_such_package\n")
         await service.until(lambda: "waits for a change" in service.log, "it fails")
         assert service.log.count("Traceback") == 1
-        file.write_text(f"{SERVICE}\n")
+        replace(file, f"{SERVICE}\n")
         await service.opened(2)
         process.send_signal(signal.SIGINT)
         assert await process.wait() == 0
@@ -342,7 +352,7 @@ async def test_check_says_what_would_be_run_and_joins_nothing(
     """Each setting, without secrets; where each partition would begin; no file is made."""
     monkeypatch.chdir(service.folder)
     monkeypatch.setattr("sys.path", [str(service.folder), *sys.path])
-    monkeypatch.setattr("sys.modules", sys.modules.copy())
+    monkeypatch.delitem(sys.modules, "service", raising=False)
     world = kafka_world(kafka_server)
     stream, name = await world.stream(2), f"group-{uuid.uuid4().hex[:8]}"
     await world.write(stream, [(b"k", b"v")] * 3)

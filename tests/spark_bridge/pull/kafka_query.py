@@ -158,7 +158,7 @@ class Sink:
         writer = self.frame.writeStream.option("checkpointLocation", str(self.checkpoint))
         return (writer.trigger(**trigger) if trigger else writer).foreachBatch(self).start()
 
-    def run(self, timeout: float = 100.0) -> None:
+    def run(self, timeout: float = 600.0) -> None:
         """Run the query until it has taken what is there."""
         query = self.start(availableNow=True)
         try:

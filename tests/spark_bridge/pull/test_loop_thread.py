@@ -15,10 +15,14 @@ from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.loop_thread import LoopThread
 
+PATIENCE = 300.0
+"""Seconds after which a call hangs; a busy machine may stand still for some."""
+
 
 @pytest.fixture
-def loop() -> Iterator[LoopThread]:
+def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopThread]:
     """Give a thread, and end it."""
+    monkeypatch.setattr("consumer_sdk.spark_bridge.pull.loop_thread._STOP_SECONDS", PATIENCE)
     thread = LoopThread()
     yield thread
     thread.stop()
@@ -52,14 +56,14 @@ class Parts:
 def test_a_thread_that_is_not_asked_does_not_start(loop: LoopThread) -> None:
     """Trap 17: making one starts nothing; a call does."""
     assert not loop.is_started
-    assert loop.call(double(2), timeout=5) == 4
+    assert loop.call(double(2), timeout=PATIENCE) == 4
     assert loop.is_started
 
 
 async def test_a_call_from_a_running_loop_is_answered(loop: LoopThread) -> None:
     """Trap 16: notebooks and UDFs have a loop of their own in the calling thread."""
-    assert loop.call(double(2), timeout=5) == 4
-    assert list(loop.iterate(Parts(3), timeout=5)) == [0, 1, 2]
+    assert loop.call(double(2), timeout=PATIENCE) == 4
+    assert list(loop.iterate(Parts(3), timeout=PATIENCE)) == [0, 1, 2]
 
 
 def test_an_error_of_the_work_is_raised_in_the_caller(loop: LoopThread) -> None:
@@ -69,7 +73,7 @@ def test_an_error_of_the_work_is_raised_in_the_caller(loop: LoopThread) -> None:
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        loop.call(fail(), timeout=5)
+        loop.call(fail(), timeout=PATIENCE)
 
 
 def test_work_that_takes_too_long_is_cancelled(loop: LoopThread) -> None:
@@ -94,23 +98,23 @@ def test_a_timeout_of_the_work_itself_flies_unchanged(loop: LoopThread) -> None:
         raise TimeoutError("mine")
 
     with pytest.raises(TimeoutError, match="mine"):
-        loop.call(fail(), timeout=5)
+        loop.call(fail(), timeout=PATIENCE)
 
 
 def test_iterating_yields_each_part_once_and_closes_the_iterator(loop: LoopThread) -> None:
     """In order, to the end."""
     parts = Parts(100)
-    assert list(loop.iterate(parts, timeout=5)) == list(range(100))
+    assert list(loop.iterate(parts, timeout=PATIENCE)) == list(range(100))
     assert parts.is_closed
 
 
 def test_iterating_reads_one_part_ahead_and_no_more(loop: LoopThread) -> None:
     """While the caller works on one part, the next one is made, and memory stays bounded."""
     parts = Parts(100)
-    found = loop.iterate(parts, timeout=5)
+    found = loop.iterate(parts, timeout=PATIENCE)
     next(found)
     for _ in range(50):
-        loop.call(double(1), timeout=5)
+        loop.call(double(1), timeout=PATIENCE)
     assert parts.made == 2
     found.close()
 
@@ -118,7 +122,7 @@ def test_iterating_reads_one_part_ahead_and_no_more(loop: LoopThread) -> None:
 def test_closing_an_iteration_early_closes_the_iterator(loop: LoopThread) -> None:
     """Trap 16: ``limit(1)`` and killed tasks leave nothing open."""
     parts = Parts(100)
-    found = loop.iterate(parts, timeout=5)
+    found = loop.iterate(parts, timeout=PATIENCE)
     next(found)
     found.close()
     assert parts.is_closed
@@ -131,7 +135,7 @@ def test_an_error_of_the_iterator_comes_after_the_parts_before_it(loop: LoopThre
         yield 1
         raise KeyError("mine")
 
-    found = loop.iterate(failing, timeout=5)
+    found = loop.iterate(failing, timeout=PATIENCE)
     assert next(found) == 1
     with pytest.raises(KeyError, match="mine"):
         next(found)
@@ -148,26 +152,32 @@ def test_an_iterator_that_stalls_is_given_up(loop: LoopThread) -> None:
         finally:
             ended.append("closed")
 
-    found = loop.iterate(stalling, timeout=0.05)
-    assert next(found) == 1
+    found: list[int] = []
     with pytest.raises(TransientAdapterError, match="has not answered within"):
-        next(found)
+        # On a busy machine it may be the first part that does not come in time.
+        found.extend(loop.iterate(stalling, timeout=0.05))
+    assert found in ([], [1])
     assert ended == ["closed"]
 
 
 def test_a_thousand_batches_leave_one_thread_and_no_task(loop: LoopThread) -> None:
     """Trap 16: nothing leaks, also when every other batch is closed early."""
-    loop.call(double(1), timeout=5)
-    before = threading.active_count()
+    loop.call(double(1), timeout=PATIENCE)
+    before = loop_threads()
     for number in range(1000):
-        found = loop.iterate(Parts(3), timeout=5)
+        found = loop.iterate(Parts(3), timeout=PATIENCE)
         next(found)
         if number % 2:
             found.close()
         else:
             assert list(found) == [1, 2]
-    assert threading.active_count() == before
-    assert loop.call(open_tasks(), timeout=5) == 1  # the one that counts
+    assert loop_threads() == before
+    assert loop.call(open_tasks(), timeout=PATIENCE) == 1  # the one that counts
+
+
+def loop_threads() -> set[threading.Thread]:
+    """Those of this kind; what else the process has comes and goes."""
+    return {each for each in threading.enumerate() if each.name == "consumer_sdk broker loop"}
 
 
 async def open_tasks() -> int:
@@ -179,11 +189,11 @@ async def open_tasks() -> int:
 def test_a_forked_child_gets_a_loop_of_its_own() -> None:
     """Trap 17: its parent's thread does not exist there."""
     parent = of_this_process()
-    assert parent.loop.call(double(1), timeout=5) == 2
+    assert parent.loop.call(double(1), timeout=PATIENCE) == 2
     child = os.fork()
     if not child:
         process = of_this_process()
-        is_right = process is not parent and process.loop.call(double(3), timeout=5) == 6
+        is_right = process is not parent and process.loop.call(double(3), timeout=PATIENCE) == 6
         os._exit(0 if is_right else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
@@ -193,20 +203,20 @@ def test_a_forked_child_gets_a_loop_of_its_own() -> None:
 def test_a_stopped_thread_leaves_nothing_and_can_start_again() -> None:
     """What was running is cancelled; the loop is closed, or this would warn."""
     loop = LoopThread()
-    before = threading.active_count()
+    before = loop_threads()
     running = loop.post(asyncio.sleep(3600))
-    loop.call(double(1), timeout=5)
+    loop.call(double(1), timeout=PATIENCE)
     loop.stop()
     assert running.cancelled()
-    assert threading.active_count() == before
-    assert loop.call(double(1), timeout=5) == 2
+    assert loop_threads() == before
+    assert loop.call(double(1), timeout=PATIENCE) == 2
     loop.stop()
     gc.collect()
 
 
 def test_a_caller_is_answered_within_milliseconds(loop: LoopThread) -> None:
     """A call costs two thread switches, not a poll interval."""
-    loop.call(double(1), timeout=5)
+    loop.call(double(1), timeout=PATIENCE)
     times = []
     for _ in range(100):
         began = time.perf_counter()

@@ -23,7 +23,7 @@ from tests.spark_bridge.pull.memory_ranges import Logs, memory_options
 def logs() -> Iterator[Logs]:
     """Return logs that are read in the process' own loop."""
     yield Logs.of(11)
-    of_this_process().loop.call(of_this_process().connections.aclose(), timeout=5)
+    of_this_process().loop.call(of_this_process().connections.aclose(), timeout=300)
     of_this_process().loop.stop()
 
 

@@ -62,7 +62,7 @@ def test_started_process_has_a_session_of_its_own(sleeper: ServerProcess) -> Non
 
 async def test_stopped_process_is_gone(sleeper: ServerProcess) -> None:
     """When stop returns, the process has ended by SIGTERM."""
-    await sleeper.stop(patience=10)
+    await sleeper.stop(patience=300)
     assert is_gone(sleeper.pid)
     assert sleeper.exit_status == -signal.SIGTERM
 
@@ -81,7 +81,7 @@ async def test_paused_process_can_be_stopped(sleeper: ServerProcess) -> None:
     """A stopped process would never see SIGTERM: stop resumes it first."""
     sleeper.pause()
     assert sleeper.is_paused
-    await sleeper.stop(patience=10)
+    await sleeper.stop(patience=300)
     assert sleeper.exit_status == -signal.SIGTERM
 
 
