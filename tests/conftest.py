@@ -12,8 +12,10 @@ import consumer_sdk
 from consumer_sdk.testing.servers import Server
 from tests.distribution import SERVERS, Distribution
 
-# A deadline measures the machine's other work, not ours.
-hypothesis.settings.register_profile("consumer_sdk", deadline=None)
+# A deadline measures the machine's other work, not ours; so does the check that data are quick to make.
+hypothesis.settings.register_profile(
+    "consumer_sdk", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("consumer_sdk")
 
 _SUITES = Path(consumer_sdk.__file__).parent / "testing" / "conformance"

@@ -165,7 +165,9 @@ async def test_people_read_one_line_for_each_partition(
         else:
             assert await seen.run(*command) == 0
         name = "-".join(command[:2] if command[0] == "checkpoints" else command[:1])
-        golden(f"{name}.txt", capsys.readouterr().out, {seen.stream: "STREAM", seen.group: "billing"})
+        golden(
+            f"{name}.txt", capsys.readouterr().out, {seen.stream: "STREAM", seen.group: "billing"}
+        )
 
 
 @pytest.mark.parametrize("place", [BROKERS[0]], indirect=True)

@@ -1,7 +1,8 @@
 """What the tests feed, what a feed directory then holds, and a process that feeds.
 
-``python -m tests.spark_bridge.feeding DIRECTORY FIRST LAST STEP`` says "ready", waits for a line,
-feeds the records FIRST..LAST in steps, and prints a line for each step that is durable.
+``python -m tests.spark_bridge.feeding DIRECTORY FIRST LAST STEP`` says "ready", and feeds the records
+FIRST..LAST in steps. Before each it waits for a line, or for the end of its input; it prints a line for
+each step that is durable.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def segment_names(place: Path | Files) -> set[str]:
 
 
 def feeder(directory: Path, first: int, last: int, step: int) -> subprocess.Popen[str]:
-    """A process that feeds; it is ready, and waits for a line."""
+    """A process that feeds; it is ready, and waits for `go`."""
     command = [sys.executable, "-m", __name__, str(directory), str(first), str(last), str(step)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -81,12 +82,15 @@ def feeder(directory: Path, first: int, last: int, step: int) -> subprocess.Pope
     return process
 
 
-def go(process: subprocess.Popen[str]) -> Iterator[str]:
-    """Lets a feeder start; yields its lines, one for each durable step."""
+def go(process: subprocess.Popen[str], steps: int | None = None) -> Iterator[str]:
+    """Lets a feeder take so many steps, or all that are left; yields its lines, one for each."""
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
+    if steps is None:
+        process.stdin.close()
+    else:
+        process.stdin.write("go\n" * steps)
+        process.stdin.flush()
     return iter(process.stdout)
 
 
@@ -100,8 +104,8 @@ async def _feed(directory: str, first: int, last: int, step: int) -> None:
     async with SparkFeed(directory, max_wait=0.0, max_rows=max(1, step // 2)) as feed:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        sys.stdin.readline()
         for at in range(first, last + 1, step):
+            sys.stdin.readline()
             await feed.write(messages(at, min(at + step - 1, last)))
             sys.stdout.write(f"{at}\n")
             sys.stdout.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark
@@ -12,20 +13,25 @@ from consumer_sdk.spark_bridge.files import PosixFiles
 from tests.spark_bridge.feeding import close, feeder, go, manifests, messages, offsets
 
 
+def stop_in_a_step(process: subprocess.Popen[str]) -> None:
+    """Stops a feeder in its sixth step, or behind it: no quick one gets further meanwhile."""
+    steps = go(process, 6)
+    for _ in range(5):
+        next(steps)
+    os.kill(process.pid, signal.SIGSTOP)
+
+
 def test_a_stopped_process_adds_nothing_twice_when_it_goes_on(tmp_path: Path) -> None:
     """Trap 23, two pumps: its records were fed by another one meanwhile; each is there once."""
     sleeper = feeder(tmp_path, 0, 999, 20)
-    steps = go(sleeper)
-    for _ in range(5):
-        next(steps)
-    os.kill(sleeper.pid, signal.SIGSTOP)
+    stop_in_a_step(sleeper)
     before = manifests(tmp_path)
     other = feeder(tmp_path, 0, 799, 200)
     assert len(list(go(other))) == 4
     assert close(other) == 0
     assert set(range(800)) <= set(offsets(tmp_path))
     os.kill(sleeper.pid, signal.SIGCONT)
-    list(steps)
+    list(go(sleeper))
     assert close(sleeper) == 0
     assert offsets(tmp_path) == list(range(1000))
     after = manifests(tmp_path)
@@ -36,13 +42,10 @@ def test_a_stopped_process_adds_nothing_twice_when_it_goes_on(tmp_path: Path) ->
 def test_a_stopped_process_goes_on_above_what_was_deleted_meanwhile(tmp_path: Path) -> None:
     """The names of deleted manifests are free again: what it adds there would never be read."""
     sleeper = feeder(tmp_path, 0, 999, 20)
-    steps = go(sleeper)
-    for _ in range(5):
-        next(steps)
-    os.kill(sleeper.pid, signal.SIGSTOP)
+    stop_in_a_step(sleeper)
     floor = delete_all(tmp_path, 800)
     os.kill(sleeper.pid, signal.SIGCONT)
-    list(steps)
+    list(go(sleeper))
     assert close(sleeper) == 0
     assert manifests(tmp_path)[0].number == floor
     assert offsets(tmp_path) == list(range(800, 1000))

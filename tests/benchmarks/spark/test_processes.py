@@ -29,7 +29,11 @@ def test_processes_are_told_apart_by_their_command(command: str, kind: str | Non
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_child_is_found_with_its_peak() -> None:
     """While it lives."""
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"\n"  # before that it has hardly any memory
         assert child.pid in descendants(os.getpid())
         assert (peak_mb(child.pid) or 0) > 1
         child.communicate(b"\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -101,6 +102,12 @@ class PulsarTopic:
     def backlog(self) -> int:
         """Entries that the subscription has not acked."""
         return complete(self.server.backlog(self.name, "g"))
+
+    def until_acked(self, seconds: float = 300.0) -> None:
+        """Waits until there is none: a run's last ack may come while its process ends."""
+        deadline = time.monotonic() + seconds
+        while backlog := self.backlog():
+            assert time.monotonic() < deadline, f"{backlog} entries are not acked"
 
 
 until = kafka_query.until

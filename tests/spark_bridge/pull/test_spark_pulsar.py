@@ -127,12 +127,12 @@ def test_a_run_until_now_has_each_record_once_and_leaves_no_backlog(
     sink = Sink(topic.stream_of(spark, admin=admin), tmp_path)
     sink.run()
     assert sink.rows == topic.expected
-    assert topic.backlog() == 0
+    topic.until_acked()
     topic.send(100)
     assert topic.backlog() > 0
     sink.run()
     assert sink.rows == topic.expected
-    assert topic.backlog() == 0
+    topic.until_acked()
 
 
 @pytest.mark.campaign
@@ -146,7 +146,7 @@ def test_limits_cut_a_run_into_batches(
     assert sink.rows == topic.expected
     assert len(sink.batches) >= 4
     assert max(map(len, sink.batches.values())) <= 300
-    assert topic.backlog() == 0
+    topic.until_acked()
 
 
 def test_limits_without_the_rest_api_name_the_option_that_is_missing(
@@ -176,7 +176,7 @@ def test_a_restarted_stream_goes_on_where_its_checkpoint_says(
     topic.send(50)
     sink.run()
     assert sink.rows == topic.expected
-    assert topic.backlog() == 0
+    topic.until_acked()
 
 
 @pytest.mark.campaign

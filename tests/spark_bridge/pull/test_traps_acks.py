@@ -8,9 +8,9 @@ pytest.importorskip("pyspark")
 
 from consumer_sdk.records import Outcome
 from tests.spark_bridge.pull.memory_ranges import Logs
-from tests.spark_bridge.pull.test_stream_reader import Query, _no_threads_left
+from tests.spark_bridge.pull.test_stream_reader import Query, clock
 
-__all__ = ["_no_threads_left"]  # a fixture that each test here uses
+__all__ = ["clock"]  # a fixture that each test here uses
 
 
 def test_the_last_ack_of_a_run_until_now_is_waited_for() -> None:

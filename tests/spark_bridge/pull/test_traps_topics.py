@@ -14,6 +14,7 @@ from tests.spark_bridge.pull.trap_query import delete_before, frame_of, until_ac
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaProducer
+    from aiokafka.admin import AIOKafkaAdminClient
     from pyspark.sql import SparkSession
 
 pytestmark = [*ON_SPARK, pytest.mark.kafka]
@@ -114,8 +115,21 @@ def _add_partition(topic: Topic) -> None:
 
     topic.partitions += 1
     topic.counts.append(0)
-    wanted = {topic.name: NewPartitions(topic.partitions)}
-    with_admin(topic, lambda admin: admin.create_partitions(wanted))
+
+    async def add(admin: AIOKafkaAdminClient) -> None:
+        await admin.create_partitions({topic.name: NewPartitions(topic.partitions)})
+        while len((await admin.describe_topics([topic.name]))[0]["partitions"]) < topic.partitions:
+            pass  # the broker hears of it a little later
+
+    with_admin(topic, add)
+
+
+async def _delete(admin: AIOKafkaAdminClient, topic: str) -> None:
+    """Returns when the broker has heard of it: what is written before goes into the old one."""
+    ((_, code),) = (await admin.delete_topics([topic])).topic_error_codes
+    assert code == 0, code
+    while topic in await admin.list_topics():
+        pass
 
 
 def test_a_topic_that_was_made_again_is_a_loss(
@@ -125,7 +139,7 @@ def test_a_topic_that_was_made_again_is_a_loss(
     topic.send(100)
     sink = Sink(frame_of(spark, topic), tmp_path)
     sink.run()
-    with_admin(topic, lambda admin: admin.delete_topics([topic.name]))
+    with_admin(topic, lambda admin: _delete(admin, topic.name))
     again = Topic(kafka_server, topic.name)
     again.send(20)
     with pytest.raises(Exception, match=r"as if it was made again.*failOnDataLoss"):
