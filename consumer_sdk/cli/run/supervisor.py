@@ -82,7 +82,10 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._heard)
-        watching = asyncio.create_task(self._watch()) if self._reloads else None
+        watching = None
+        if self._reloads:
+            # Looked at before a worker reads them: what is changed meanwhile is seen.
+            watching = asyncio.create_task(self._watch(await self._modified()))
         try:
             async with asyncio.TaskGroup() as workers:
                 for number in range(self._count):
@@ -162,8 +165,7 @@ class Supervisor:
 
     # -- reloading ----------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        seen = await self._modified()
+    async def _watch(self, seen: dict[str, int]) -> None:
         while True:
             await asyncio.sleep(LOOK)
             found = await self._modified()

@@ -9,16 +9,19 @@ import os
 import re
 import signal
 import sys
+import threading
 import uuid
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
+from consumer_sdk.cli.run.restarts import modified
 from consumer_sdk.cli.run.supervisor import Supervisor
 from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import ask
@@ -300,6 +303,36 @@ async def test_service_that_cannot_work_ends_all_workers(service: Service) -> No
         assert await process.wait() == 2
     assert "service:make_nothing() returned NoneType: return a Consumer or a Group" in service.log
     assert len(service.workers) == 2
+
+
+async def test_first_look_at_the_files_comes_before_the_workers(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is changed while they start is seen, however slow the first look is."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.chdir(tmp_path)
+    file, looks = tmp_path / "service.py", iter([True])
+    looked, begin = threading.Event(), threading.Event()
+
+    def slow(*files: Any) -> dict[str, int]:
+        if next(looks, False):
+            found = modified(*files)
+            looked.set()
+            begin.wait(30)
+            return found
+        return modified(*files)
+
+    monkeypatch.setattr("consumer_sdk.cli.run.supervisor.modified", slow)
+    command = script(tmp_path, "exec cat")
+    running = asyncio.create_task(Supervisor([str(command)], 1, reloads=True).run())
+    await until(looked.is_set, "the first look")
+    before = started(caplog)
+    file.touch()
+    begin.set()
+    assert before == []
+    await until(lambda: "service.py changed" in caplog.text, "the change is seen")
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert await running == 0
 
 
 def replace(file: Path, text: str) -> None:
