@@ -5,7 +5,6 @@ import importlib
 import json
 import pkgutil
 import re
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -207,8 +206,11 @@ def processor_time(code: str) -> float:
 
 def test_import_costs_less_than_100_ms() -> None:
     """`import consumer_sdk` is cheap; processor time, since wall time measures the neighbours."""
-    costs = [processor_time("import consumer_sdk") - processor_time("") for _ in range(7)]
-    assert statistics.median(costs) < 0.1
+    # The least of some: neighbours empty the caches.
+    ours, nothing = (
+        min(processor_time(code) for _ in range(7)) for code in ("import consumer_sdk", "")
+    )
+    assert ours - nothing < 0.1
 
 
 def test_no_addresses_of_registries_or_machines_in_files() -> None:

@@ -25,7 +25,7 @@ async def test_clicks_go_on_in_the_children_of_a_shard_and_bad_ones_are_dead_let
     for stream in ("clicks", "clicks-dead"):
         await kinesis_server.create_stream(stream)
     server = {"endpoint_url": kinesis_server.endpoint_url, **kinesis_server.credentials}
-    options = {"group": "counting", "lease_duration": "1", "dead_letter_stream": "clicks-dead"}
+    options = {"group": "counting", "lease_duration": "5", "dead_letter_stream": "clicks-dead"}
     query = urlencode(options | server)
     url = f"kinesis://{kinesis_server.region}/clicks?{query}"
     arguments = (url, "--store", str(tmp_path / "clicks.db"))

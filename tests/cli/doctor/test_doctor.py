@@ -17,6 +17,12 @@ from tests.cli.worlds import World, golden, kafka_world, status
 __all__ = ["place", "seen"]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is there is no failure, however long the machine stands still."""
+    monkeypatch.setattr("consumer_sdk.cli.doctor.servers.PATIENCE", 300.0)
+
+
 async def findings(capsys: pytest.CaptureFixture[str], *urls: str) -> tuple[int, dict[str, Any]]:
     """The exit status, and what was found by what was looked at."""
     code = await status("doctor", *urls, "--json")

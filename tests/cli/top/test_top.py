@@ -25,6 +25,13 @@ from consumer_sdk.cli.top.looking import SORTS, Look, Wish, pressed, rows
 from tests.admin.busy import STUCK, busy
 from tests.cli.test_checkpoints import run
 
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that is there answers, however long the machine stands still."""
+    monkeypatch.setattr("consumer_sdk.cli.top.client.PATIENCE", 300.0)
+
+
 PINNED = {
     "position": "171",
     "state": "running",
