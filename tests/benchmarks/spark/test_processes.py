@@ -30,8 +30,7 @@ def test_processes_are_told_apart_by_their_command(command: str, kind: str | Non
 def test_a_child_is_found_with_its_peak() -> None:
     """While it lives."""
     command = [sys.executable, "-c", "print(flush=True); input()"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, **pipes) as child:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"\n"  # before that it has hardly any memory
         assert child.pid in descendants(os.getpid())
