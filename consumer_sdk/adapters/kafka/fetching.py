@@ -20,6 +20,7 @@ from aiokafka.errors import (
 )
 
 from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES
+from consumer_sdk.adapters.kafka.doubts import REFETCHES
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.salvage import Salvaged
@@ -163,11 +164,10 @@ class Buffer:
         if isinstance(error, UnsupportedCodecError):
             return self._fault(grant, error)
         position = grant.cursor.position
-        if grant.doubted == position:
-            self.salvage.add(grant, error)
-        else:
-            grant.doubted = position
+        if grant.doubts.failed_at(position) < REFETCHES:
             log.warning("%s at %d is fetched again: %r", grant.tp, position, error)
+        else:
+            self.salvage.add(grant, error)  # fetches it for the last time
         return None
 
     def _forget(self, grant: Grant) -> None:

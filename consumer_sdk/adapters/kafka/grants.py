@@ -9,6 +9,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
+from consumer_sdk.adapters.kafka.doubts import Doubts
 from consumer_sdk.records import Assignment, Checkpoint, Partition, Start
 
 __all__ = ["Grant", "GrantState", "Grants"]
@@ -44,8 +45,8 @@ class Grant:
         start: the owner's answer.
         is_paused: by the owner.
         has_fault: a fault was reported: nothing is fetched until it is granted again.
-        doubted: a position that could not be read once, or -1.
-        is_salvaged: nor could it be a second time, and is taken apart.
+        doubts: what could not be read, and how often.
+        is_salvaged: what lies there is fetched for the last time, by itself, and taken apart.
         acquitted: a position that could be read when it was taken apart, or -1.
         behind: the offset behind what cannot be read, once that was reported.
         reported: the position after the last run.
@@ -64,7 +65,7 @@ class Grant:
         "client_assignment",
         "committed",
         "cursor",
-        "doubted",
+        "doubts",
         "generation",
         "has_fault",
         "is_copy",
@@ -108,7 +109,8 @@ class Grant:
         self.start: Start | None = None
         self.is_paused = False
         self.has_fault = False
-        self.doubted = self.acquitted = -1
+        self.doubts = Doubts()
+        self.acquitted = -1
         self.is_salvaged = False
         self.behind: int | None = None
         self.reported = -1

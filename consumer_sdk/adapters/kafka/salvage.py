@@ -22,9 +22,10 @@ from aiokafka.record.util import calc_crc32c, decode_varint
 
 from consumer_sdk.adapters.kafka.batch_headers import FORMAT_OF_BATCHES, heads
 from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES, check_batch, decompress
+from consumer_sdk.errors import UnreadableRecordError
 from consumer_sdk.records import Assignment, Message
 
-__all__ = ["Salvaged", "Unreadable", "salvage", "unknown"]
+__all__ = ["Salvaged", "Unreadable", "salvage", "unknown", "unreadable_error"]
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 """Base offset, length, leader's epoch, format, checksum, attributes, last offset's distance, first
@@ -130,6 +131,27 @@ def salvage(
 def unknown(position: int, raw: bytes, error: Exception) -> Salvaged:
     """Nothing can be read, and nobody knows where that ends."""
     return Salvaged(position, [Unreadable(position, None, raw, error)], position)
+
+
+def unreadable_error(where: str, found: Unreadable, way_on: str) -> UnreadableRecordError:
+    """What is told of it, with the cause.
+
+    Args:
+        where: what was being done, with the topic and the partition.
+        way_on: what to do besides mending the log, where nobody knows how far it reaches.
+    """
+    first, last = found.first, found.last
+    reason = f"{type(found.error).__name__}: {found.error}"
+    what = f"offset {first}" if first == last else f"the offsets {first} to {last}"
+    text = f"{where}: {what} cannot be read, also when fetched again ({reason})"
+    if last is None:
+        text = (
+            f"{where}: what is stored at offset {first} cannot be read, also when it is fetched "
+            f"again ({reason}), and how far it reaches is not known: mend the log, or {way_on}"
+        )
+    error = UnreadableRecordError(text)
+    error.__cause__ = found.error
+    return error
 
 
 # -- batches: format 2 ----------------------------------------------------------------------

@@ -18,9 +18,14 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.adapters.kafka.grants import Grant, GrantState
-from consumer_sdk.adapters.kafka.salvage import Salvaged, Unreadable, salvage, unknown
+from consumer_sdk.adapters.kafka.salvage import (
+    Salvaged,
+    Unreadable,
+    salvage,
+    unknown,
+    unreadable_error,
+)
 from consumer_sdk.adapters.kafka.unpacking import Unpacker, partition_of
-from consumer_sdk.errors import UnreadableRecordError
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Message, Run
 
@@ -160,20 +165,9 @@ def unreadable_run(grant: Grant, found: Unreadable) -> Run:
     grant.cursor.pause()
     first, last = found.first, found.last
     where = f"fetching {grant.tp.topic}[{grant.tp.partition}]"
-    reason = f"{type(found.error).__name__}: {found.error}"
+    fault = unreadable_error(where, found, "set the group's offset behind it")
     if last is None:
-        fault = UnreadableRecordError(
-            f"{where}: what is stored at offset {first} cannot be read, also when it is fetched "
-            f"again ({reason}), and how far it reaches is not known: mend the log, or set the "
-            f"group's offset behind it"
-        )
-        fault.__cause__ = found.error
         return Run(grant.assignment, fault=fault)
-    what = f"offset {first}" if first == last else f"the offsets {first} to {last}"
-    fault = UnreadableRecordError(
-        f"{where}: {what} cannot be read, also when fetched again ({reason})"
-    )
-    fault.__cause__ = found.error
     grant.behind = last + 1
     message = Message.make(grant.assignment, first, found.raw)
     return Run.unreadable(

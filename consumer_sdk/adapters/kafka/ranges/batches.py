@@ -8,7 +8,7 @@ aborted transactions, control batches, gaps.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from aiokafka.errors import CorruptRecordException
@@ -18,14 +18,15 @@ from aiokafka.record.memory_records import MemoryRecords
 from consumer_sdk.adapters.kafka.batch_headers import FORMAT_OF_BATCHES, heads
 from consumer_sdk.adapters.kafka.decompression import (
     MAX_BATCH_BYTES,
-    LargeBatchError,
     check_batch,
 )
-from consumer_sdk.adapters.kafka.ranges.objects import Part, collector_off
+from consumer_sdk.adapters.kafka.ranges.objects import NO_TIMESTAMP, Part, collector_off
 from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
+from consumer_sdk.adapters.kafka.unpacking import check_place
 from consumer_sdk.range_reads import Columns
+from consumer_sdk.records import Message
 
-__all__ = ["Columnizer", "Fetched", "open_batches"]
+__all__ = ["Columnizer", "Fetched", "columns_of", "open_batches", "sound_batches"]
 
 MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 16, 17, 22
 TIMESTAMP_TYPE_BIT = 0x08
@@ -55,6 +56,35 @@ def open_batches(data: bytes) -> list[Fetched]:
     return [*_open(data)]
 
 
+def sound_batches(
+    data: bytes, position: int, highest: int, *, is_begin: bool
+) -> tuple[list[Fetched], Exception | None]:
+    """The record batches up to one that cannot be opened, or cannot lie where it says.
+
+    Where a batch lies is not covered by its checksum. One that leaves a gap, as compaction does, may
+    be what is wrong, and not the next one that seems to lie within it: both are left out then.
+
+    Args:
+        position: what was asked for.
+        highest: what no batch reaches beyond.
+        is_begin: of the range, which may lie within a batch; what is behind another one does not.
+
+    Returns:
+        them, and what is wrong with the one behind them; None: there is no such batch.
+    """
+    found: list[Fetched] = []
+    has_gap = False
+    try:
+        for fetched in _open(data):
+            check_place(fetched.batch, position, highest, is_first=is_begin and not found)
+            has_gap = not _is_old(fetched.batch) and fetched.batch.base_offset > position
+            found.append(fetched)
+            position = fetched.batch.next_offset
+    except Exception as error:  # noqa: BLE001 - the client's C raises whatever it likes
+        return found[:-1] if has_gap else found, error
+    return found, None
+
+
 def _open(data: bytes) -> Iterator[Fetched]:
     # One by one: the client takes all batches for what the first is, and a log may hold several
     # formats.
@@ -63,6 +93,20 @@ def _open(data: bytes) -> Iterator[Fetched]:
         records = MemoryRecords(own)
         while records.has_next():
             yield Fetched(records.next_batch(), own)
+
+
+def columns_of(messages: Sequence[Message], data: bytes, *, with_headers: bool) -> Columns:
+    """Single records of one batch, of which these are the bytes."""
+    headers = [message.headers for message in messages] if with_headers else []
+    times = (message.timestamp for message in messages)
+    return Columns(
+        [message.position for message in messages],
+        [message.key for message in messages],
+        [message.value for message in messages],
+        [None if time == NO_TIMESTAMP else time for time in times],
+        headers if any(headers) else None,
+        1 if Fetched(None, data).kind[1] else 0,
+    )
 
 
 class Aborted:
@@ -107,6 +151,10 @@ class Columnizer:
         with_headers: headers are read.
         max_bytes: about how many bytes of records a part has.
         most: bytes that a batch may have, decompressed.
+
+    Attributes:
+        reached: what lies before it was read, or is not to be read.
+        data: of the batch that is being read, and maybe of the one behind it: who failed is the last.
     """
 
     def __init__(
@@ -126,6 +174,8 @@ class Columnizer:
         self._max_bytes = max_bytes
         self._most = most
         self._tries_vectors = True
+        self.reached = start
+        self.data = b"", b""
 
     def columns(
         self, batches: list[Fetched], aborted: Iterable[tuple[int, int]] | None
@@ -135,51 +185,65 @@ class Columnizer:
         Raises:
             CorruptRecordException: a checksum does not fit; what came before was yielded.
             LargeBatchError: a batch has more bytes than it may; likewise.
+            Exception: likewise, whatever a codec or the client says of what it cannot read.
         """
-        for group in self._groups(batches, Aborted(aborted)):
+        self._start = max(self._start, self.reached)
+        for group, end in self._groups(batches, Aborted(aborted)):
             for columns in self._read(group):
                 if len(cut := self._cut(columns)):
                     yield cut
+            self.reached = max(self.reached, end)
 
-    def _groups(self, batches: list[Fetched], aborted: Aborted) -> Iterator[list[Opened]]:
-        """Batches that are read together."""
+    def _groups(
+        self, batches: list[Fetched], aborted: Aborted
+    ) -> Iterator[tuple[list[Opened], int]]:
+        """Batches that are read together, and the position behind them and what is left out."""
         group: list[Opened] = []
-        alike, size = None, 0
+        alike, size, end = None, 0, self.reached
         try:
-            for fetched in self._sound(batches, aborted):
-                opened = self._opened(fetched)
-                kind = type(opened), fetched.kind
-                if group and (size >= self._max_bytes or kind != alike):
-                    yield group
-                    group, size = [], 0
-                group.append(opened)
-                alike = kind
-                size += opened.size
-        except (CorruptRecordException, LargeBatchError):
-            if group:
-                yield group
+            for fetched, is_wanted in self._sound(batches, aborted):
+                if is_wanted:
+                    opened = self._opened(fetched)
+                    kind = type(opened), fetched.kind
+                    if group and (size >= self._max_bytes or kind != alike):
+                        yield group, end
+                        group, size = [], 0
+                    group.append(opened)
+                    alike = kind
+                    size += opened.size
+                end = fetched.batch.next_offset
+        except Exception:
+            data = self.data
+            yield group, end  # which may fail itself, and is first
+            self.data = data
             raise
-        if group:
-            yield group
+        yield group, end
 
     def _opened(self, fetched: Fetched) -> Opened:
         can_try = self._tries_vectors and not _is_old(fetched.batch) and can_read(*fetched)
         return Stored.of(*fetched) if can_try else fetched
 
-    def _sound(self, batches: list[Fetched], aborted: Aborted) -> Iterator[Fetched]:
-        """Those with records for us."""
+    def _sound(self, batches: list[Fetched], aborted: Aborted) -> Iterator[tuple[Fetched, bool]]:
+        """Each, and whether it has records for us."""
         batches.reverse()
         while batches:
             fetched = batches.pop()  # let go when it is read: it may hold what it decompresses
+            self.data = fetched.data, batches[-1].data if batches else b""
             batch = fetched.batch
             if not batch.validate_crc():
                 raise CorruptRecordException(f"invalid checksum before offset {batch.next_offset}")
-            if not _is_old(batch) and self._is_committed and aborted.has(batch):
-                continue
-            is_beyond = not _is_old(batch) and batch.base_offset >= self._stop
-            if not batch.is_control_batch and not is_beyond:
+            is_wanted = self._is_wanted(batch, aborted)
+            if is_wanted:
                 check_batch(fetched.data, self._most)
-                yield fetched
+            yield fetched, is_wanted
+
+    def _is_wanted(self, batch: Any, aborted: Aborted) -> bool:
+        if not _is_old(batch):
+            if self._is_committed and aborted.has(batch):
+                return False
+            if batch.base_offset >= self._stop:
+                return False
+        return not batch.is_control_batch
 
     def _read(self, group: list[Opened]) -> Iterator[Columns]:
         stored = [each for each in group if isinstance(each, Stored)]
@@ -191,19 +255,33 @@ class Columnizer:
             self._tries_vectors = False  # what comes next is likely to be alike
             stored.clear()
         group.reverse()
-        while group:
+        error: Exception | None = None
+        while group and error is None:
             with collector_off():
-                part = self._read_objects(group)
+                part, error = self._read_objects(group)
             if len(part):
                 yield part
+        if error is not None:
+            raise error
 
-    def _read_objects(self, group: list[Opened]) -> Columns:
-        """Reads batches until there are enough records; each is let go when it is read."""
+    def _read_objects(self, group: list[Opened]) -> tuple[Columns, Exception | None]:
+        """Reads batches until there are enough records; each is let go when it is read.
+
+        Returns:
+            the records, and what is wrong with the batch behind them.
+        """
         part = Part()
         while group and part.size < self._max_bytes:
-            if records := list(group.pop().batch):
+            found = group.pop()
+            try:
+                records = list(found.batch)
+            except Exception as error:  # noqa: BLE001 - codecs raise whatever they like
+                self.data = found.data, b""
+                return part.columns(), error
+            if records:
                 part.add(records, with_headers=self._with_headers)
-        return part.columns()
+            self.reached = max(self.reached, found.batch.next_offset)
+        return part.columns(), None
 
     def _cut(self, columns: Columns) -> Columns:
         offsets = columns.positions

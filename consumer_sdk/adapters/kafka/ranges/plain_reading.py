@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
 
 from consumer_sdk.adapters.kafka.client import adopt, connect
 from consumer_sdk.adapters.kafka.closing import stop_client
+from consumer_sdk.adapters.kafka.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.guarding import guard
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
@@ -27,6 +29,8 @@ from consumer_sdk.errors import (
 from consumer_sdk.range_reads import Columns
 
 __all__ = ["read_plainly"]
+
+log = logging.getLogger(__name__)
 
 RECORDS = 500
 """In one call of ``getmany``: with more, the objects outlive the collector's youngest generation,
@@ -87,6 +91,9 @@ class _Reading:
         self._tp = tp
         self._stop = stop
         self._timeout = options.read_timeout
+        self._doubts = Doubts()
+        self._singly = 0  # records that are read one by one, as one of them could not be
+        self._error: UnreadableRecordError | None = None
         is_committed = options.level == 1
         self._bounds = consumer.last_stable_offset if is_committed else consumer.highwater
 
@@ -97,7 +104,7 @@ class _Reading:
         all the rest.
         """
         part: Part | None = None
-        while records := await self._next():
+        while records := await self._next_or_none():
             for kind, some in groupby(records, attrgetter("timestamp_type")):
                 if part and (part.timestamp_type != kind or part.size >= max_bytes):
                     yield part.columns()
@@ -107,6 +114,16 @@ class _Reading:
                 part.add(found, with_headers=with_headers)
         if part:
             yield part.columns()
+        if self._error is not None:
+            raise self._error
+
+    async def _next_or_none(self) -> list[Any]:
+        """What cannot be read is an error behind what came before it."""
+        try:
+            return await self._next()
+        except UnreadableRecordError as error:
+            self._error = error
+            return []
 
     async def _next(self) -> list[Any]:
         """The next records below the stop; none when there are none."""
@@ -129,17 +146,36 @@ class _Reading:
         return []
 
     async def _get(self) -> Sequence[Any]:
+        """What cannot be read is fetched again, with what came before it one by one."""
+        position = await self._position()
+        most = 1 if self._singly else RECORDS
         try:
-            found = await self._consumer.getmany(self._tp, timeout_ms=WAIT_MS, max_records=RECORDS)
-        except (KafkaError, OSError, TimeoutError):
+            found = await self._consumer.getmany(self._tp, timeout_ms=WAIT_MS, max_records=most)
+        except (OSError, TimeoutError):
             raise  # translated with the rest
         except Exception as error:  # codecs raise whatever they like
-            raise UnreadableRecordError(
-                f"what is stored in {self._tp.topic}[{self._tp.partition}] at or after "
-                f"{await self._position()} cannot be decoded: {error!r}"
-            ) from error
+            if isinstance(error, KafkaError) and not isinstance(error, CorruptRecordException):
+                raise
+            self._doubt(position, error)
+            return ()
         records: Sequence[Any] = found.get(self._tp, ())
+        self._singly = max(self._singly - len(records), 0)
         return records
+
+    def _doubt(self, position: int, error: Exception) -> None:
+        """Goes back to where nothing was yielded from: the client has dropped what it had read.
+
+        Raises:
+            UnreadableRecordError: it was fetched often enough.
+        """
+        if self._doubts.failed_at(position) > REFETCHES:
+            raise UnreadableRecordError(
+                f"fetching {self._tp.topic}[{self._tp.partition}]: offset {position} cannot be "
+                f"read, also when fetched again ({type(error).__name__}: {error})"
+            ) from error
+        log.warning("%s at %d is fetched again: %r", self._tp, position, error)
+        self._singly = RECORDS
+        self._consumer.seek(self._tp, position)
 
     async def _position(self) -> int:
         return int(await self._consumer.position(self._tp))

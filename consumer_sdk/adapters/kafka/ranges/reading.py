@@ -7,26 +7,40 @@ tier's quota, and one that leaves the partition out was throttled: none says any
 position before the bound is in no other tier. What lies there would have been the answer if nothing
 came before it: so a quick empty answer, whose bound lies at or after the stop, says that the rest
 of the range is a gap if nothing lies there either.
+
+What cannot be read is fetched again, from the leader: the log may be sound, and the network, or a
+replica's copy, not. What came before it in the same answer is yielded first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    CorruptRecordException,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnsupportedCodecError,
+)
 from aiokafka.protocol.fetch import FetchRequest
 
-from consumer_sdk.adapters.kafka.decompression import LargeBatchError
+from consumer_sdk.adapters.kafka.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, Fetched, open_batches
+from consumer_sdk.adapters.kafka.ranges.batches import (
+    Columnizer,
+    Fetched,
+    columns_of,
+    sound_batches,
+)
 from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
-from consumer_sdk.adapters.kafka.unpacking import AHEAD, check_place, partition_of
+from consumer_sdk.adapters.kafka.unpacking import AHEAD, partition_of
 from consumer_sdk.errors import (
     AdapterError,
     PositionOutOfRangeError,
@@ -34,8 +48,11 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 from consumer_sdk.range_reads import Columns
+from consumer_sdk.records import Assignment, Partition
 
 __all__ = ["RangeRead"]
+
+log = logging.getLogger(__name__)
 
 MAX_WAIT = 1.0
 """Seconds that the broker may wait for another tier, or a replica."""
@@ -70,6 +87,30 @@ class Answer:
     seconds: float
 
 
+class DamageError(Exception):
+    """What an answer has at the position that was asked for cannot be read.
+
+    Attributes:
+        error: why.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(repr(error))
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What could not be read.
+
+    Attributes:
+        data: of its batch, and of the one behind it where that came; empty where nobody knows.
+    """
+
+    error: Exception
+    data: bytes = b""
+
+
 class RangeRead:
     """One reading of one range.
 
@@ -80,7 +121,7 @@ class RangeRead:
     def __init__(self, connection: Connection, tp: TopicPartition, start: int, stop: int) -> None:
         self._connection = connection
         self._tp = tp
-        self._position = start
+        self._position = self._begin = start
         self._stop = stop
         self._where = f"fetching {tp.topic}[{tp.partition}]"
         self._most_bytes = FETCH_BYTES
@@ -89,6 +130,9 @@ class RangeRead:
         self._ahead: asyncio.Task[Answer] | None = None
         self._rack = connection.options.client_rack
         self._replica: int | None = None
+        self._bound = start
+        self._doubts = Doubts()
+        self._damage: Damage | None = None
 
     async def parts(self, *, with_headers: bool, max_bytes: int) -> AsyncIterator[Columns]:
         """See `RangeReader.read_range`."""
@@ -104,33 +148,68 @@ class RangeRead:
         )
         try:
             while self._position < self._stop:
-                for columns in self._decoded(columnizer, *await self._next()):
+                for columns in self._decoded(columnizer, *await self._next_or_damage()):
                     yield columns
+                damage, self._damage = self._damage, None
+                if damage is not None and not await self._doubt(damage.error):
+                    for columns in self._salvaged(columnizer, damage, with_headers=with_headers):
+                        yield columns
         finally:
             await self._forget()
 
     def _decoded(
         self, columnizer: Columnizer, batches: list[Fetched], aborted: Any
     ) -> Iterator[Columns]:
-        with self._decoding():
-            yield from columnizer.columns(batches, aborted)
-
-    def _open(self, answer: Answer) -> list[Fetched]:
-        with self._decoding():
-            return open_batches(answer.data)
-
-    @contextmanager
-    def _decoding(self) -> Iterator[None]:
+        """Up to what cannot be read; goes back to where that lies."""
         try:
-            yield
-        except KafkaError as error:
+            yield from columnizer.columns(batches, aborted)
+        except Exception as error:  # noqa: BLE001 - codecs raise whatever they like
+            self._position = columnizer.reached
+            self._damage = Damage(error, b"".join(columnizer.data))
+
+    async def _next_or_damage(self) -> tuple[list[Fetched], Any]:
+        try:
+            return await self._next()
+        except DamageError as damage:
+            self._damage = Damage(damage.error)
+            return [], None
+
+    async def _doubt(self, error: Exception) -> bool:
+        """Whether what lies at the position is to be fetched again, from the leader.
+
+        Raises:
+            AdapterError: a codec is missing.
+        """
+        if isinstance(error, UnsupportedCodecError):
             raise translate(error, self._where) from error
-        except LargeBatchError as error:
-            raise UnreadableRecordError(f"{self._where}: {error}") from error
-        except Exception as error:  # codecs raise whatever they like
-            raise UnreadableRecordError(
-                f"{self._where}: what is stored near {self._position} cannot be decoded: {error!r}"
-            ) from error
+        await self._forget()
+        self._replica, self._rack = None, ""
+        if self._doubts.failed_at(self._position) > REFETCHES:
+            return False
+        log.warning("%s: %d is fetched again: %r", self._where, self._position, error)
+        return True
+
+    def _salvaged(
+        self, columnizer: Columnizer, damage: Damage, *, with_headers: bool
+    ) -> Iterator[Columns]:
+        """The records of a batch before what cannot be read in it.
+
+        Raises:
+            UnreadableRecordError: that lies below the stop.
+        """
+        # Not above: it is seldom needed, and each worker of Spark would import it.
+        from consumer_sdk.adapters.kafka.salvage import salvage, unknown, unreadable_error
+
+        most = self._connection.options.max_batch_bytes
+        found = damage.data and salvage(damage.data, self._position, self._bound, most)
+        found = found or unknown(self._position, damage.data, damage.error)
+        assignment = Assignment(Partition(self._tp.topic, str(self._tp.partition)), 0)
+        messages, _size = found.take(assignment, MOST_BYTES, MOST_BYTES)
+        if wanted := [message for message in messages if message.position < self._stop]:
+            yield columns_of(wanted, damage.data, with_headers=with_headers)
+        self._position = columnizer.reached = found.next_fetch_offset
+        if found.unreadable is not None and self._position < self._stop:
+            raise unreadable_error(self._where, found.unreadable, "read what lies behind it")
 
     async def _next(self) -> tuple[list[Fetched], Any]:
         """The next batches, and the aborted transactions among them; none at the end."""
@@ -139,22 +218,22 @@ class RangeRead:
         if not batches:
             answer, batches = await self._after_nothing(answer)
         if batches:
-            self._check_places(batches, answer.bound)
             self._move(batches[-1].batch.next_offset, len(answer.data))
         return batches, answer.aborted
 
-    def _check_places(self, batches: Sequence[Fetched], bound: int) -> None:
-        """Where a batch lies is not covered by its checksum; the range would end there, or skip it.
+    def _open(self, answer: Answer) -> list[Fetched]:
+        """The batches up to one of which the range must not believe where it lies.
 
         Raises:
-            AdapterError: one cannot lie where it says.
+            DamageError: that is the first.
         """
-        position = self._position
-        with self._decoding():
-            for fetched in batches:
-                is_first = fetched is batches[0]
-                check_place(fetched.batch, position, bound + AHEAD, is_first=is_first)
-                position = fetched.batch.next_offset
+        self._bound = answer.bound
+        position, highest = self._position, answer.bound + AHEAD
+        is_begin = position == self._begin
+        batches, error = sound_batches(answer.data, position, highest, is_begin=is_begin)
+        if error is not None and not batches:
+            raise DamageError(error)
+        return batches
 
     def _move(self, position: int, size: int) -> None:
         """Asks for what comes after what has been brought, before anybody looks at that."""
@@ -228,6 +307,10 @@ class RangeRead:
     async def _ask_until(self, position: int | None = None) -> Answer:
         try:
             return await self._connection.persist(self._where, lambda: self._ask(position))
+        except UnreadableRecordError as error:
+            if not isinstance(error.__cause__, CorruptRecordException):
+                raise
+            raise DamageError(error.__cause__) from error  # the broker says so
         except PositionOutOfRangeError as error:
             if not isinstance(error.__cause__, OffsetOutOfRangeError):
                 raise

@@ -54,11 +54,13 @@ class Stored:
         batch: the client's, which knows what its head says.
         count: its records.
         records: their bytes, no longer compressed.
+        data: its bytes as they are on the wire, which the client's batch holds anyway.
     """
 
     batch: Any
     count: int
     records: bytes | memoryview
+    data: bytes
 
     @property
     def size(self) -> int:
@@ -71,7 +73,7 @@ class Stored:
         records: bytes | memoryview = memoryview(data)[HEAD_BYTES:]
         if batch.compression_type:
             records = decompress(batch.compression_type, bytes(records))
-        return cls(batch, _count(data), records)
+        return cls(batch, _count(data), records, data)
 
 
 def can_read(batch: Any, data: bytes) -> bool:

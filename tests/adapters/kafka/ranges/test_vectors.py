@@ -236,6 +236,7 @@ def test_records_of_many_sizes_are_read_by_the_client_from_then_on(
     data = batch(unlike) + batch(same(100), base=100)
     parts = list(columnizer.columns(open_batches(data), ()))
     assert [type(part.values) for part in parts] == [list, ArrowColumn]  # the next is open already
+    data = batch(unlike, base=200) + batch(same(100), base=300)
     parts = list(columnizer.columns(open_batches(data), ()))
     assert [type(part.values) for part in parts] == [list, list]
     assert rows_of(parts) == rows_of(by_client(monkeypatch, data))
