@@ -19,8 +19,8 @@ from aiokafka.errors import (
     UnsupportedCodecError,
 )
 
+from consumer_sdk.adapters.doubts import REFETCHES
 from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES
-from consumer_sdk.adapters.kafka.doubts import REFETCHES
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.salvage import Salvaged

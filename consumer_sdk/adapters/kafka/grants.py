@@ -9,7 +9,7 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
-from consumer_sdk.adapters.kafka.doubts import Doubts
+from consumer_sdk.adapters.doubts import Doubts
 from consumer_sdk.records import Assignment, Checkpoint, Partition, Start
 
 __all__ = ["Grant", "GrantState", "Grants"]

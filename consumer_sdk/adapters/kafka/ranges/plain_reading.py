@@ -12,9 +12,9 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
 
+from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.client import adopt, connect
 from consumer_sdk.adapters.kafka.closing import stop_client
-from consumer_sdk.adapters.kafka.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.guarding import guard
 from consumer_sdk.adapters.kafka.ranges.connection import Connection

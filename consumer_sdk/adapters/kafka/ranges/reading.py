@@ -30,7 +30,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.fetch import FetchRequest
 
-from consumer_sdk.adapters.kafka.doubts import REFETCHES, Doubts
+from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.faults import translate
 from consumer_sdk.adapters.kafka.ranges.batches import (
     Columnizer,

@@ -17,6 +17,9 @@ __all__ = ["RangeAdmin", "cursor_in", "progress_in", "written_in"]
 
 BATCH_SIZE = "X-Pulsar-num-batch-message"
 CHUNK_ID = "X-Pulsar-chunk-id"
+UNSEEN = (CHUNK_ID, "X-Pulsar-marker-type", "X-Pulsar-txnid-most-bits")
+"""Of entries that a reader may not get as a message: chunks, the broker's own markers, and what belongs
+to a transaction, which may have been aborted."""
 
 
 class RangeAdmin(Admin):
@@ -89,6 +92,11 @@ class RangeAdmin(Admin):
         headers = await self._look(topic, ledger, entry)
         found = None if headers is None else headers.get(CHUNK_ID)
         return None if found is None else int(found)
+
+    async def is_plain(self, topic: str, ledger: int, entry: int) -> bool:
+        """An entry is there, and holds messages that every reader gets."""
+        headers = await self._look(topic, ledger, entry)
+        return headers is not None and not any(headers.get(each) for each in UNSEEN)
 
     async def _look(self, topic: str, ledger: int, entry: int) -> Any:
         """What the headers say; the answer has all of the entry."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+
 from consumer_sdk.adapters.pulsar.ids import Place
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledgers
@@ -22,6 +25,11 @@ class Entries:
     def __init__(self, topic: str, admin: RangeAdmin | None) -> None:
         self._topic = topic
         self._admin = admin
+
+    @property
+    def are_known(self) -> bool:
+        """Of each entry one can ask what it is."""
+        return self._admin is not None
 
     async def before(self, place: Place, count: int) -> Place:
         """The place that many entries before; without the REST API not below the ledger.
@@ -49,6 +57,27 @@ class Entries:
             if not await self._admin.is_chunk(self._topic, ledger, entry):
                 return False
         return True
+
+    async def first_plain(self, start: Place, stop: Place) -> tuple[int, int] | None:
+        """The first entry in between that holds messages, and is no part of one; None: there is none.
+
+        Of more than `MOST` entries, the first ones are looked at. Without the REST API nobody can tell.
+
+        Raises:
+            AdapterError: the broker does not answer, or refuses.
+        """
+        if self._admin is None:
+            return None
+        for ledger, entry in islice(await self._between(start, stop), MOST):
+            if await self._admin.is_plain(self._topic, ledger, entry):
+                return ledger, entry
+        return None
+
+    async def _between(self, start: Place, stop: Place) -> Iterator[tuple[int, int]]:
+        """In one ledger nobody has to be asked."""
+        if self._admin is None or start[0] == stop[0]:
+            return ((start[0], entry) for entry in range(start[1], stop[1] + (stop[2] > 0)))
+        return Ledgers.of(await self._admin.internals(self._topic) or {}).each(start, stop)
 
     async def splits_message(self, place: Place) -> bool:
         """Whoever reads from a place on misses chunks of the first message, which the client drops.

@@ -7,27 +7,34 @@
 - **Chunks**: a large message lies in several entries, and is where its last one is. Others may lie
   in between. A reader that begins behind its first chunk drops it, and all that shows is a gap in the
   entries. Then another reader begins some entries earlier; what was read already is dropped again.
+- **What the client cannot decode** (a checksum that is wrong, a codec or a key that fails) it drops, and
+  tells nobody: all that shows is a gap, too. The network may have changed it: another reader begins at
+  the gap, up to twice. What does not come then either, and is known to hold messages, is an error.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.pulsar.ids import Place, id_at
 from consumer_sdk.adapters.pulsar.ranges.decoding import Part, ends_at, first_chunk, place
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.kept import Kept, KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.native import POLL, NativeReader
 from consumer_sdk.adapters.pulsar.ranges.queues import Queue
-from consumer_sdk.errors import TransientAdapterError
+from consumer_sdk.errors import TransientAdapterError, UnreadableRecordError
 from consumer_sdk.range_reads import Columns
 
 __all__ = ["RangeReading"]
+
+log = logging.getLogger(__name__)
 
 LULL = 5
 """Milliseconds that a read waits for each further message: with less than a part, not for long."""
@@ -37,6 +44,9 @@ MOST = 20_000
 
 QUIET = 1.0
 """Seconds without a message, although there is one, after which it may be a message that was dropped."""
+
+GAPS = 16
+"""That are read again where nobody tells what the entries are; then it is known that there are such."""
 
 BACK = (16, 64, 512)
 """Entries before a gap from which reading is tried; a chunk has up to 5 MiB."""
@@ -87,6 +97,8 @@ class RangeReading:
         self._came = 0.0
         self._is_done = not start < stop
         self._is_at_stop = False
+        self._doubts = Doubts()
+        self._empty_gaps = 0
         self.first: Place | None = None
         self.has_records = False
 
@@ -95,6 +107,7 @@ class RangeReading:
 
         Raises:
             TransientAdapterError: nothing has come for too long, although there is more.
+            UnreadableRecordError: the client drops an entry, each time.
             AdapterError: the broker refuses.
         """
         if self._is_done:
@@ -132,9 +145,12 @@ class RangeReading:
         self._came = asyncio.get_running_loop().time()
 
     async def _open_at(self, begin: Place) -> None:
-        await self._reader.aclose()
-        self._reader, self._begin, self._held = self._new_reader(), begin, None
-        await self._open()
+        """With another reader; where that cannot be opened, the one that is there goes on."""
+        reader, length = self._new_reader(), self._queue.length
+        await reader.open(id_at(begin), self._configuration(length))
+        old, self._reader, self._begin, self._length = self._reader, reader, begin, length
+        self._held, self._came = None, asyncio.get_running_loop().time()
+        await old.aclose()
 
     async def _fill(self, part: Part, max_bytes: int) -> None:
         """Leaves it empty only at the end."""
@@ -169,18 +185,55 @@ class RangeReading:
                 await self._mind_chunks()
 
     async def _mind_chunks(self) -> None:
-        """Of a message that began before the reader, or that is not whole yet."""
-        if not await self._look_back(self._next, BACK):
-            self._is_done = await self._entries.are_chunks(self._next, self._stop)
+        """Of a message that began before the reader, or that is not whole yet; or it was dropped."""
+        if await self._look_back(self._next, BACK):
+            return
+        self._is_done = await self._entries.are_chunks(self._next, self._stop)
+        if not self._is_done:
+            await self._read_again(self._next)
 
     async def _mind_gap(self) -> None:
         """A message does not follow on the one before it."""
         native_id = self._held.message_id()
-        begin, ledger = first_chunk(native_id), native_id.ledger_id()
+        begin, (ledger, entry, _) = first_chunk(native_id), place(native_id)
         gap = self._next if ledger == self._next[0] else (ledger, 0, 0)
         # Its own chunks may hide the last one of another message.
         is_own = begin is not None and begin <= gap
-        await self._look_back(gap, BACK[:1] if is_own else BACK)
+        is_new = self._doubts.position != self._next and (ledger, entry) > gap[:2]
+        if is_new and await self._look_back(gap, BACK[:1] if is_own else BACK):
+            return
+        if not is_own:
+            await self._mind_dropped(gap, (ledger, entry, 0))
+
+    async def _mind_dropped(self, gap: Place, here: Place) -> None:
+        """Entries before a message that did not come, although nothing says that they hold none.
+
+        Raises:
+            UnreadableRecordError: one did not come however often it was read, and holds messages.
+        """
+        dropped = await self._entries.first_plain(self._next, min(here, self._stop))
+        if dropped is None and (self._entries.are_known or self._empty_gaps >= GAPS):
+            return
+        if await self._read_again(gap if dropped is None else self._next):
+            return
+        self._empty_gaps += 1
+        if dropped is not None:
+            raise UnreadableRecordError(
+                f"{self._reader.topic}: ledger {dropped[0]}, entry {dropped[1]} cannot be read, also "
+                f"when it is read again: the client drops it (its checksum is wrong, or it cannot be "
+                f"decompressed or decrypted; the client's log says which). Mend that, or read what "
+                f"lies behind it"
+            )
+
+    async def _read_again(self, begin: Place) -> bool:
+        """Another reader begins there, unless that was so often enough."""
+        if self._doubts.failed_at(self._next) > REFETCHES:
+            return False
+        log.warning(
+            "%s: what lies at %s did not come, and is read again", self._reader.topic, begin
+        )
+        await self._open_at(begin)
+        return True
 
     async def _look_back(self, gap: Place, steps: Sequence[int]) -> bool:
         """Reads again from further back; False: all that far back was read before."""
@@ -201,6 +254,7 @@ class RangeReading:
         """
         read_next, add, stop = native.read_next, part.adder(), self._stop
         last, (ledger, due, _) = self._last, self._next
+        is_known = self._entries.are_known
         held, wait = self._held, POLL
         self._held = None
         try:
@@ -214,7 +268,7 @@ class RangeReading:
                 if here <= last:
                     continue
                 is_next = here[1] <= due and here[0] == ledger
-                if not (is_next or held) and _leaves_gap(here, ledger, due, stop):
+                if not (is_next or held) and _leaves_gap(here, ledger, due, stop, is_known):
                     self._held = raw
                     return True
                 held = None
@@ -233,8 +287,8 @@ class RangeReading:
         return wait == LULL
 
 
-def _leaves_gap(here: Place, ledger: int, due: int, stop: Place) -> bool:
-    """Entries of the range did not come before a message."""
+def _leaves_gap(here: Place, ledger: int, due: int, stop: Place, is_known: bool) -> bool:  # noqa: FBT001 - in the hot path
+    """Entries of the range did not come before a message, or may not: of a ledger before its own."""
     if here[0] != ledger:
-        return here[1] > 0
+        return here[1] > 0 or is_known
     return here[1] > due and (ledger, due, 0) < stop

@@ -1,10 +1,12 @@
 """How often something is fetched before it counts as unreadable. Pure.
 
 A bit may have flipped between the broker and here, while the log is sound: what cannot be read is
-fetched again, by the group's consumer and by a range alike.
+fetched again, by consumers and by ranges alike.
 """
 
 from __future__ import annotations
+
+from consumer_sdk.records import Position
 
 __all__ = ["REFETCHES", "Doubts"]
 
@@ -16,17 +18,17 @@ class Doubts:
     """Failures in a row to read what lies at one position.
 
     Attributes:
-        position: the last that could not be read, or -1.
+        position: the last that could not be read.
         failures: how often that was.
     """
 
     __slots__ = ("failures", "position")
 
     def __init__(self) -> None:
-        self.position = -1
+        self.position: Position = None
         self.failures = 0
 
-    def failed_at(self, position: int) -> int:
+    def failed_at(self, position: Position) -> int:
         """How often in a row this position could not be read, with this time."""
         self.failures = self.failures + 1 if position == self.position else 1
         self.position = position

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.kafka.doubts import Doubts
+from consumer_sdk.adapters.doubts import Doubts
 
 
 def test_failures_are_counted_by_position() -> None:

@@ -1,0 +1,73 @@
+"""Entries of a range that the network has changed on their way: the native client drops them."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
+from consumer_sdk.errors import UnreadableRecordError
+from tests.adapters.pulsar.flipping_way import MARK, flipping
+from tests.adapters.pulsar.ranges.stage import Stage, read, values
+
+pytestmark = pytest.mark.pulsar
+
+SENT = [b"0", b"1", MARK, b"3", b"4"]
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("admin", [True, False])
+async def test_entry_that_the_network_changed_is_read_again(
+    stage: Stage, times: int, *, admin: bool
+) -> None:
+    """The ledger is sound: each record comes once, in order."""
+    await stage.produce(SENT)
+    async with stage.open() as knowing:
+        whole = await stage.whole(knowing)
+    async with flipping(stage.server.service_url, times) as url:
+        options = {"admin_url": stage.server.admin_url} if admin else {}
+        ranges = PulsarRanges(stage.topic, service_url=url, **options)
+        await ranges.open()
+        try:
+            assert values(await read(ranges, whole)) == SENT
+        finally:
+            await ranges.aclose()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+async def test_last_entry_of_a_ledger_or_a_range_is_read_again(stage: Stage, at: int) -> None:
+    """Nothing of its ledger comes behind it that would show a gap."""
+    await stage.produce([b"0", b"1"] if at == 2 else [b"0", MARK])
+    await stage.server.unload(stage.topic)
+    await stage.produce([b"2", MARK] if at == 2 else [b"2", b"3"])
+    async with stage.open() as knowing:
+        whole = await stage.whole(knowing)
+    async with flipping(stage.server.service_url) as url:
+        ranges = PulsarRanges(stage.topic, service_url=url, admin_url=stage.server.admin_url)
+        await ranges.open()
+        try:
+            found = values(await read(ranges, whole))
+        finally:
+            await ranges.aclose()
+    assert found == ([b"0", b"1", b"2", MARK] if at == 2 else [b"0", MARK, b"2", b"3"])
+
+
+async def test_entry_that_never_comes_is_an_error_and_no_gap(stage: Stage) -> None:
+    """It names the topic and the entry, each time; what lies before it comes."""
+    await stage.produce(SENT)
+    async with stage.open() as knowing:
+        whole = await stage.whole(knowing)
+    async with flipping(stage.server.service_url, 1 << 30) as url:
+        ranges = PulsarRanges(stage.topic, service_url=url, admin_url=stage.server.admin_url)
+        await ranges.open()
+        try:
+            for _ in range(2):
+                found: list[bytes | None] = []
+                with pytest.raises(UnreadableRecordError) as caught:
+                    async for part in ranges.read_range(whole):
+                        found += part.values
+                assert found == SENT[:2]
+                said = str(caught.value)
+                assert stage.topic in said
+                assert f"ledger {whole.start[0]}, entry 2" in said
+        finally:
+            await ranges.aclose()
