@@ -16,7 +16,7 @@ from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.adapters.kafka.harness import KafkaHarness
 
-__all__ = ["Field", "Place", "place", "until"]
+__all__ = ["PATIENCE", "Field", "Place", "place", "until"]
 
 PATIENCE = 300.0
 """Seconds until something that has to happen counts as missing; a busy machine is slow."""

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk import Consumer, Message
+from consumer_sdk import Consumer, Message, RetryPolicy
 from tests.adapters.kafka.harness import KafkaHarness
-from tests.integration.field import Field, Place, place, until
+from tests.integration.field import PATIENCE, Field, Place, place, until
 from tests.integration.stopped_consumer import SESSION
 
 pytestmark = pytest.mark.kafka
@@ -199,6 +199,61 @@ async def test_record_whose_handler_blocks_the_loop_ends_in_the_dead_letters(
     assert tries.keys() == produced
     assert tries[0, 5] == 4  # what had blocked the loop the first time was not known yet
     assert "no longer knows this member" in caplog.text
+
+
+@pytest.mark.parametrize("size", [None, 1])
+async def test_record_whose_loop_body_blocks_the_loop_ends_in_the_dead_letters(
+    field: Field, caplog: pytest.LogCaptureFixture, size: int | None
+) -> None:
+    """T16: pulled one by one, or in batches: each delivery counts, and the log says what to do."""
+    await field.create()
+    produced = await field.append(5)
+    tries: Counter[Place] = Counter()
+    quick: dict[str, Any] = {"session_timeout": 1.5, "heartbeat_interval": 0.1}
+    retry = RetryPolicy(max_attempts=2, initial=0.05, jitter=0.0)
+
+    def use(message: Message) -> None:
+        tries[place(message)] += 1
+        if message.position == 2:
+            _block_until_evicted(field)
+        message.ack()
+
+    async with field.consumer(adapter=quick, retry=retry) as consumer:
+        pulled: Any = consumer if size is None else consumer.batches(max_messages=size)
+        async with asyncio.timeout(PATIENCE):
+            async for found in pulled:
+                for message in [found] if size is None else found:
+                    use(message)
+                if tries.keys() == produced:
+                    break
+        await consumer.flush()
+        await field.until_committed({0: 5})
+        (letter,) = await field.read_all(f"{field.topic}-{field.group}-DLQ", 1)
+    told = dict(letter.headers)
+    assert (told["dlq.position"], told["dlq.attempts"]) == (b"2", b"2")
+    assert b"asyncio.to_thread" in told["dlq.error"]
+    assert tries[0, 2] >= 3  # what had blocked the loop the first time was not known yet
+    said = [record.getMessage() for record in caplog.records]
+    assert any("handles 2, attempt 2, blocked the event loop" in each for each in said)
+    assert any("run what blocks in asyncio.to_thread" in each for each in said)
+
+
+def _block_until_evicted(field: Field) -> None:
+    """Holds the event loop for as long as the broker believes in the group's only member."""
+
+    async def is_alone() -> None:
+        async with KafkaHarness(field.kafka.servers) as tools, asyncio.timeout(PATIENCE):
+            while True:
+                (answer,) = await tools.admin.describe_consumer_groups([field.group])
+                if str(answer.groups[0][2]) == "Empty":
+                    return
+                await asyncio.sleep(0.02)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, is_alone()).result()
+    time.sleep(
+        0.2
+    )  # the client counts from the broker's answers, which come later than its heartbeats
 
 
 async def test_woken_process_starts_no_handler_for_what_others_have(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
@@ -24,7 +26,7 @@ async def test_entry_that_the_network_changed_is_read_again(
     async with stage.open() as knowing:
         whole = await stage.whole(knowing)
     async with flipping(stage.server.service_url, times) as url:
-        options = {"admin_url": stage.server.admin_url} if admin else {}
+        options: dict[str, Any] = {"admin_url": stage.server.admin_url} if admin else {}
         ranges = PulsarRanges(stage.topic, service_url=url, **options)
         await ranges.open()
         try:
