@@ -44,7 +44,7 @@ from consumer_sdk.trackers.chunks import (
 )
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.grouping import Grouping
-from consumer_sdk.trackers.options import DELAY, MOMENT, TYPES
+from consumer_sdk.trackers.options import DELAY, MOMENT, TYPES, check_moment
 from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
 from consumer_sdk.trackers.schedule import Schedule
@@ -361,6 +361,7 @@ class Deliveries(Grouping):
             indices = [message.index for message in messages]
             self._see(indices)
         if self._ack_timeout is not None and messages:
+            check_moment(now, "handed_out")
             self._start_timeouts(indices, messages, now + self._ack_timeout)
         return messages
 
@@ -407,6 +408,7 @@ class Deliveries(Grouping):
     def due(self, now: float, most: int | None = None) -> Due:
         ready: list[tuple[int, int, Any]] = []
         expired: list[tuple[int, Verdict, Any]] = []
+        MOMENT.check("now", now, "due")
         for index, item, is_retry in self._schedule.pop_due(now, most):
             attempt = self._failures.get(index, 0) + 1
             self._window.mark(index, MARKED)

@@ -19,7 +19,7 @@ from consumer_sdk.options import (
 )
 from consumer_sdk.trackers.retry import RetryPolicy
 
-__all__ = ["CALLABLE", "DELAY", "MOMENT", "TYPES", "TrackerOptions"]
+__all__ = ["CALLABLE", "DELAY", "MOMENT", "TYPES", "TrackerOptions", "check_moment"]
 
 
 class TrackerOptions(TypedDict, total=False):
@@ -63,3 +63,13 @@ TYPES: Mapping[str, OptionType] = {
     ),
 }
 """What the options take that could be nonsense."""
+
+
+def check_moment(now: float, what: str) -> None:
+    """As ``MOMENT.check``, in a tenth of the time where all is well: for each hand-out.
+
+    Raises:
+        ConfigurationError: it is no time.
+    """
+    if type(now) is not float or now - now:  # of a NaN and of infinity that is a NaN, which is true
+        MOMENT.check("now", now, what)

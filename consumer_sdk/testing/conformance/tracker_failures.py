@@ -131,3 +131,20 @@ class FailureCases(TrackerCase):
             tracker.nack(0, 1, now)
         assert (tracker.retrying, tracker.next_due()) == (0, None)
         assert tracker.ack(0)
+
+    @pytest.mark.parametrize("now", [math.nan, math.inf, "5", None])
+    def test_impossible_moment_brings_nothing_back(self, now: Any) -> None:
+        """It would be taken for one at which nothing is due, for ever, or all."""
+        tracker = self.tracker(1)
+        tracker.nack(0, 1, NOW, 1.0)
+        with pytest.raises(ConfigurationError, match=r"due\(now="):
+            tracker.due(now)
+        assert (tracker.retrying, tracker.next_due()) == (1, NOW + 1)
+
+    @pytest.mark.parametrize("now", [math.nan, math.inf, "5", None])
+    def test_impossible_moment_starts_nothing(self, now: Any) -> None:
+        """A timeout at no time would break the order of all others."""
+        tracker = self.tracker(1, ack_timeout=10.0)
+        with pytest.raises(ConfigurationError, match=r"handed_out\(now="):
+            tracker.handed_out(self.messages(range(1)), now)
+        assert (tracker.unsettled, tracker.next_due()) == (1, None)
