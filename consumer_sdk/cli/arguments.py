@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 
 from consumer_sdk import __version__
 from consumer_sdk.cli import checkpoints, fan_out, leases
 from consumer_sdk.cli.assets.completion import SHELLS, completion
-from consumer_sdk.cli.assets.monitoring import add_monitoring
+from consumer_sdk.cli.assets.monitoring import AS_IT_IS, AS_TEXT, add_monitoring, write_asset
 from consumer_sdk.cli.assets.schema import config_schema
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
@@ -65,6 +64,7 @@ def _add_export(commands: Commands) -> None:
     )
     _add_store(parser)
     parser.add_argument("--stream", type=text, help="of this stream alone")
+    add_json(parser, "how many, on stderr, as a JSON object too")
     parser.set_defaults(command=in_loop(checkpoints.export))
 
 
@@ -153,7 +153,7 @@ def _add_leases(topics: Commands) -> None:
     shown = commands.add_parser("list", help="show who holds what, since when, and what has ended")
     _add_store(shown)
     shown.add_argument("--stream", type=text, help="of this stream alone")
-    shown.add_argument("--json", action="store_true", help="a JSON object for each lease")
+    add_json(shown, "a JSON object for each lease")
     shown.set_defaults(command=in_loop(leases.show))
     reopened = commands.add_parser("reopen", help="take back that partitions have ended")
     _add_store(reopened)
@@ -165,10 +165,12 @@ def _add_leases(topics: Commands) -> None:
         metavar="STREAM/ID",
         help="as `list` writes it; may be given several times",
     )
+    add_json(reopened, "how many, as a JSON object")
     reopened.set_defaults(command=in_loop(leases.reopen))
     removed = commands.add_parser("remove", help="remove a stream's leases, also damaged ones")
     _add_store(removed)
     removed.add_argument("--stream", type=text, required=True, help="as `list` writes it")
+    add_json(removed, "how many, as a JSON object")
     removed.set_defaults(command=in_loop(leases.remove))
 
 
@@ -183,6 +185,7 @@ def _add_fan_out(topics: Commands) -> None:
     parser = commands.add_parser("remove", help="deregister some, which nobody reads by any more")
     parser.add_argument("stream", metavar="STREAM_URL", type=text)
     parser.add_argument("name", metavar="NAME", nargs="+", type=text, help="as `list` writes it")
+    add_json(parser)
     parser.set_defaults(command=in_loop(fan_out.remove))
 
 
@@ -190,19 +193,22 @@ def _add_assets(topics: Commands) -> None:
     topic = topics.add_parser("assets", help="write files for Grafana, Prometheus, editors, shells")
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     parser = commands.add_parser("schema", help="a JSON schema of the file of `run --config`")
+    add_json(parser, AS_IT_IS)
     parser.set_defaults(command=_write_schema)
     parser = commands.add_parser("completion", help="completion for a shell, to be sourced")
     parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
+    add_json(parser, AS_TEXT)
     parser.set_defaults(command=_write_completion)
     add_monitoring(commands)
 
 
-def _write_schema(_arguments: argparse.Namespace) -> None:
-    sys.stdout.write(json.dumps(config_schema(), indent=2) + "\n")
+def _write_schema(arguments: argparse.Namespace) -> None:
+    write_asset("consumer.schema.json", json.dumps(config_schema(), indent=2) + "\n", arguments)
 
 
 def _write_completion(arguments: argparse.Namespace) -> None:
-    sys.stdout.write(completion(make_parser(), arguments.shell))
+    script = completion(make_parser(), arguments.shell)
+    write_asset(f"consumer-sdk.{arguments.shell}", script, arguments)
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:

@@ -51,7 +51,8 @@ async def export(arguments: Namespace) -> None:
         async for line in export_checkpoints(store, arguments.group, stream=arguments.stream):
             sys.stdout.write(line)
             count += 1
-    sys.stderr.write(f"exported {count}\n")
+    said = json.dumps({"exported": count}) if arguments.json else f"exported {count}"
+    sys.stderr.write(f"{said}\n")
 
 
 def import_file(arguments: Namespace) -> None:

@@ -29,7 +29,10 @@ async def remove(arguments: Namespace) -> None:
     async with _opened(arguments.stream) as service:
         for name in arguments.name:
             await service.deregister(name)
-            sys.stderr.write(f"removed {name}\n")
+            if arguments.json:
+                sys.stdout.write(json.dumps({"removed": name}) + "\n")
+            else:
+                sys.stderr.write(f"removed {name}\n")
 
 
 @asynccontextmanager

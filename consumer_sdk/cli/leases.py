@@ -66,7 +66,7 @@ async def reopen(arguments: Namespace) -> None:
     partitions = list(map(partition_of, arguments.partition))
     async with opened_store(arguments.store, must_exist=True) as store:
         reopened = await reopen_ended(store, arguments.group, partitions)
-    sys.stdout.write(f"reopened {len(reopened)}\n")
+    _say_count("reopened", len(reopened), arguments)
 
 
 async def remove(arguments: Namespace) -> None:
@@ -76,4 +76,9 @@ async def remove(arguments: Namespace) -> None:
         if arguments.stream in await store.leased_streams(arguments.group):
             leases = store.leases(arguments.group, arguments.stream)
         was_there = leases is not None and await leases.clear()
-    sys.stdout.write(f"removed {was_there:d}\n")
+    _say_count("removed", int(was_there), arguments)
+
+
+def _say_count(verb: str, count: int, arguments: Namespace) -> None:
+    line = json.dumps({verb: count}) if arguments.json else f"{verb} {count}"
+    sys.stdout.write(f"{line}\n")

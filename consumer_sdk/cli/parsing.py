@@ -126,9 +126,9 @@ def _number(argument: str) -> float:
         return float("nan")
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """``--json``."""
-    parser.add_argument("--json", action="store_true", help="a JSON object for each line")
+def add_json(parser: argparse.ArgumentParser, what: str = "a JSON object for each line") -> None:
+    """``--json``, which every command has."""
+    parser.add_argument("--json", action="store_true", help=what)
 
 
 def add_partitions(parser: argparse.ArgumentParser) -> None:

@@ -97,7 +97,9 @@ def test_export_is_imported_through_a_pipe(state: str, tmp_path: Path) -> None:
 def test_export_of_a_file_is_imported_from_it(state: str, tmp_path: Path) -> None:
     """And again, which changes nothing."""
     path, target = tmp_path / "export.jsonl", f"sqlite://{tmp_path}/other.db"
-    path.write_text(run("export", state, GROUP, "--stream", "orders").stdout)
+    done = run("export", state, GROUP, "--stream", "orders", "--json")
+    assert json.loads(done.stderr) == {"exported": 3}
+    path.write_text(done.stdout)
 
     assert run("import", target, path).stdout == "wrote 3, kept 0 that were there\n"
     assert run("import", target, path).stdout == "wrote 0, kept 3 that were there\n"

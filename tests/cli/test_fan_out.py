@@ -46,12 +46,14 @@ async def test_consumers_stay_until_they_are_removed(
     assert [(name, status) for name, status, _ in lines] == [("new", "ACTIVE"), ("old", "ACTIVE")]
     assert all(since.startswith("registered 20") for _, _, since in lines)
     assert await run("remove", url, "old") == 0
-    assert capsys.readouterr().err == "removed old\n"
+    assert capsys.readouterr() == ("", "removed old\n")
     async with asyncio.timeout(60):
         while "old\t" in await listed(url, capsys):
             await asyncio.sleep(0.1)
     assert await run("remove", url, "older") == 2
     assert "no fan-out consumer 'older', only ['new']" in capsys.readouterr().err
+    assert await run("remove", url, "new", "--json") == 0
+    assert capsys.readouterr() == ('{"removed": "new"}\n', "")
 
 
 async def test_stream_that_is_not_there_is_named(

@@ -51,6 +51,12 @@ def test_each_command_says_how_it_ends_and_what_its_arguments_are() -> None:
         assert all(action.help for action in options), each.prog
 
 
+def test_each_command_has_json() -> None:
+    """Scripts need not know which ones have."""
+    lacking = [each.prog for each in commands(make_parser()) if "--json" not in each.format_usage()]
+    assert lacking == []
+
+
 @pytest.mark.parametrize(
     "command, words",
     [

@@ -100,6 +100,14 @@ async def test_reopened_end_is_taken_back_in_the_checkpoint_and_the_lease(state:
     assert run("reopen", state, GROUP, *named, topic="leases").stdout == "reopened 0\n"
 
 
+def test_reopen_and_remove_as_json_say_how_many(state: str) -> None:
+    """An object each."""
+    reopened = run("reopen", state, GROUP, "--partition", f"{ENDED}", "--json", topic="leases")
+    assert json.loads(reopened.stdout) == {"reopened": 1}
+    removed = run("remove", state, GROUP, "--stream", "orders", "--json", topic="leases")
+    assert json.loads(removed.stdout) == {"removed": 1}
+
+
 @pytest.mark.parametrize("which", [["--all"], ["--stream", "orders"], ["--partition", f"{ENDED}"]])
 async def test_delete_takes_ends_back(state: str, which: list[str]) -> None:
     """A group that is started anew would leave these partitions out."""

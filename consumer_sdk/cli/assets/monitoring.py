@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from argparse import Namespace
 from importlib.resources import files
 
-from consumer_sdk.cli.parsing import Commands
+from consumer_sdk.cli.parsing import Commands, add_json
 
-__all__ = ["ASSETS", "add_monitoring", "asset"]
+__all__ = ["ASSETS", "AS_IT_IS", "AS_TEXT", "add_monitoring", "asset", "write_asset"]
+
+AS_IT_IS = "the same, on one line"
+AS_TEXT = "the text in a JSON object, with a name for its file"
+"""What ``--json`` writes of a file that is JSON, and of any other."""
 
 ASSETS = {
     "grafana": ("grafana.json", "write a dashboard, for Grafana's import or provisioning"),
@@ -18,10 +23,11 @@ ASSETS = {
 
 def add_monitoring(commands: Commands) -> None:
     """``assets grafana`` and ``assets prometheus``."""
-    for name, (_, what) in ASSETS.items():
+    for name, (file, what) in ASSETS.items():
         parser = commands.add_parser(
             name, help=what, description=f"{what.capitalize()}; to stdout."
         )
+        add_json(parser, AS_IT_IS if file.endswith(".json") else AS_TEXT)
         parser.set_defaults(command=_write, asset=name)
 
 
@@ -31,4 +37,16 @@ def asset(name: str) -> str:
 
 
 def _write(arguments: Namespace) -> None:
-    sys.stdout.write(asset(arguments.asset))
+    write_asset(ASSETS[arguments.asset][0], asset(arguments.asset), arguments)
+
+
+def write_asset(name: str, text: str, arguments: Namespace) -> None:
+    """Writes a file's text to stdout, or with ``--json`` an object on one line.
+
+    Args:
+        name: of the file; one that ends with ``.json`` is such an object.
+    """
+    if arguments.json:
+        row = json.loads(text) if name.endswith(".json") else {"name": name, "text": text}
+        text = json.dumps(row) + "\n"
+    sys.stdout.write(text)

@@ -26,7 +26,7 @@ def script(shell: str) -> str:
         (["run", "app:handle", "--rel"], ["--reload"]),
         (["run", "app:handle", "--ordering", ""], ["none", "key", "partition"]),
         (["lag", "kafka://h/t?group=g", "--by", "s"], ["seconds"]),
-        (["assets", "completion", ""], ["bash", "zsh", "fish", "-h", "--help"]),
+        (["assets", "completion", ""], ["bash", "zsh", "fish", "-h", "--help", "--json"]),
         (["checkpoints", "list", "sqlite:run", "--j"], ["--json"]),
         (["nothing", "--j"], []),
     ],

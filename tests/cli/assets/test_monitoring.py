@@ -55,6 +55,22 @@ def _queries() -> Iterator[str]:
     yield from _rules().values()
 
 
+@pytest.mark.parametrize(
+    "words, name",
+    [
+        (["grafana"], None),
+        (["schema"], None),
+        (["prometheus"], "prometheus.yml"),
+        (["completion", "fish"], "consumer-sdk.fish"),
+    ],
+)
+def test_file_as_json_is_one_line(words: list[str], name: str | None) -> None:
+    """A file that is JSON is the object; the text of any other stands in one, with a name."""
+    text = run(*words, topic="assets").stdout
+    (line,) = run(*words, "--json", topic="assets").stdout.splitlines()
+    assert json.loads(line) == ({"name": name, "text": text} if name else json.loads(text))
+
+
 def test_every_name_is_a_metric_with_these_labels() -> None:
     """A metric that is renamed, or loses a label, changes the files too."""
     known = _exported()
