@@ -600,6 +600,23 @@ class Leases(ABC):
             partitions: None for all of the stream. Those without a lease are left out.
         """
 
+    async def evict(self, seen: Mapping[str, int]) -> Sequence[str]:  # noqa: ARG002 - older stores lack it
+        """Takes partitions from their owners, if nobody else has since they were seen.
+
+        For an operator. They are nobody's then, under the same fence: who should have them takes
+        them, under a higher one, and goes on at the checkpoint. An owner that lives learns of it
+        with its next renewal, as of any loss. Until then it may go on, also beside the next owner,
+        whose claim has the store refuse what it saves. Needs no membership. A store that lacks it
+        refuses.
+
+        Args:
+            seen: the fence that the view showed, by partition.
+
+        Returns:
+            those that were taken from their owners.
+        """
+        raise ConfigurationError(f"{type(self).__name__} cannot take leases from their owners")
+
     async def clear(self) -> bool:
         """Removes all leases of the stream, also what cannot be read as leases.
 

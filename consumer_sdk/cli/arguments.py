@@ -12,7 +12,7 @@ from consumer_sdk.cli.assets.completion import SHELLS, completion
 from consumer_sdk.cli.assets.monitoring import AS_IT_IS, AS_TEXT, add_monitoring, write_asset
 from consumer_sdk.cli.assets.schema import config_schema
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
-from consumer_sdk.cli.parsing import Commands, Parser, add_json, in_loop, text
+from consumer_sdk.cli.parsing import Commands, Parser, add_json, add_yes, in_loop, text
 from consumer_sdk.cli.run.arguments import add_run
 from consumer_sdk.cli.top.arguments import add_top
 from consumer_sdk.stores.urls import FORMS
@@ -147,7 +147,7 @@ def _add_unpin(commands: Commands) -> None:
 
 
 def _add_leases(topics: Commands) -> None:
-    topic = topics.add_parser("leases", help="look at who reads what, and take ends back")
+    topic = topics.add_parser("leases", help="look at who reads what, release it, take ends back")
     topic.epilog = f"STORE_URL: {FORMS}"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     shown = commands.add_parser("list", help="show who holds what, since when, and what has ended")
@@ -155,16 +155,10 @@ def _add_leases(topics: Commands) -> None:
     shown.add_argument("--stream", type=text, help="of this stream alone")
     add_json(shown, "a JSON object for each lease")
     shown.set_defaults(command=in_loop(leases.show))
+    _add_release(commands)
     reopened = commands.add_parser("reopen", help="take back that partitions have ended")
     _add_store(reopened)
-    reopened.add_argument(
-        "--partition",
-        action="append",
-        type=text,
-        required=True,
-        metavar="STREAM/ID",
-        help="as `list` writes it; may be given several times",
-    )
+    _add_listed(reopened)
     add_json(reopened, "how many, as a JSON object")
     reopened.set_defaults(command=in_loop(leases.reopen))
     removed = commands.add_parser("remove", help="remove a stream's leases, also damaged ones")
@@ -172,6 +166,36 @@ def _add_leases(topics: Commands) -> None:
     removed.add_argument("--stream", type=text, required=True, help="as `list` writes it")
     add_json(removed, "how many, as a JSON object")
     removed.set_defaults(command=in_loop(leases.remove))
+
+
+def _add_release(commands: Commands) -> None:
+    released = commands.add_parser(
+        "release",
+        help="take partitions from their holders, for others to read",
+        description="Take partitions from their holders: whose share they are takes them, and goes on "
+        "at the\ncheckpoint. A holder that lives stops with its next renewal, a third of its "
+        "lease_duration\nat most; what it has not flushed by then is read again.",
+    )
+    released.exits[3] = "refused: the holder seems to live"
+    _add_store(released)
+    _add_listed(released)
+    released.add_argument(
+        "--force", action="store_true", help="also from a holder that seems to live"
+    )
+    add_yes(released)
+    add_json(released, "a JSON object for each lease")
+    released.set_defaults(command=in_loop(leases.release))
+
+
+def _add_listed(parser: Parser) -> None:
+    parser.add_argument(
+        "--partition",
+        action="append",
+        type=text,
+        required=True,
+        metavar="STREAM/ID",
+        help="as `list` writes it; may be given several times",
+    )
 
 
 def _add_fan_out(topics: Commands) -> None:

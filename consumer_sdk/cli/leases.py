@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from consumer_sdk.cli.checkpoints import opened_store, partition_of
 from consumer_sdk.cli.times import shown_time
-from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import Lease, LeaseView
-from consumer_sdk.stores.leases import stored_leases
+from consumer_sdk.stores.exchange import ImportRefusedError
+from consumer_sdk.stores.leases import evict, stored_leases
 from consumer_sdk.stores.reopening import reopen_ended
 
-__all__ = ["remove", "reopen", "show"]
+__all__ = ["release", "remove", "reopen", "show"]
 
 
 async def show(arguments: Namespace) -> None:
@@ -59,6 +60,72 @@ def _state(row: Mapping[str, Any]) -> str:
     gone = "" if row["is_member"] else ", who is gone"
     wanted = f", wanted by {row['wanted_by']}" if row["wanted_by"] else ""
     return f"held by {row['owner']}{gone}{wanted}"
+
+
+async def release(arguments: Namespace) -> None:
+    """Takes partitions from their holders; without ``--yes`` says which.
+
+    All are looked at before any is taken.
+
+    Raises:
+        ConfigurationError: there is no such lease, or nobody holds it.
+        CheckpointFormatError: the leases cannot be read.
+        ImportRefusedError: a holder may live, and that is not forced.
+        ConsumerSdkError: one has changed hands meanwhile.
+    """
+    partitions = list(dict.fromkeys(map(partition_of, arguments.partition)))
+    async with opened_store(arguments.store, must_exist=True) as store:
+        streams = {each.stream for each in partitions}
+        found = await stored_leases(store, arguments.group, streams)
+        rows = {each: _held(each, found.get(each.stream)) for each in partitions}
+        gone: set[Partition] = set()
+        if arguments.yes:
+            _check_dead(rows.values(), force=arguments.force)
+            seen = {each: row["fence"] for each, row in rows.items()}
+            gone = await evict(store, arguments.group, seen)
+    for each, row in rows.items():
+        _say_released(row, arguments, is_released=each in gone)
+    if not arguments.yes:
+        sys.stdout.write("" if arguments.json else "nothing was released; --yes does it\n")
+    elif kept := [f"{each}" for each in rows if each not in gone]:
+        raise ConsumerSdkError(
+            f"{', '.join(kept)}: changed hands meanwhile, and stays; see `leases list`"
+        )
+
+
+def _held(
+    partition: Partition, view: LeaseView | CheckpointFormatError | None
+) -> Mapping[str, Any]:
+    """What `list` has of a lease that somebody holds."""
+    if isinstance(view, CheckpointFormatError):
+        raise view
+    lease = None if view is None else view.leases.get(partition.id)
+    if view is None or lease is None:
+        raise ConfigurationError(
+            f"--partition {partition}: there is no such lease; `leases list` writes those there are"
+        )
+    if lease.owner is None:
+        state = "has ended: `leases reopen` takes that back" if lease.ended else "is nobody's"
+        raise ConfigurationError(f"--partition {partition} {state}; nobody holds it")
+    return {"stream": partition.stream, "partition": partition.id, **_row(lease, view)}
+
+
+def _check_dead(rows: Iterable[Mapping[str, Any]], *, force: bool) -> None:
+    alive = sorted({row["owner"] for row in rows if row["is_member"]})
+    if alive and not force:
+        raise ImportRefusedError(
+            f"nothing was released, the holder seems to live: stop it, which hands over without a "
+            f"repeat, or give --force: {', '.join(alive):.200}"
+        )
+
+
+def _say_released(row: Mapping[str, Any], arguments: Namespace, *, is_released: bool) -> None:
+    if arguments.json:
+        sys.stdout.write(json.dumps({**row, "released": is_released}) + "\n")
+        return
+    verb = "would be released" if not arguments.yes else "released" if is_released else "stays"
+    needed = row["is_member"] and not arguments.force and not arguments.yes
+    sys.stdout.write(f"{_line(row)}\t{verb}{' with --force' if needed else ''}\n")
 
 
 async def reopen(arguments: Namespace) -> None:

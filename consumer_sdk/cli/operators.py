@@ -9,6 +9,7 @@ from consumer_sdk.cli.parsing import (
     Parser,
     add_json,
     add_partitions,
+    add_yes,
     amount,
     count,
     in_loop,
@@ -56,10 +57,10 @@ def add_dead_letters(topics: Commands) -> None:
         help="where to, with or without a topic; by default each record's own stream",
     )
     replayed.add_argument("--rate", type=rate, metavar="N", help="letters a second, at most")
-    _add_yes(replayed)
+    add_yes(replayed)
     replayed.set_defaults(command=in_loop(dead_letters.replay))
     purged = _letters(commands, "purge", "throw letters away")
-    _add_yes(purged)
+    add_yes(purged)
     purged.set_defaults(command=in_loop(dead_letters.purge))
 
 
@@ -77,7 +78,7 @@ def add_groups(commands: Commands) -> None:
     moved.add_argument("--to", type=text, metavar="earliest|latest|POSITION|TIME", help="where to")
     moved.add_argument("--shift", type=int, metavar="N", help="so many records on, or back (-N)")
     moved.add_argument("--force", action="store_true", help="also while consumers seem to run")
-    _add_yes(moved)
+    add_yes(moved)
     moved.epilog = f"{STREAMS}\n{TIMES}"
     moved.set_defaults(command=in_loop(resets.reset))
 
@@ -172,9 +173,3 @@ def _letters(commands: Commands, name: str, what: str, more: str = "") -> Parser
     )
     add_json(parser)
     return parser
-
-
-def _add_yes(parser: Parser) -> None:
-    parser.add_argument(
-        "--yes", action="store_true", help="do it; without this, say what would be done"
-    )

@@ -13,6 +13,7 @@ __all__ = [
     "Parser",
     "add_json",
     "add_partitions",
+    "add_yes",
     "amount",
     "count",
     "in_loop",
@@ -129,6 +130,13 @@ def _number(argument: str) -> float:
 def add_json(parser: argparse.ArgumentParser, what: str = "a JSON object for each line") -> None:
     """``--json``, which every command has."""
     parser.add_argument("--json", action="store_true", help=what)
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """``--yes``."""
+    parser.add_argument(
+        "--yes", action="store_true", help="do it; without this, say what would be done"
+    )
 
 
 def add_partitions(parser: argparse.ArgumentParser) -> None:

@@ -99,6 +99,19 @@ class LeaseTable:
                     lease, owner=None, wanted_by=wanted_by, ended=ended
                 )
 
+    def evict(self, seen: Mapping[str, int]) -> list[str]:
+        """Takes from their owners what nobody has taken or released since; returns what it took."""
+        owned = [
+            partition
+            for partition, fence in seen.items()
+            if (lease := self.leases.get(partition)) is not None
+            and lease.owner is not None
+            and lease.fence == fence
+        ]
+        for partition in owned:
+            self.leases[partition] = replace(self.leases[partition], owner=None)
+        return owned
+
     def reopen(self, partitions: Sequence[str] | None) -> None:
         """See `consumer_sdk.abc.Leases.reopen`."""
         for partition in self.leases if partitions is None else partitions:

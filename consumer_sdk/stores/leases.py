@@ -34,7 +34,7 @@ from consumer_sdk.stores.lease_place import LeasePlace, Reading
 from consumer_sdk.stores.lease_table import LeaseTable
 from consumer_sdk.stores.liveness import Liveness
 
-__all__ = ["TableLeases", "ended_partitions", "new_member", "reopen", "stored_leases"]
+__all__ = ["TableLeases", "ended_partitions", "evict", "new_member", "reopen", "stored_leases"]
 
 T = TypeVar("T")
 
@@ -139,6 +139,32 @@ async def reopen(store: CheckpointStore, group: str, partitions: Iterable[Partit
         raise damaged
 
 
+async def evict(
+    store: CheckpointStore, group: str, seen: Mapping[Partition, int]
+) -> set[Partition]:
+    """Takes partitions from their owners; see `consumer_sdk.abc.Leases.evict`.
+
+    Args:
+        seen: the fence of each lease when it was looked at.
+
+    Returns:
+        those that were taken: the others have changed hands since.
+
+    Raises:
+        CheckpointFormatError: leases of a stream cannot be read.
+        StoreError: some may be taken, and nobody's now: look at them again.
+    """
+    fences: dict[str, dict[str, int]] = defaultdict(dict)
+    for (stream, partition), fence in seen.items():
+        fences[stream][partition] = fence
+    gone: set[Partition] = set()
+    for stream, seen_there in fences.items():
+        leases = store.leases(group, stream)
+        if leases is not None:
+            gone |= {Partition(stream, each) for each in await leases.evict(seen_there)}
+    return gone
+
+
 @final
 class TableLeases(Leases):
     """One member's leases in some place; see `consumer_sdk.abc.Leases`.
@@ -219,6 +245,9 @@ class TableLeases(Leases):
 
     async def reopen(self, partitions: Sequence[str] | None = None) -> None:
         await self._change(lambda table: table.reopen(partitions))
+
+    async def evict(self, seen: Mapping[str, int]) -> Sequence[str]:
+        return await self._change(lambda table: table.evict(seen))
 
     async def clear(self) -> bool:
         for _ in range(ROUNDS):

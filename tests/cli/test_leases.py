@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from consumer_sdk.abc import CheckpointStore, Leases, StoreItem
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.stores import LocalStore
+from consumer_sdk.stores.leases import evict
 from tests.cli.test_checkpoints import refused, run
+from tests.cli.worlds import golden
 from tests.stores.exchange_world import GROUP, entry, opened
 
 ENDED, HELD, FREE = (Partition("orders", id_) for id_ in ("ended", "held", "free"))
@@ -106,6 +109,78 @@ def test_reopen_and_remove_as_json_say_how_many(state: str) -> None:
     assert json.loads(reopened.stdout) == {"reopened": 1}
     removed = run("remove", state, GROUP, "--stream", "orders", "--json", topic="leases")
     assert json.loads(removed.stdout) == {"removed": 1}
+
+
+async def test_release_says_what_it_would_do_and_frees_the_lease_of_a_holder_that_is_gone(
+    state: str,
+) -> None:
+    """It is nobody's then; its fence stays, so that the next take has a higher one."""
+    with closing(sqlite3.connect(state.removeprefix("sqlite://"))) as file, file:
+        file.execute("DELETE FROM members")
+    before = (await leases_of(state))["held"]
+    assert before.owner is not None
+    named = ["--partition", f"{HELD}", "--partition", f"{HELD}"]
+    names = {before.owner: "HOLDER"}
+    would = run("release", state, GROUP, *named, topic="leases")
+    golden("leases-release-dry.txt", would.stdout, names)
+    assert (await leases_of(state))["held"] == before
+    done = run("release", state, GROUP, *named, "--yes", topic="leases")
+    assert (done.returncode, done.stderr) == (0, "")
+    golden("leases-release.txt", done.stdout, names)
+    after = (await leases_of(state))["held"]
+    assert (after.owner, after.fence) == (None, before.fence)
+
+
+async def test_release_from_a_holder_that_seems_to_live_is_forced_or_refused(state: str) -> None:
+    """Nothing of it is done when one is refused; as JSON it says what became of each."""
+    named = ["release", state, GROUP, "--partition", f"{HELD}", "--json"]
+    (row,) = map(json.loads, run(*named, topic="leases").stdout.splitlines())
+    assert (row["is_member"], row["released"]) == (True, False)
+    without_json = run(*named[:-1], topic="leases").stdout
+    assert without_json.splitlines()[0].endswith("\twould be released with --force")
+    refused(run(*named, "--yes", topic="leases"), 3, "seems to live", "--force", row["owner"])
+    assert (await leases_of(state))["held"].owner == row["owner"]
+    (row,) = map(json.loads, run(*named, "--yes", "--force", topic="leases").stdout.splitlines())
+    assert row["released"] is True
+    assert (await leases_of(state))["held"].owner is None
+
+
+@pytest.mark.parametrize(
+    "partition, words",
+    [
+        ("orders/9", "there is no such lease"),
+        ("other/held", "there is no such lease"),
+        (f"{FREE}", "is nobody's"),
+        (f"{ENDED}", "has ended: `leases reopen` takes that back"),
+    ],
+)
+async def test_release_of_what_nobody_holds_is_refused(
+    state: str, partition: str, words: str
+) -> None:
+    """And nothing else is released then."""
+    named = ["--partition", f"{HELD}", "--partition", partition, "--yes", "--force"]
+    refused(run("release", state, GROUP, *named, topic="leases"), 2, partition, words)
+    assert (await leases_of(state))["held"].owner is not None
+
+
+async def test_release_that_comes_too_late_says_so(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another one has taken it since it was looked at, and keeps it."""
+
+    async def take_before(
+        store: CheckpointStore, group: str, seen: Mapping[Partition, int]
+    ) -> set[Partition]:
+        await orders_of(store).take({HELD.id: seen[HELD]})
+        return await evict(store, group, seen)
+
+    monkeypatch.setattr("consumer_sdk.cli.leases.evict", take_before)
+    named = ["--partition", f"{HELD}", "--yes", "--force"]
+    done = run("release", state, GROUP, *named, topic="leases")
+    assert done.stdout.endswith("\tstays\n")
+    assert done.returncode == 1
+    assert "orders/held: changed hands meanwhile" in done.stderr
+    assert (await leases_of(state))["held"].owner is not None
 
 
 @pytest.mark.parametrize("which", [["--all"], ["--stream", "orders"], ["--partition", f"{ENDED}"]])

@@ -42,10 +42,12 @@ class Ledger:
     Attributes:
         parents: of each partition.
         sizes: how many records a partition has.
-        is_strict: clocks tick alike, so that owners give up before others take.
+        is_strict: clocks tick alike, so that owners give up before others take, but
+            where an operator has taken it from them.
         tenures: of each partition, in the order in which they began.
-        counts: of what happened: records ``"repeated"``, partitions ``"handed over"``, ``"lost"``
-            and ``"refused"`` by the store.
+        evicted: fences of leases that an operator has taken from their owners.
+        counts: of what happened: records ``"repeated"``, partitions ``"handed over"``, ``"lost"``,
+            ``"evicted"`` by an operator, and ``"refused"`` by the store.
     """
 
     parents: dict[str, tuple[str, ...]]
@@ -53,6 +55,7 @@ class Ledger:
     is_strict: bool
     tenures: dict[str, list[Tenure]] = field(default_factory=dict)
     processed: dict[str, set[int]] = field(default_factory=dict)
+    evicted: set[int] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     _stored: dict[str, tuple[int, int]] = field(default_factory=dict)
     _fences: dict[str, int] = field(default_factory=dict)
@@ -65,7 +68,7 @@ class Ledger:
         for earlier in before:
             if earlier.is_handed_over and earlier.fence < tenure.fence:
                 assert tenure.position >= earlier.position, f"{tenure} repeats {earlier}"
-            if self.is_strict:
+            if self.is_strict and not self.evicted & {earlier.fence, tenure.fence}:
                 assert earlier.is_late or not earlier.is_open, f"{tenure} overlaps {earlier}"
         before.append(tenure)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -58,6 +59,10 @@ class World:
         # Few kinds of events go deeper than all of them.
         self._events = chance.sample(EVENTS, chance.randint(1, 4))
         self._events += [] if self.is_gentle else ["stop"] * 2
+        # Drawn from a copy, so that lives without an operator are what they were before there was one.
+        self._operator = random.Random()
+        self._operator.setstate(chance.getstate())
+        self._evicts = self._operator.random() < 1 / 3
         self.root = MemoryStore()
         self._parents = dict.fromkeys((f"old {n}" for n in range(chance.randint(1, 4))), ())
         self._children = self._reshard(list(self._parents))
@@ -104,6 +109,8 @@ class World:
         while self._loop.time() < QUIET:
             await asyncio.sleep(self._chance.uniform(0, 4))
             await self._happen()
+            if self._evicts and self._operator.random() < 1 / 2:
+                await self._evict()
         self._calm_down()
         try:
             async with asyncio.timeout(READING):
@@ -138,6 +145,19 @@ class World:
         elif kind in ("kill", "leave") and len(self.members) > 2:
             self.members.remove(member)
             await (member.leave() if kind == "leave" and member.is_running else member.kill())
+
+    async def _evict(self) -> None:
+        """An operator takes all leases from one member, whatever it is doing."""
+        member = self._operator.choice(self.members)
+        operator = self.root.leases(GROUP, STREAM)
+        seen = {
+            partition: lease.fence
+            for partition, lease in (await operator.view()).leases.items()
+            if lease.owner == member.leases.member
+        }
+        self.ledger.evicted.update(seen.values())
+        self.ledger.counts["evicted"] += len(await operator.evict(seen))
+        self.ledger.audit(self.root)
 
     def _mend(self) -> None:
         self.is_down = False

@@ -92,6 +92,36 @@ class PartitionCases(LeaseCase):
         await operator.reopen()
         assert sorted(await mine.renew()) == ["a", "b", "c"]
 
+    async def test_partition_taken_from_its_owner_is_anybodys(self, join: Joiner) -> None:
+        """The owner loses it, and can claim it no more once another one has; its late end is none."""
+        mine, theirs, operator = await join(), await join(), await join(renews=False)
+        await mine.sync(self.parents)
+        fences = await mine.take({"a": 0, "b": 0})
+        await theirs.want(["a"])
+        assert list(await operator.evict({"a": fences["a"]})) == ["a"]
+        lease = await self.lease(operator)
+        assert (lease.owner, lease.wanted_by) == (None, theirs.member)
+        assert (await theirs.take({"a": fences["a"]}))["a"] > max(fences.values())
+        assert list(await mine.renew()) == ["a"]
+        await mine.release({"a": fences["a"]}, ended=True)
+        assert (await self.lease(operator)).owner == theirs.member
+        assert (await mine.view()).held == {"b": fences["b"]}
+
+    async def test_partition_that_has_changed_hands_is_not_taken_from_its_owner(
+        self, join: Joiner
+    ) -> None:
+        """Whoever has looked before meant another one; nobody's, ended and unknown ones stay as well."""
+        mine, operator = await join(), await join(renews=False)
+        await mine.sync(self.parents)
+        old, ended = await self.taken(mine), await self.taken(mine, "c")
+        new = await self.taken(mine)
+        await mine.release({"c": ended}, ended=True)
+        before = (await operator.view()).leases
+        assert list(await operator.evict({"a": old, "b": 0, "c": ended, "unknown": 1})) == []
+        assert (await operator.view()).leases == before
+        assert list(await mine.renew()) == []
+        assert (await mine.view()).held == {"a": new}
+
     async def test_removed_leases_are_taken_again_under_higher_fences(self, join: Joiner) -> None:
         """Who held them has lost them, and can claim no checkpoint any more."""
         mine, operator = await join(), await join(renews=False)

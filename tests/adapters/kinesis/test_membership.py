@@ -309,6 +309,55 @@ def test_member_whose_loop_was_blocked_learns_of_its_loss_and_ends_nothing_after
     play(test)
 
 
+def test_shard_taken_by_an_operator_is_lost_and_read_on_under_a_higher_fence() -> None:
+    """Its holder lives, and hears of it with its next renewal; what it commits late ends nothing."""
+
+    async def test(stage: Stage) -> None:
+        first = await stage.member()
+        await first.holding(SHARD)
+        second = await stage.member()
+        old, before = first.assignment(), asyncio.get_running_loop().time()
+        operator = stage.store.handle().leases("g", "s", duration=10, handover=30)
+        seen = (await operator.view()).leases[SHARD].fence
+        assert await operator.evict({SHARD: seen}) == [SHARD]
+        await stage.journal.until(lambda: old not in first.owner.held, "the loss")
+        assert asyncio.get_running_loop().time() - before <= 10 / 3 + 1
+        await stage.journal.until(lambda: all_held(first, second) == [SHARD], "a new holder")
+        (outcome,) = await first.adapter.commit([end_of(old)])
+        assert outcome.kind is OutcomeKind.FENCED
+        lease = (await operator.view()).leases[SHARD]
+        assert lease.fence > seen
+        assert not lease.ended
+
+    play(test)
+
+
+def test_records_in_hand_when_an_operator_takes_the_shard_come_again() -> None:
+    """Nothing that was not settled is lost, and what was settled late counts nowhere."""
+
+    async def test(stage: Stage) -> None:
+        seen: list[str] = []
+
+        async def handle(message: Message) -> None:
+            seen.append(text_of(message))
+            await asyncio.sleep(20 if len(seen) == 1 else 0)
+
+        stage.put("a", "b")
+        async with stage.consumer() as consumer:
+            task = asyncio.create_task(consumer.run(handle, ordering="partition"))
+            await asyncio.sleep(5)
+            operator = stage.store.handle().leases("g", "s", duration=10, handover=30)
+            fence = (await operator.view()).leases[SHARD].fence
+            assert await operator.evict({SHARD: fence}) == [SHARD]
+            await asyncio.sleep(40)
+            assert consumer.stats().in_flight == 0
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        assert seen == ["a", "a", "b"]
+
+    play(test)
+
+
 def test_shard_lost_while_it_is_drained_is_closed_at_once() -> None:
     """Kinesis trap 18: the handover has taken too long; it is over, whoever still works on it."""
 

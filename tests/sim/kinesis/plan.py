@@ -61,6 +61,7 @@ class KinesisPlan(Plan):
         bursts_at: when the reads of all processes are refused, and how many of each.
         freezes_at: when a process stops, and for how long.
         pauses_at: when the host of all processes stops, and for how long.
+        evicts_at: when an operator releases shards, whoever holds them.
         sizes: ``max_shards`` and ``weight`` of the processes, one after the other; but the last one,
             which has to finish alone, has no maximum.
     """
@@ -81,6 +82,7 @@ class KinesisPlan(Plan):
     bursts_at: tuple[tuple[float, int], ...]
     freezes_at: tuple[tuple[float, float], ...]
     pauses_at: tuple[tuple[float, float], ...]
+    evicts_at: tuple[float, ...]
     sizes: tuple[tuple[int | None, int], ...]
 
     @property
@@ -114,7 +116,7 @@ def make_plan(chance: random.Random) -> KinesisPlan:
 def _calm(plan: KinesisPlan) -> KinesisPlan:
     """The last process takes over from this one, long after it has gone."""
     life = replace(plan.slots[0][0], start=0.0, end=plan.faults_end - 5.0, ending="stop")
-    return replace(plan, slots=((life,),), rates={}, bursts_at=(), freezes_at=())
+    return replace(plan, slots=((life,),), rates={}, bursts_at=(), freezes_at=(), evicts_at=())
 
 
 def _slow(plan: KinesisPlan, chance: random.Random) -> KinesisPlan:
@@ -191,8 +193,16 @@ def _make_plan(chance: random.Random, end: float) -> KinesisPlan:
         ),
         freezes_at=_stops(chance, end, (0, 1, 1, 3)),
         pauses_at=_stops(chance, end, (0, 0, 0, 1)),
+        evicts_at=_evicts(chance, end),
         sizes=_sizes(chance),
     )
+
+
+def _evicts(chance: random.Random, end: float) -> tuple[float, ...]:
+    """A quarter of the groups have an operator; drawn from a copy as the sizes are."""
+    copy = random.Random()
+    copy.setstate(chance.getstate())
+    return _moments(copy, end, (1, 2, 4)) if copy.random() < 1 / 4 else ()
 
 
 def _sizes(chance: random.Random) -> tuple[tuple[int | None, int], ...]:

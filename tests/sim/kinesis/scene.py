@@ -14,11 +14,11 @@ from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, SimulationLoop
 from consumer_sdk.testing.kinesis import FakeKinesis
 from tests.sim.kinesis.freezing import Freezer
-from tests.sim.kinesis.ledger import KinesisLedger
+from tests.sim.kinesis.ledger import STREAM, KinesisLedger
 from tests.sim.kinesis.plan import BACKLOG_AGE, EPOCH, KinesisPlan, Reshard, make_plan
 from tests.sim.kinesis.process import KinesisProcess
 from tests.sim.kinesis.stream import Producing
-from tests.sim.kinesis.watching import StoreObserver
+from tests.sim.kinesis.watching import GROUP, StoreObserver
 from tests.sim.ledger import Ledger
 from tests.sim.plan import Life
 from tests.sim.process import Process
@@ -123,6 +123,7 @@ class KinesisScene(Scene):
             *((at, lambda n=times: self._refuse(n)) for at, times in plan.bursts_at),
             *((at, lambda s=seconds: self._freeze(s)) for at, seconds in plan.freezes_at),
             *((at, lambda s=seconds: self._pause(s)) for at, seconds in plan.pauses_at),
+            *((at, lambda: self._watch(self._evict())) for at in plan.evicts_at),
         ]
         for moment, event in sorted(events, key=lambda pair: pair[0]):
             await self._until(moment)
@@ -145,6 +146,17 @@ class KinesisScene(Scene):
             victim = self.chance.choice(running)
             self.trace(f"{victim.name} is stopped for {seconds} s")
             victim.freeze(seconds)
+
+    async def _evict(self) -> None:
+        """An operator takes what one member holds, which learns of it with its next renewal."""
+        owners = sorted(self.shards.owners())
+        if not owners:
+            return
+        operator, owner = self.store.leases(GROUP, STREAM), self.chance.choice(owners)
+        leases = (await operator.view()).leases
+        seen = {shard: lease.fence for shard, lease in leases.items() if lease.owner == owner}
+        self.trace(f"{await operator.evict(seen)} are taken from {owner}")
+        await self.observer.leased()
 
     def _pause(self, seconds: float) -> None:
         self.trace(f"all processes are stopped for {seconds} s")
