@@ -17,6 +17,7 @@ from typing import BinaryIO, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.cli.terminal import Bar, Rows, Watched
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import Partition
 from consumer_sdk.stores.exchange import (
@@ -48,11 +49,22 @@ async def export(arguments: Namespace) -> None:
     """Writes a group's lines to stdout."""
     count = -2  # the first line and the last one
     async with opened_store(arguments.store, must_exist=True) as store:
-        async for line in export_checkpoints(store, arguments.group, stream=arguments.stream):
-            sys.stdout.write(line)
-            count += 1
+        with Bar("exporting", arguments, is_apart=True) as bar:
+            if bar.is_wanted:
+                bar.begin("exporting", await _line_count(store, arguments.group, arguments.stream))
+            async for line in export_checkpoints(store, arguments.group, stream=arguments.stream):
+                sys.stdout.write(line)
+                count += 1
+                bar.advance()
     said = json.dumps({"exported": count}) if arguments.json else f"exported {count}"
     sys.stderr.write(f"{said}\n")
+
+
+async def _line_count(store: CheckpointStore, group: str, stream: str | None) -> int:
+    """How many lines an export has now."""
+    pins = [name for name in await store.pins(group) if is_start_of(stream, name)]
+    partitions = [each for each in await store.list(group) if _is_of(stream, each)]
+    return len(pins) + len(partitions) + 2
 
 
 def import_file(arguments: Namespace) -> None:
@@ -135,9 +147,13 @@ def _say_skipped(skipped: Mapping[str, str]) -> None:
 
 async def _import(arguments: Namespace, entries: Iterable[Entry]) -> None:
     async with opened_store(arguments.store) as store:
-        done = await import_checkpoints(
-            store, entries, force=arguments.force, dry_run=arguments.dry_run
-        )
+        with Bar("comparing", arguments) as bar:
+            done = await import_checkpoints(
+                store,
+                Watched(entries, bar, ("comparing", "writing")),
+                force=arguments.force,
+                dry_run=arguments.dry_run,
+            )
     verb = "would write" if arguments.dry_run else "wrote"
     if arguments.json:
         _say_json(done=verb, written=done.written, kept=done.kept)
@@ -152,14 +168,17 @@ def _say_json(**row: object) -> None:
 async def show(arguments: Namespace) -> None:
     """One line for each pinned start and checkpoint."""
     async with opened_store(arguments.store, must_exist=True) as store:
-        async for entry in stored_entries(store, arguments.group, None):
-            if arguments.json:
+        with Rows(is_json=arguments.json) as rows:
+            async for entry in stored_entries(store, arguments.group, None):
                 kind = "pin" if entry.id is None else "checkpoint"
-                _say_json(**{"stream": entry.stream, "partition": entry.id, kind: entry.text})
-            elif entry.id is None:
-                sys.stdout.write(f"{_quoted(entry.stream)}\tpinned {entry.text}\n")
-            else:
-                sys.stdout.write(f"{entry.partition.path}\t{_summary(entry.text)}\n")
+                row = {"stream": entry.stream, "partition": entry.id, kind: entry.text}
+                rows.say(row, _line(entry))
+
+
+def _line(entry: Entry) -> str:
+    if entry.id is None:
+        return f"{_quoted(entry.stream)}\tpinned {entry.text}"
+    return f"{entry.partition.path}\t{_summary(entry.text)}"
 
 
 def _summary(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.cli.letter_choice import Choice, Pace
-from consumer_sdk.cli.letters import ENDLESS, Found, Letters, opened_letters
+from consumer_sdk.cli.letters import ENDLESS, Deal, Found, Letters, opened_letters
+from consumer_sdk.cli.terminal import Bar, Rows
 from consumer_sdk.cli.times import parse_time, shown_time
 from consumer_sdk.dead_letters.letter_rows import encode_value
 from consumer_sdk.dead_letters.reading import broker_of
@@ -27,8 +28,9 @@ __all__ = ["purge", "replay", "show", "show_all"]
 
 async def show_all(arguments: Namespace) -> None:
     """One line for each letter that is chosen."""
-    async for found in _chosen(arguments):
-        sys.stdout.write(f"{json.dumps(_row(found))}\n" if arguments.json else _line(found))
+    with Rows(is_json=arguments.json) as rows:
+        async for found in _chosen(arguments):
+            rows.say(_row(found), _line(found))
 
 
 async def show(arguments: Namespace) -> None:
@@ -56,7 +58,7 @@ async def replay(arguments: Namespace) -> None:
         return
     try:
         await destination.open()
-        await _deal(arguments, replaying.send, replaying.pace.at_once)
+        await _deal(arguments, "sending", replaying.send, replaying.pace.at_once)
     finally:
         await destination.aclose()
         _say_counts("sent", replaying.sent, arguments)
@@ -74,7 +76,7 @@ async def purge(arguments: Namespace) -> None:
         gone.update(letter.partition.stream for letter in letters)
         return [True] * len(letters)
 
-    await _deal(arguments, throw_away, 1000)
+    await _deal(arguments, "purging", throw_away, 1000)
     _say_counts("purged", gone, arguments)
 
 
@@ -164,22 +166,37 @@ def _limit(arguments: Namespace) -> int:
 
 async def _counts(arguments: Namespace, check: Callable[[DeadLetter], None]) -> Counter[str]:
     counts: Counter[str] = Counter()
-    async for found in _chosen(arguments):
-        if found.letter is not None:
-            check(found.letter)
-            counts[found.letter.partition.stream] += 1
+    with Bar("counting", arguments) as bar:
+        async for found in _chosen(arguments):
+            bar.advance()
+            if found.letter is not None:
+                check(found.letter)
+                counts[found.letter.partition.stream] += 1
     return counts
 
 
-async def _deal(arguments: Namespace, deal: Any, at_once: int) -> None:
-    choice = _choice(arguments)
+async def _deal(arguments: Namespace, what: str, deal: Deal, at_once: int) -> None:
+    choice, limit = _choice(arguments), _limit(arguments)
 
     def wanted(found: Found) -> bool:
         return found.letter is not None and choice.matches(found.place, found.letter)
 
-    opened: Letters
-    async with opened_letters(arguments.url, arguments.group, arguments.store) as opened:
-        await opened.deal(wanted, deal, at_once=at_once, limit=_limit(arguments))
+    with Bar("counting", arguments) as bar:
+
+        async def told(letters: Sequence[DeadLetter]) -> Sequence[bool]:
+            done = await deal(letters)
+            bar.advance(len(letters))
+            return done
+
+        opened: Letters
+        async with opened_letters(arguments.url, arguments.group, arguments.store) as opened:
+            await opened.deal(
+                wanted,
+                told,
+                at_once=at_once,
+                limit=limit,
+                counted=lambda count: bar.begin(what, min(count, limit)),
+            )
 
 
 # -- what is shown ---------------------------------------------------------------------------------
@@ -218,7 +235,7 @@ def _contents(found: Found) -> dict[str, Any]:
 def _line(found: Found) -> str:
     letter = found.letter
     if letter is None:
-        return f"{found.place}\tno dead letter: {found.flaw}\n"
+        return f"{found.place}\tno dead letter: {found.flaw}"
     fields = (
         found.place,
         f"{letter.partition}@{letter.position}",
@@ -227,7 +244,7 @@ def _line(found: Found) -> str:
         letter.error_type,
         " ".join(letter.error.split())[:200],
     )
-    return "\t".join(fields).encode(errors="backslashreplace").decode() + "\n"
+    return "\t".join(fields).encode(errors="backslashreplace").decode()
 
 
 def _say_counts(verb: str, counts: Counter[str], arguments: Namespace) -> None:

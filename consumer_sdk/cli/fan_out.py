@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from consumer_sdk.cli.terminal import Rows
+
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kinesis.client import ClientService
 
@@ -19,9 +21,9 @@ __all__ = ["remove", "show"]
 async def show(arguments: Namespace) -> None:
     """One line for each consumer that is registered: its name, its status, since when."""
     async with _opened(arguments.stream) as service:
-        for found in await service.consumers():
-            line = f"{found.name}\t{found.status}\t{found.created}"
-            sys.stdout.write((json.dumps(asdict(found)) if arguments.json else line) + "\n")
+        with Rows(is_json=arguments.json) as rows:
+            for found in await service.consumers():
+                rows.say(asdict(found), f"{found.name}\t{found.status}\t{found.created}")
 
 
 async def remove(arguments: Namespace) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 import time
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import Any
 
 from consumer_sdk.cli.groups import Group, of_partitions, opened_group
 from consumer_sdk.cli.moves import Bounds, Span, open_below, settled_from
+from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, Partition
@@ -57,20 +56,22 @@ async def lag(arguments: Namespace) -> None:
     async with opened_group(arguments.url, arguments.store) as group:
         while True:
             rows = await group_lags(group, arguments.partition)
-            for row in rows:
-                _say(row, _lag_line(row), is_json=arguments.json)
+            with Rows(is_json=arguments.json) as shown:
+                for row in rows:
+                    shown.say(asdict(row), _lag_line(row))
             _check(rows, arguments)
             if arguments.watch is None:
                 return
-            sys.stdout.flush()
             await asyncio.sleep(arguments.watch)
 
 
 async def explain(arguments: Namespace) -> None:
     """What pins each partition's position."""
     async with opened_group(arguments.url, arguments.store) as group:
-        for row in await group_lags(group, arguments.partition):
-            _say(row, _explain_line(row), is_json=arguments.json)
+        rows = await group_lags(group, arguments.partition)
+    with Rows(is_json=arguments.json) as shown:
+        for row in rows:
+            shown.say(asdict(row), _explain_line(row))
 
 
 def _check(rows: Sequence[Lag], arguments: Namespace) -> None:
@@ -139,10 +140,6 @@ async def _oldest(
 
 
 # -- what is shown ---------------------------------------------------------------------------------
-
-
-def _say(row: Lag, line: str, *, is_json: bool) -> None:
-    sys.stdout.write((json.dumps(asdict(row)) if is_json else line) + "\n")
 
 
 def _lag_line(row: Lag) -> str:

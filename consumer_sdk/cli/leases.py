@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from consumer_sdk.cli.checkpoints import opened_store, partition_of
+from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.cli.times import shown_time
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import Partition
@@ -26,8 +27,9 @@ async def show(arguments: Namespace) -> None:
     streams = None if arguments.stream is None else {arguments.stream}
     async with opened_store(arguments.store, must_exist=True) as store:
         found = await stored_leases(store, arguments.group, streams)
-    for row in _rows(found):
-        sys.stdout.write((json.dumps(row) if arguments.json else _line(row)) + "\n")
+    with Rows(is_json=arguments.json) as rows:
+        for row in _rows(found):
+            rows.say(row, _line(row))
     if damaged := [str(error) for error in found.values() if isinstance(error, Exception)]:
         raise CheckpointFormatError("; ".join(damaged))
 
@@ -83,8 +85,11 @@ async def release(arguments: Namespace) -> None:
             _check_dead(rows.values(), force=arguments.force)
             seen = {each: row["fence"] for each, row in rows.items()}
             gone = await evict(store, arguments.group, seen)
-    for each, row in rows.items():
-        _say_released(row, arguments, is_released=each in gone)
+    with Rows(is_json=arguments.json) as shown:
+        for each, row in rows.items():
+            is_released = each in gone
+            line = _released_line(row, arguments, is_released=is_released)
+            shown.say({**row, "released": is_released}, line)
     if not arguments.yes:
         sys.stdout.write("" if arguments.json else "nothing was released; --yes does it\n")
     elif kept := [f"{each}" for each in rows if each not in gone]:
@@ -119,13 +124,10 @@ def _check_dead(rows: Iterable[Mapping[str, Any]], *, force: bool) -> None:
         )
 
 
-def _say_released(row: Mapping[str, Any], arguments: Namespace, *, is_released: bool) -> None:
-    if arguments.json:
-        sys.stdout.write(json.dumps({**row, "released": is_released}) + "\n")
-        return
+def _released_line(row: Mapping[str, Any], arguments: Namespace, *, is_released: bool) -> str:
     verb = "would be released" if not arguments.yes else "released" if is_released else "stays"
     needed = row["is_member"] and not arguments.force and not arguments.yes
-    sys.stdout.write(f"{_line(row)}\t{verb}{' with --force' if needed else ''}\n")
+    return f"{_line(row)}\t{verb}{' with --force' if needed else ''}"
 
 
 async def reopen(arguments: Namespace) -> None:

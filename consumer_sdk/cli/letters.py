@@ -53,6 +53,11 @@ class Found(NamedTuple):
 Deal: TypeAlias = Callable[[Sequence[DeadLetter]], Awaitable[Sequence[bool]]]
 """Does something with letters, and says of each whether it may go. Called again with the next ones."""
 Wanted: TypeAlias = Callable[[Found], bool]
+Counted: TypeAlias = Callable[[int], None]
+
+
+def _ignored(_count: int) -> None:
+    """Nobody wants to know."""
 
 
 class Letters(ABC):
@@ -65,12 +70,15 @@ class Letters(ABC):
         """Those that nobody has dealt with, in order; changes nothing."""
 
     @abstractmethod
-    async def deal(self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int) -> None:
+    async def deal(
+        self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int, counted: Counted = _ignored
+    ) -> None:
         """Hands over those that are wanted; the ones that may go are gone when it returns.
 
         Args:
             at_once: letters that are handed over together, at most.
             limit: letters that are handed over at all.
+            counted: called with how many are wanted, before the first is handed over.
 
         Cancellation: those that `deal` has answered for go, or are handed over again.
         """
@@ -86,8 +94,14 @@ class LocalLetters(Letters):
         async for id_, letter in self._file.letters():
             yield Found(str(id_), letter)
 
-    async def deal(self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int) -> None:
-        last = max([int(found.place) async for found in self.all()], default=0)
+    async def deal(
+        self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int, counted: Counted = _ignored
+    ) -> None:
+        last, count = 0, 0
+        async for found in self.all():
+            last = max(last, int(found.place))
+            count += wanted(found)
+        counted(count)
         after = 0
         while limit > 0 and after < last:
             page = await self._file.read(after=after, limit=at_once)
@@ -162,10 +176,13 @@ class GroupLetters(Letters):
         except ValueError as error:
             return Found(place, None, str(error))
 
-    async def deal(self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int) -> None:
+    async def deal(
+        self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int, counted: Counted = _ignored
+    ) -> None:
         ends = await self._ends()
         if not (awaited := await self._places(ends, wanted)):
             return
+        counted(len(awaited))
         consumer = Consumer(
             self._url,
             store=self._store,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from argparse import Namespace
@@ -20,6 +19,7 @@ from consumer_sdk.cli.moves import (
     settled_from,
     standing,
 )
+from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import AdapterError, CheckpointFormatError, ConfigurationError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, LeaseView, Partition, Position
@@ -36,9 +36,10 @@ async def show(arguments: Namespace) -> None:
     async with opened_group(arguments.url, arguments.store) as group:
         partitions = of_partitions(await group.reader.partitions(), arguments.partition)
         known = await group.checkpoints(partitions)
-        for partition in partitions:
-            row = _row(group, partition, known[partition])
-            sys.stdout.write((json.dumps(row) if arguments.json else _line(row)) + "\n")
+        with Rows(is_json=arguments.json) as rows:
+            for partition in partitions:
+                row = _row(group, partition, known[partition])
+                rows.say(row, _line(row))
 
 
 async def reset(arguments: Namespace) -> None:
@@ -54,8 +55,10 @@ async def reset(arguments: Namespace) -> None:
         if arguments.yes:
             await _check_empty(group, partitions, force=arguments.force)
             await _write(group, known, moves)
-        for move in moves:
-            _say(group, move, arguments)
+        with Rows(is_json=arguments.json) as rows:
+            for move in moves:
+                row = _move_row(group, move, is_written=arguments.yes)
+                rows.say(row, _move_line(move, row))
         if not (arguments.yes or arguments.json):
             sys.stdout.write("nothing was written; --yes does it\n")
 
@@ -160,21 +163,23 @@ def _text(group: Group, position: Position | None) -> str | None:
     return None if position is None else group.reader.encode_position(position)
 
 
-def _say(group: Group, move: Move, arguments: Namespace) -> None:
-    row = {
+def _move_row(group: Group, move: Move, *, is_written: bool) -> dict[str, Any]:
+    return {
         "stream": move.partition.stream,
         "partition": move.partition.id,
         "from": _text(group, move.current),
         "to": _text(group, move.to),
         "repeats": move.repeats,
         "skips": move.skips,
-        "written": arguments.yes,
+        "written": is_written,
     }
-    line = (
+
+
+def _move_line(move: Move, row: Mapping[str, Any]) -> str:
+    return (
         f"{move.partition}\t{row['from'] or '-'} → {row['to']}\t"
         f"repeats {move.repeats}, skips {move.skips}"
     )
-    sys.stdout.write((json.dumps(row) if arguments.json else line) + "\n")
 
 
 def _row(group: Group, partition: Partition, checkpoint: Checkpoint | None) -> dict[str, Any]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import resource
-import sys
 import time
 from argparse import Namespace
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -28,6 +26,7 @@ from consumer_sdk.cli.doctor.findings import (
 from consumer_sdk.cli.doctor.servers import Server, look_at, servers_of
 from consumer_sdk.cli.groups import Group
 from consumer_sdk.cli.lags import group_lags
+from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition
@@ -52,6 +51,9 @@ TODO = {
 }
 """What to do, by what fails; a `ConfigurationError` says it better."""
 
+WIDTHS = 4, 20
+"""Of what is shown line by line: ``FAIL``, and most names of servers with what is looked at."""
+
 OWN_GROUP = "consumer-sdk-doctor"
 """Under which the store is written to."""
 
@@ -69,18 +71,18 @@ async def doctor(arguments: Namespace) -> int:
         urls.append(arguments.store)
     servers = [each for url in urls for each in servers_of(url)]
     findings = []
+    rows = Rows(is_json=arguments.json, widths=WIDTHS)
     async with aclosing(_examined(arguments, servers, *opened)) as found:
         async for each in found:
             findings.append(each)
-            _say(each, is_json=arguments.json)
+            rows.say(asdict(each), _line(each))
+            rows.flush()
     return exit_status(findings)
 
 
-def _say(finding: Finding, *, is_json: bool) -> None:
+def _line(finding: Finding) -> str:
     todo = f"\t{finding.todo}" if finding.todo else ""
-    line = f"{finding.level}\t{finding.what}\t{finding.found}{todo}"
-    sys.stdout.write((json.dumps(asdict(finding)) if is_json else line) + "\n")
-    sys.stdout.flush()
+    return f"{finding.level}\t{finding.what}\t{finding.found}{todo}"
 
 
 async def _examined(

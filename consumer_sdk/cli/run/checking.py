@@ -15,6 +15,7 @@ from consumer_sdk.cli.groups import opened_group, opened_reader
 from consumer_sdk.cli.lags import Lag, group_lags
 from consumer_sdk.cli.run.config import Config
 from consumer_sdk.cli.run.services import admin_server, make_group
+from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 
 __all__ = ["check"]
@@ -41,7 +42,9 @@ async def check(config: Config, found: object, *, is_json: bool) -> None:
         return
     lines = [*_settings(shown), *(f"would run {each}" for each in made), asked]
     lines += [_partition(row, config) for row in rows]
-    sys.stdout.write("\n".join([*lines, ""]))
+    with Rows(is_json=False) as out:
+        for line in lines:
+            out.say({}, line)
 
 
 async def _asked(config: Config) -> tuple[str, list[Lag]]:

@@ -1,0 +1,229 @@
+"""How commands show rows and progress: a table and a bar on a terminal, else lines with tabs and no bar.
+
+Both are drawn by rich where that is installed (the extra ``top`` brings it); without it a terminal
+gets what a pipe gets. The words are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, repeat, zip_longest
+from typing import TYPE_CHECKING, Any, Generic, Self, TextIO, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+__all__ = ["Bar", "Rows", "Watched"]
+
+T = TypeVar("T")
+
+PAGE = 200
+"""Rows that make a table: a list without end is shown as it comes."""
+
+SHORT = 24
+"""Characters of a field that is better not folded: a time, a place, a count."""
+
+PATIENCE = 1.0
+"""Seconds that a command may take without a bar."""
+
+STYLES = (
+    (re.compile(r"FAIL|no dead letter: .*|no checkpoint that can be read: .*"), "bold red"),
+    (re.compile(r"warn|nobody's|.*, who is gone.*|pinned .*|no position.*|would .*"), "yellow"),
+    (re.compile(r"ok|ACTIVE|released|all is settled, .*"), "green"),
+    (re.compile(r"-|ended|stays|since .*|fence \d+|\d{4}-\d\d-\d\dT\S+"), "dim"),
+)
+"""What a field has to be, and how it looks then; the first field of a row is bold else."""
+
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+class Rows:
+    """Rows that a command writes to stdout; a table of them ends with the block, or by `flush`.
+
+    Args:
+        is_json: a JSON object for each, on a terminal too.
+        widths: of the first columns at least, for rows that are shown one by one.
+    """
+
+    def __init__(self, *, is_json: bool, widths: Sequence[int] = ()) -> None:
+        self._is_json = is_json
+        self._widths = widths
+        self._console = None if is_json else _console(sys.stdout)
+        self._rows: list[list[str]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+    def say(self, row: Mapping[str, Any], line: str) -> None:
+        """Writes one.
+
+        Args:
+            row: what it is as JSON.
+            line: its fields, with tabs between them; one without tabs is text.
+        """
+        if self._is_json:
+            sys.stdout.write(json.dumps(row) + "\n")
+        elif self._console is None:
+            sys.stdout.write(f"{line}\n")
+        else:
+            self._gather(self._console, line)
+
+    def flush(self) -> None:
+        """Shows what there is now."""
+        if self._console is not None and self._rows:
+            _print(self._console, self._rows, self._widths)
+            self._rows = []
+        sys.stdout.flush()
+
+    def _gather(self, console: Console, line: str) -> None:
+        fields = line.split("\t")
+        if len(fields) > 1:
+            self._rows.append(fields)
+        if len(fields) == 1 or len(self._rows) == PAGE:
+            self.flush()
+        if len(fields) == 1:
+            console.print(_clean(line))
+
+
+class Bar:
+    """Progress on stderr, after a second; erased in the end. Used by one task of an event loop.
+
+    There is none where stderr is no terminal, and none with ``--json``.
+
+    Args:
+        what: is done now.
+        is_apart: lines are written to stdout meanwhile, which a bar on the same terminal would tear.
+    """
+
+    def __init__(self, what: str, arguments: Namespace, *, is_apart: bool = False) -> None:
+        self._what = what
+        self._total: int | None = None
+        self._done = 0
+        is_torn = is_apart and sys.stdout.isatty()
+        self._console = None if arguments.json or is_torn else _console(sys.stderr)
+        self._shown: Progress | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there will be one; what it costs to know a total may be saved otherwise."""
+        return self._console is not None
+
+    def __enter__(self) -> Self:
+        if self.is_wanted:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._show)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._shown is not None:
+            self._shown.stop()
+
+    def begin(self, what: str, total: int | None = None) -> None:
+        """Something else is done from now on.
+
+        Args:
+            total: how many there are of it; None: not known.
+        """
+        self._what, self._total, self._done = what, total, 0
+        if self._shown is not None:
+            (task,) = self._shown.task_ids
+            self._shown.reset(task, description=what, total=total)
+
+    def advance(self, count: int = 1) -> None:
+        """So many more are done."""
+        self._done += count
+        if self._shown is not None:
+            (task,) = self._shown.task_ids
+            self._shown.update(task, completed=self._done)
+
+    def _show(self) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+        columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._shown = Progress(
+            *columns, console=self._console, transient=True, redirect_stdout=False
+        )
+        self._shown.add_task(self._what, total=self._total, completed=self._done)
+        self._shown.start()
+        self._shown.console.show_cursor(show=True)  # whoever is killed leaves it as it is
+
+
+class Watched(Generic[T]):
+    """What is read several times, each time with a bar.
+
+    Args:
+        passes: what is done with them the first time, the second, and then each time.
+    """
+
+    def __init__(self, items: Iterable[T], bar: Bar, passes: Sequence[str]) -> None:
+        self._items = items
+        self._bar = bar
+        self._passes = chain(passes, repeat(passes[-1]))
+        self._count: int | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        self._bar.begin(next(self._passes), self._count)
+        count = 0
+        for count, item in enumerate(self._items, 1):  # noqa: B007 - it is the last one that counts
+            yield item
+            self._bar.advance()
+        self._count = count
+
+
+def _console(file: TextIO) -> Console | None:
+    """None: it is no terminal that can be drawn on, or nobody draws."""
+    if not file.isatty() or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=file, highlight=False, markup=False, emoji=False)
+
+
+def _print(console: Console, rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    shown = [[_clean(field) for field in row] for row in rows]
+    for at, is_whole in enumerate(_whole(shown, console.width)):
+        least = widths[at] if at < len(widths) else None
+        table.add_column(overflow="fold", min_width=least, no_wrap=is_whole)
+    for row in shown:
+        table.add_row(*(Text(field, _style(field, at)) for at, field in enumerate(row)))
+    console.print(table)
+
+
+def _whole(rows: Sequence[Sequence[str]], width: int) -> list[bool]:
+    """Which columns are not folded: short ones before the last, if they leave room for it."""
+    columns = list(zip_longest(*rows, fillvalue=""))
+    longest = [max(map(len, column)) for column in columns[:-1]]
+    short = [each for each in longest if each <= SHORT]
+    has_room = sum(short) + 2 * len(columns) + SHORT // 2 <= width
+    return [*(has_room and each <= SHORT for each in longest), False]
+
+
+def _style(field: str, at: int) -> str:
+    for pattern, style in STYLES:
+        if pattern.fullmatch(field):
+            return style
+    return "" if at else "bold"
+
+
+def _clean(text: str) -> str:
+    """Without what a terminal would obey, or cannot show: errors and names are anybody's."""
+    shown = CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return shown.encode(errors="backslashreplace").decode()
