@@ -23,7 +23,7 @@ class _Command:
         path: the words: ``("checkpoints", "list")``.
         words: name → what it does, of commands.
         options: name → what it does.
-        values: option → its choices.
+        values: option that takes a value → its choices; none: anything, perhaps a file.
     """
 
     path: tuple[str, ...]
@@ -39,10 +39,8 @@ def completion(parser: Parser, shell: Shell) -> str:
         parser: of the whole program.
     """
     commands = list(_commands(parser, ()))
-    if shell == "fish":
-        return "".join(f"{line}\n" for line in _fish(commands))
-    head = ["autoload -U +X bashcompinit && bashcompinit"] if shell == "zsh" else []
-    return "".join(f"{line}\n" for line in [*head, *_bash(commands)])
+    lines = {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](commands)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _commands(parser: Parser, path: tuple[str, ...]) -> Iterator[_Command]:
@@ -56,46 +54,108 @@ def _commands(parser: Parser, path: tuple[str, ...]) -> Iterator[_Command]:
             words = dict.fromkeys(map(str, action.choices), action.help or "")
         for name in action.option_strings:
             options[name] = action.help or ""
-            if action.choices:
-                values[name] = list(map(str, action.choices))
+            if action.nargs != 0:
+                values[name] = list(map(str, action.choices or ()))
     yield _Command(path, words, options, values)
 
 
+def _at(path: tuple[str, ...]) -> str:
+    """What a script knows of the words so far: each command with a space before it."""
+    return "".join(f" {word}" for word in path)
+
+
+def _paths(commands: list[_Command]) -> list[str]:
+    return [_at(each.path) for each in commands if each.path]
+
+
 def _bash(commands: list[_Command]) -> Iterator[str]:
-    paths = "|".join(f'"{" ".join(("", *each.path))}"' for each in commands if each.path)
+    paths = "|".join(f'"{path}"' for path in _paths(commands))
     yield "_consumer_sdk() {"
     yield '  local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" at="" word words=""'
     yield '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do'
     yield f'    case "$at $word" in {paths}) at="$at $word" ;; esac'
     yield "  done"
+    yield "  COMPREPLY=()"
     yield '  case "$at $prev" in'
-    for each in commands:
-        for option, values in each.values.items():
-            yield f'    "{" ".join(("", *each.path, option))}") words="{" ".join(values)}" ;;'
+    for option, values in _values(commands).items():
+        then = f'words="{" ".join(values)}"' if values else "return"
+        yield f'    "{option}") {then} ;;'
     yield "  esac"
     yield '  if [ -z "$words" ]; then case "$at" in'
     for each in commands:
         words = " ".join([*each.words, *each.options])
-        yield f'    "{" ".join(("", *each.path)) if each.path else ""}") words="{words}" ;;'
+        yield f'    "{_at(each.path)}") words="{words}" ;;'
     yield "  esac; fi"
     yield '  COMPREPLY=($(compgen -W "$words" -- "$cur"))'
     yield "}"
     yield "complete -o default -F _consumer_sdk consumer-sdk"
 
 
-def _fish(commands: list[_Command]) -> Iterator[str]:
+def _values(commands: list[_Command]) -> dict[str, list[str]]:
+    """An option behind its command → its choices."""
+    return {
+        f"{_at(each.path)} {option}": values
+        for each in commands
+        for option, values in each.values.items()
+    }
+
+
+def _zsh(commands: list[_Command]) -> Iterator[str]:
+    """Its own functions: what it has for bash's scripts knows neither their arrays nor ``compinit``."""
+    paths = "|".join(f'"{path}"' for path in _paths(commands))
+    yield "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }"
+    yield "_consumer_sdk() {"
+    yield '  local at="" word'
+    yield "  local -a names options"
+    yield '  for word in "${(@)words[2,CURRENT-1]}"; do'
+    yield f'    case "$at $word" in ({paths}) at="$at $word" ;; esac'
+    yield "  done"
+    yield '  case "$at ${words[CURRENT-1]}" in'
+    for option, values in _values(commands).items():
+        then = f"compadd -- {' '.join(values)}" if values else "_files"
+        yield f'    ("{option}") {then}; return ;;'
+    yield "  esac"
+    yield '  case "$at" in'
     for each in commands:
-        seen = [f"__fish_seen_subcommand_from {word}" for word in each.path]
-        inner = f"not __fish_seen_subcommand_from {' '.join(each.words)}" if each.words else ""
-        when = "; and ".join(filter(None, [*seen, inner]))
-        begin = f"complete -c consumer-sdk -n '{when}'" if when else "complete -c consumer-sdk"
+        yield f'    ("{_at(each.path)}")'
+        yield f"      names=({_described(each.words)})"
+        yield f"      options=({_described(each.options)}) ;;"
+    yield "  esac"
+    yield "  (( $#names )) && _describe command names"
+    yield "  _describe -o option options"
+    yield "  (( $#names )) || _files"
+    yield "}"
+    yield "compdef _consumer_sdk consumer-sdk"
+
+
+def _described(words: dict[str, str]) -> str:
+    return " ".join(
+        "'" + f"{word}:{text}".replace("'", "'\\''") + "'" for word, text in words.items()
+    )
+
+
+def _fish(commands: list[_Command]) -> Iterator[str]:
+    yield "function __consumer_sdk_at"
+    yield "  set -l at ''"
+    yield "  for word in (commandline -opc)[2..-1]"
+    paths = " ".join(f"'{path}'" for path in _paths(commands))
+    yield f'    contains -- "$at $word" {paths}; and set at "$at $word"'
+    yield "  end"
+    yield '  test "$at" = "$argv[1]"'
+    yield "end"
+    for each in commands:
+        begin = f"complete -c consumer-sdk -n '__consumer_sdk_at \"{_at(each.path)}\"'"
         for word, text in each.words.items():
             yield f"{begin} -f -a {word} -d '{_quoted(text)}'"
         for option, text in each.options.items():
             name = f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
-            values = each.values.get(option)
-            choices = f" -x -a '{' '.join(values)}'" if values else ""
-            yield f"{begin} {name}{choices} -d '{_quoted(text)}'"
+            yield f"{begin} {name}{_taken(each.values.get(option))} -d '{_quoted(text)}'"
+
+
+def _taken(values: list[str] | None) -> str:
+    if values is None:
+        return ""
+    return f" -x -a '{' '.join(values)}'" if values else " -r"
 
 
 def _quoted(text: str) -> str:
