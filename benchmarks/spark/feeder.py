@@ -53,7 +53,7 @@ async def _all(consumer: Consumer, target: SparkFeed, rows: int) -> None:
 
 
 async def _one(batch: Batch, target: SparkFeed) -> None:
-    await target.write(batch)
+    await target.put_many(batch)
     batch.ack()
 
 

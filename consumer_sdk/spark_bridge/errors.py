@@ -6,7 +6,7 @@
     ├── FeedError
     │   ├── TransientFeedError    the write failed in a way that may pass: try again
     │   ├── FeedFormatError       the directory's files are damaged or not a feed
-    │   └── FeedRecordError       this record cannot be stored, however often it is tried
+    │   └── FeedRecordError       these records cannot be stored, however often it is tried
     └── SparkBridgeError
         ├── DataLossError         records that the query has yet to read are gone from the broker
         ├── DeadLetterError       rows were not written to their dead-letter destination
@@ -15,7 +15,15 @@
         └── StrictAckError        with strictAcks: the group's position could not be moved
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from consumer_sdk.errors import ConsumerSdkError
+
+if TYPE_CHECKING:
+    from consumer_sdk.records import Message
 
 __all__ = [
     "DataLossError",
@@ -47,7 +55,22 @@ class FeedFormatError(FeedError):
 
 
 class FeedRecordError(FeedError):
-    """A record does not fit the feed's columns (no bytes, a timestamp out of range)."""
+    """Records do not fit the feed's columns (no bytes, a timestamp out of range).
+
+    Attributes:
+        records: each of them, with what is wrong with it. All others of the call are durable.
+    """
+
+    records: Sequence[tuple[Message, str]] = ()
+
+    @classmethod
+    def of(cls, records: Sequence[tuple[Message, str]]) -> FeedRecordError:
+        """The error of a call with these records, of which there is one at least."""
+        message, reason = records[0]
+        others = f" (and {len(records) - 1} more records of this call)" if records[1:] else ""
+        error = cls(f"{message!r}: {reason}{others}")
+        error.records = records
+        return error
 
 
 class SparkBridgeError(ConsumerSdkError):

@@ -21,8 +21,9 @@ from typing import Any, Self, final
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import Message, Position
+from consumer_sdk.records.messages import UNBOUND
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
-from consumer_sdk.spark_bridge.errors import FeedError, TransientFeedError
+from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError, TransientFeedError
 from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_rows import place_text
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
@@ -214,10 +215,44 @@ class SparkFeed:
         """Returns when all of ``messages`` are durable; they may be spread over segments.
 
         Raises, and cancellation: as `put`. When it raises, some of them may be stored; write
-        all of them again.
+        all of them again. A consumer's batch is for `put_many`, which fails no record for another.
         """
         parts = self._pending.parts(messages)
         await asyncio.gather(*[self._submit(part, size) for part, size in parts])
+
+    async def put_many(self, batch: Sequence[Message]) -> None:
+        """Returns when the batch is durable: what `put` promises for each of its records.
+
+        ::
+
+            await consumer.run(feed.put_many, batch_size=2_000)
+
+            async for batch in consumer.batches():
+                await feed.put_many(batch)
+                batch.ack()
+
+        The batch is stored as a whole, each partition in its order. Of records that cannot be
+        stored, and of them alone, the delivery is nacked: they are tried again and dead-lettered
+        as the consumer's retry policy says, and an ack of the batch leaves them out.
+
+        Raises:
+            FeedRecordError: some records cannot be stored, and come from no consumer that could
+                be told so; the others are durable.
+            TransientFeedError, FeedFormatError, FeedError, ConsumerClosedError: as `put`. Some
+                records may be stored.
+
+        Cancellation: as `put`. Nothing is acked, and each record that is put again is there once.
+        """
+        answers = [self._submit(part, size) for part, size in self._pending.parts(batch)]
+        answered = await asyncio.gather(*answers, return_exceptions=True)
+        errors = [error for error in answered if error is not None]
+        faults = [fault for error in errors for fault in getattr(error, "records", ())]
+        foreign = [fault for fault in faults if not _fail(*fault)]
+        for error in errors:
+            if not isinstance(error, FeedRecordError) or not error.records:
+                raise error
+        if foreign:
+            raise FeedRecordError.of(foreign)
 
     def stats(self) -> FeedStats:
         """A snapshot of the counters."""
@@ -404,6 +439,14 @@ class SparkFeed:
     def __del__(self) -> None:
         if getattr(self, "_pump", None) is not None and not self._closing:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+
+
+def _fail(message: Message, reason: str) -> bool:
+    """Fails the delivery of this record alone; False if it comes from no consumer."""
+    if message.holder is UNBOUND:
+        return False
+    message.nack(reason=reason)
+    return True
 
 
 def _files(path: str | os.PathLike[str], filesystem: Any, *, group_access: bool) -> Files:

@@ -15,7 +15,7 @@ import logging
 import secrets
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from consumer_sdk.errors import ConsumerClosedError
@@ -146,8 +146,8 @@ class FeedWriter:
         """Makes every message of ``entries`` durable, once.
 
         Returns:
-            for each entry what is wrong with it, if a record of it cannot be stored; nothing of
-            that entry is stored then.
+            for each entry what is wrong with it, if records of it cannot be stored; the others
+            of that entry are stored nevertheless, in their order.
 
         Raises:
             TransientFeedError: the write failed; nothing is known to be stored.
@@ -157,10 +157,10 @@ class FeedWriter:
             self._commit(itertools.chain.from_iterable(entries))
         except FeedRecordError:
             # One bad record must not take its neighbours with it.
-            faults = [self._fault(entry) for entry in entries]
-            sound = [entry for entry, fault in zip(entries, faults, strict=True) if not fault]
-            self._commit(itertools.chain.from_iterable(sound))
-            return faults
+            messages = [*itertools.chain.from_iterable(entries)]
+            bad = {id(message): reason for message, reason in self._faults(messages)}
+            self._commit(message for message in messages if id(message) not in bad)
+            return [_fault(entry, bad) for entry in entries]
         return [None] * len(entries)
 
     def backlog(self) -> tuple[int, int]:
@@ -301,10 +301,20 @@ class FeedWriter:
             raise ConsumerClosedError(f"the writer of {self.directory} is closed")
         return f"{self._name}-{next(self._serial)}{suffix}"
 
-    def _fault(self, entry: Sequence[Message]) -> FeedRecordError | None:
-        for message in entry:
-            try:
-                encode(rows_of([message], self._encode_position))
-            except FeedRecordError as fault:
-                return FeedRecordError(f"{message!r}: {fault}")
-        return None
+    def _faults(self, messages: Sequence[Message]) -> Iterator[tuple[Message, str]]:
+        """Those that cannot be stored, and why; found by halves, since most have none."""
+        try:
+            encode(rows_of(messages, self._encode_position))
+        except FeedRecordError as fault:
+            if len(messages) == 1:
+                yield messages[0], str(fault)
+                return
+            middle = len(messages) // 2
+            yield from self._faults(messages[:middle])
+            yield from self._faults(messages[middle:])
+
+
+def _fault(entry: Sequence[Message], bad: Mapping[int, str]) -> FeedRecordError | None:
+    """What is wrong with an entry; ``bad`` has the reasons by the messages' ids."""
+    found = [(message, bad[id(message)]) for message in entry if id(message) in bad]
+    return FeedRecordError.of(found) if found else None

@@ -39,10 +39,10 @@ async def consume(options: argparse.Namespace) -> None:
         async def handle(batch: Batch) -> None:
             journal.write(batch)
             good, bad = sort_out(batch)
-            await feed.write(good)
+            await feed.put_many(good)
             for message in bad:
                 message.nack()  # tried again later, and dead-lettered at the limit
-            # Returning acks the good ones: they are durable in the feed.
+            # Returning acks those that are durable in the feed.
 
         report(page=await show(consumer, options.page, stack))
         await consumer.run(handle, batch_size=2_000, concurrency=2, ordering=Ordering.KEY)
