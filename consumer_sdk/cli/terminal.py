@@ -28,7 +28,10 @@ PAGE = 200
 """Rows that make a table: a list without end is shown as it comes."""
 
 SHORT = 24
-"""Characters of a field that is better not folded: a time, a place, a count."""
+"""Characters of a field that others are set under: a time, a place, a count."""
+
+GAP = 2
+"""Spaces between columns."""
 
 PATIENCE = 1.0
 """Seconds that a command may take without a bar."""
@@ -88,11 +91,11 @@ class Rows:
     def _gather(self, console: Console, line: str) -> None:
         fields = line.split("\t")
         if len(fields) > 1:
-            self._rows.append(fields)
+            self._rows.append(list(map(_clean, fields)))
         if len(fields) == 1 or len(self._rows) == PAGE:
             self.flush()
         if len(fields) == 1:
-            console.print(_clean(line))
+            console.print(_clean(line), soft_wrap=True)
 
 
 class Bar:
@@ -193,27 +196,32 @@ def _console(file: TextIO) -> Console | None:
     return Console(file=file, highlight=False, markup=False, emoji=False)
 
 
-def _print(console: Console, rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
-    from rich.table import Table
+def _print(console: Console, rows: Sequence[Sequence[str]], least: Sequence[int]) -> None:
+    """Rows in columns; one that is too long is wrapped by the terminal.
+
+    A table of rich's would cut fields off where there is no room, and what it folds cannot be copied.
+    """
+    from rich.cells import cell_len
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    shown = [[_clean(field) for field in row] for row in rows]
-    for at, is_whole in enumerate(_whole(shown, console.width)):
-        least = widths[at] if at < len(widths) else None
-        table.add_column(overflow="fold", min_width=least, no_wrap=is_whole)
-    for row in shown:
-        table.add_row(*(Text(field, _style(field, at)) for at, field in enumerate(row)))
-    console.print(table)
+    sizes = [[cell_len(field) for field in row] for row in rows]
+    widths = _widths(sizes, console.width, least)
+    for row, cells in zip(rows, sizes, strict=True):
+        line = Text()
+        for at, field in enumerate(row):
+            room = max(widths[at] - cells[at], 0) + GAP if at < len(row) - 1 else 0
+            line.append(field, _style(field, at)).append(" " * room)
+        console.print(line, soft_wrap=True)
 
 
-def _whole(rows: Sequence[Sequence[str]], width: int) -> list[bool]:
-    """Which columns are not folded: short ones before the last, if they leave room for it."""
-    columns = list(zip_longest(*rows, fillvalue=""))
-    longest = [max(map(len, column)) for column in columns[:-1]]
-    short = [each for each in longest if each <= SHORT]
-    has_room = sum(short) + 2 * len(columns) + SHORT // 2 <= width
-    return [*(has_room and each <= SHORT for each in longest), False]
+def _widths(sizes: Sequence[Sequence[int]], width: int, least: Sequence[int]) -> list[int]:
+    """Of columns but the last: as their longest fields, or as short ones, as long as there is room."""
+    columns = zip_longest(*(row[:-1] for row in sizes), fillvalue=0)
+    longest = [max(column) for column in columns]
+    for widths in (longest, [min(each, SHORT) for each in longest]):
+        if sum(widths) + GAP * len(widths) + SHORT // 2 <= width:
+            return list(map(max, zip_longest(widths, least[: len(widths)], fillvalue=0)))
+    return [0] * len(longest)
 
 
 def _style(field: str, at: int) -> str:

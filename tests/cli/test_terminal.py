@@ -79,12 +79,51 @@ def test_text_between_rows_stands_where_it_was_said() -> None:
     ]
 
 
-def test_long_field_is_folded_within_its_column() -> None:
-    """Nothing of it is cut off."""
-    shown = text_of(written(Screen(), f"orders/0\t{'word ' * 30}end\tlast"))
-    assert len(shown) == 2
-    assert " ".join(shown).split() == ["orders/0", *["word"] * shown[0].count("word"), "last",
-                                       *["word"] * shown[1].count("word"), "end"]  # fmt: skip
+@pytest.mark.parametrize("width", [1, 8, 20, 40, 60, 80, 120])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ["orders/0", "word " * 30 + "end", "last"],
+        ["-".join(["topic"] * 12) + "/0", "41 of 4200", "17 records", "1.5 s"],
+        ["shardId-000000000001", "49590338271490256608559692538361571095921575989136588898", "dim"],
+        ["orders/0"] * 9,
+        ["日本語" * 9, "漢字" * 20, "かな"],
+        ["e\u0301" * 30, "\u200d\U0001f469", "\u0301", ""],
+    ],
+)
+def test_nothing_is_cut_off_however_narrow_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, width: int, fields: list[str]
+) -> None:
+    """The terminal wraps a row that is too long, so that whatever is copied from it is whole."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    (shown,) = text_of(written(Screen(), "\t".join(fields)))
+    assert "".join(shown.split()) == "".join("".join(fields).split())
+    assert all(field.strip() in shown for field in fields)
+
+
+def test_long_field_does_not_keep_the_short_ones_from_their_columns() -> None:
+    """It reaches into the next one."""
+    long = "x" * 120
+    assert text_of(written(Screen(), f"{long}\t-\tend", "a\tok\tend")) == [
+        f"{long}  -   end",
+        f"a{' ' * 25}ok  end",
+    ]
+
+
+def test_columns_are_as_wide_as_they_look() -> None:
+    """A Japanese character takes two places of a letter, an accent of its own takes none."""
+    assert text_of(written(Screen(), "日本\tok", "abcde\tok", "e\u0301\tok")) == [
+        "日本   ok",
+        "abcde  ok",
+        "e\u0301      ok",
+    ]
+
+
+def test_text_is_not_folded_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is copied is what was said."""
+    monkeypatch.setenv("COLUMNS", "20")
+    text = f"consumer.adapter = {'x' * 60}  two spaces"
+    assert text_of(written(Screen(), text)) == [text]
 
 
 @pytest.mark.parametrize("variable, value", [("TERM", "dumb"), ("rich", None)])
