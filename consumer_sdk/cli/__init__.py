@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from consumer_sdk.cli.arguments import parse
+from consumer_sdk.cli.terminal import clean
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.stores.exchange import ImportRefusedError
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ConsumerSdkError, OSError) as error:
-        sys.stderr.write(f"consumer-sdk: {' '.join(str(error).split())}\n")
+        sys.stderr.write(f"consumer-sdk: {clean(' '.join(str(error).split()), sys.stderr)}\n")
         return _status(error)
     except KeyboardInterrupt:
         sys.stderr.write("consumer-sdk: interrupted\n")

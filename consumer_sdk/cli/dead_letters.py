@@ -15,7 +15,7 @@ from typing import Any
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.cli.letter_choice import Choice, Pace
 from consumer_sdk.cli.letters import ENDLESS, Deal, Found, Letters, opened_letters
-from consumer_sdk.cli.terminal import Bar, Rows
+from consumer_sdk.cli.terminal import Bar, Rows, clean
 from consumer_sdk.cli.times import parse_time, shown_time
 from consumer_sdk.dead_letters.letter_rows import encode_value
 from consumer_sdk.dead_letters.reading import broker_of
@@ -40,7 +40,7 @@ async def show(arguments: Namespace) -> None:
         count += 1
         row = _row(found) | _contents(found)
         text = json.dumps(row) if arguments.json else json.dumps(row, indent=2, ensure_ascii=False)
-        sys.stdout.write(text.encode(errors="backslashreplace").decode() + "\n")
+        sys.stdout.write("\n".join(clean(line, sys.stdout) for line in text.split("\n")) + "\n")
     if not count:
         raise ConfigurationError("there is no such letter; `dead-letters list` writes their places")
 
@@ -255,6 +255,6 @@ def _say_counts(verb: str, counts: Counter[str], arguments: Namespace) -> None:
         )
         return
     for stream, count in sorted(counts.items()):
-        sys.stdout.write(f"{verb} {count} of {stream}\n")
+        sys.stdout.write(f"{verb} {count} of {clean(stream, sys.stdout)}\n")
     note = "" if arguments.yes else "; --yes does it"
     sys.stdout.write(f"{verb} {counts.total()}{note}\n")

@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
+from urllib.parse import quote
 
 from consumer_sdk.cli.checkpoints import opened_store, partition_of
 from consumer_sdk.cli.terminal import Rows
@@ -47,11 +48,15 @@ def _row(lease: Lease, view: LeaseView) -> dict[str, Any]:
 
 
 def _line(row: Mapping[str, Any]) -> str:
-    where = f"{Partition(row['stream'], row['partition'])}"
-    line = "\t".join(
+    where = "/".join(_quoted(row[name]) for name in ("stream", "partition"))
+    return "\t".join(
         (where, _state(row), f"since {shown_time(row['since'])}", f"fence {row['fence']}")
     )
-    return line.encode(errors="backslashreplace").decode()  # half of a surrogate pair, in a name
+
+
+def _quoted(name: str) -> str:
+    """As ``--partition`` takes it; what was damaged may hold half of a surrogate pair."""
+    return quote(name, safe="", errors="backslashreplace")
 
 
 def _state(row: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["Bar", "Rows", "Watched"]
+__all__ = ["Bar", "Rows", "Watched", "clean"]
 
 T = TypeVar("T")
 
@@ -76,10 +76,12 @@ class Rows:
         """
         if self._is_json:
             sys.stdout.write(json.dumps(row) + "\n")
-        elif self._console is None:
-            sys.stdout.write(f"{line}\n")
+            return
+        fields = [clean(field, sys.stdout) for field in line.split("\t")]
+        if self._console is None:
+            sys.stdout.write("\t".join(fields) + "\n")
         else:
-            self._gather(self._console, line)
+            self._gather(self._console, fields)
 
     def flush(self) -> None:
         """Shows what there is now."""
@@ -88,14 +90,13 @@ class Rows:
             self._rows = []
         sys.stdout.flush()
 
-    def _gather(self, console: Console, line: str) -> None:
-        fields = line.split("\t")
+    def _gather(self, console: Console, fields: list[str]) -> None:
         if len(fields) > 1:
-            self._rows.append(list(map(_clean, fields)))
+            self._rows.append(fields)
         if len(fields) == 1 or len(self._rows) == PAGE:
             self.flush()
         if len(fields) == 1:
-            console.print(_clean(line), soft_wrap=True)
+            console.print(fields[0], soft_wrap=True)
 
 
 class Bar:
@@ -231,7 +232,8 @@ def _style(field: str, at: int) -> str:
     return "" if at else "bold"
 
 
-def _clean(text: str) -> str:
-    """Without what a terminal would obey, or cannot show: errors and names are anybody's."""
+def clean(text: str, file: TextIO) -> str:
+    """Without what a terminal would obey, and what the file cannot hold: errors and names are anybody's."""
     shown = CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    return shown.encode(errors="backslashreplace").decode()
+    encoding = file.encoding or "utf-8"
+    return shown.encode(encoding, errors="backslashreplace").decode(encoding)

@@ -68,6 +68,22 @@ def test_list_says_who_holds_what_since_when_and_what_has_ended(state: str) -> N
     assert run("list", state, GROUP, "--stream", "other", topic="leases").stdout == ""
 
 
+async def test_release_and_reopen_take_what_list_writes(tmp_path: Path) -> None:
+    """Whatever the names hold, it is one line, and one field."""
+    state = f"sqlite://{tmp_path}/odd.db"
+    async with opened(LocalStore(tmp_path / "odd.db")) as store:
+        leases = store.leases(GROUP, "a/b\n%\t日")
+        assert leases is not None
+        await leases.sync({"[red]p q": ()})
+        await leases.take({"[red]p q": 0})
+    (line,) = run("list", state, GROUP, topic="leases").stdout.splitlines()
+    named = ["--partition", line.split("\t")[0]]
+    done = run("release", state, GROUP, *named, "--yes", "--force", topic="leases")
+    assert done.stdout.startswith(f"{named[1]}\theld by ")
+    assert done.returncode == 0
+    assert run("reopen", state, GROUP, *named, topic="leases").stdout == "reopened 0\n"
+
+
 def test_list_of_odd_content_has_a_line_for_each(state: str) -> None:
     """A time that is no date, and a name that no terminal can show."""
     row = {"owner": "\udc80", "fence": 1, "since": 10**30}

@@ -152,6 +152,29 @@ def test_what_a_terminal_would_obey_is_shown_instead() -> None:
     assert text_of(shown) == ["orders/0  \\x1b]0;title\\x07\\x9b2J \\udc80"]
 
 
+def test_row_is_one_line_in_a_pipe_whatever_names_hold() -> None:
+    """Half of a surrogate pair is none that a pipe could take."""
+    assert (
+        written(io.StringIO(), "a\nb\t\x1b[31mred\rx\t\udc80")
+        == "a\\x0ab\t\\x1b[31mred\\x0dx\t\\udc80\n"
+    )
+
+
+@pytest.mark.parametrize("terminal_kind", ["xterm", "dumb"])
+def test_what_the_encoding_lacks_is_shown_instead(
+    monkeypatch: pytest.MonkeyPatch, terminal_kind: str
+) -> None:
+    """Names and errors may be of any language; the locale is C in many containers."""
+    monkeypatch.setenv("TERM", terminal_kind)
+    data = io.BytesIO()
+    screen = io.TextIOWrapper(data, encoding="ascii", write_through=True)
+    monkeypatch.setattr(screen, "isatty", lambda: True, raising=False)
+    with redirect_stdout(screen), Rows(is_json=False) as rows:
+        rows.say({}, "日/0\tok")
+        rows.say({}, "1 → 2")
+    assert text_of(data.getvalue().decode().replace("\t", "  ")) == ["\\u65e5/0  ok", "1 \\u2192 2"]
+
+
 def test_json_on_a_terminal_is_json() -> None:
     """An object a line."""
     assert written(Screen(), "a\tb", is_json=True) == '{"line": "a\\tb"}\n'
@@ -246,6 +269,24 @@ async def test_purge_has_a_bar_of_the_letters_that_were_chosen(
         assert await status("dead-letters", "purge", url, "--limit", "3", "--yes") == 0
     assert re.search(r"purging\s.* 3/3 ", CODES.sub("", err.getvalue()))
     assert out.getvalue().endswith("purged 3\n")
+
+
+async def test_nothing_that_letters_and_errors_say_is_obeyed_by_a_terminal(tmp_path: Path) -> None:
+    """What is counted, shown, and refused: names are those of anybody who writes letters."""
+    url, odd = f"sqlite://{tmp_path}/letters.db", "or\x1b[31m\x9bders\n"
+    letters = dead_letters_from_url(url)
+    await letters.open()
+    await letters.send([letter_of((odd, "0", 1), b"k", b"v")])
+    await letters.aclose()
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        assert await status("dead-letters", "purge", url) == 0
+        assert await status("dead-letters", "show", url, "1") == 0
+        assert await status("dead-letters", "list", url) == 0
+        assert await status("dead-letters", "replay", f"{url}{odd}", "--to", f"kafka://{odd}") != 0
+    assert out.getvalue().startswith("would purge 1 of or\\x1b[31m\\x9bders\\x0a\n")
+    assert not re.search(r"[\x1b\x9b]", out.getvalue() + err.getvalue())
+    assert len(err.getvalue().splitlines()) == 1
 
 
 def test_process_on_a_terminal_shows_the_words_of_a_pipe(state: str) -> None:
