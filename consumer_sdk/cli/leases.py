@@ -6,7 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -90,6 +90,9 @@ async def release(arguments: Namespace) -> None:
             _check_dead(rows.values(), force=arguments.force)
             seen = {each: row["fence"] for each, row in rows.items()}
             gone = await evict(store, arguments.group, seen)
+            if len(gone) < len(seen):
+                found = await stored_leases(store, arguments.group, streams)
+                gone |= {each for each in seen if _is_free(found.get(each.stream), each, seen)}
     with Rows(is_json=arguments.json) as shown:
         for each, row in rows.items():
             is_released = each in gone
@@ -118,6 +121,18 @@ def _held(
         state = "has ended: `leases reopen` takes that back" if lease.ended else "is nobody's"
         raise ConfigurationError(f"--partition {partition} {state}; nobody holds it")
     return {"stream": partition.stream, "partition": partition.id, **_row(lease, view)}
+
+
+def _is_free(
+    view: LeaseView | CheckpointFormatError | None,
+    partition: Partition,
+    seen: Mapping[Partition, int],
+) -> bool:
+    """Whether it is nobody's under the fence that was seen: its holder has let it go itself."""
+    lease = view.leases.get(partition.id) if isinstance(view, LeaseView) else None
+    return lease is not None and lease == replace(
+        lease, owner=None, ended=False, fence=seen[partition]
+    )
 
 
 def _check_dead(rows: Iterable[Mapping[str, Any]], *, force: bool) -> None:

@@ -199,6 +199,24 @@ async def test_release_that_comes_too_late_says_so(
     assert (await leases_of(state))["held"].owner is not None
 
 
+async def test_release_of_what_its_holder_has_let_go_meanwhile_is_done(
+    state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is nobody's, as was asked for; so it is too where the reply to the first try was lost."""
+
+    async def evict_before(
+        store: CheckpointStore, group: str, seen: Mapping[Partition, int]
+    ) -> set[Partition]:
+        await evict(store, group, seen)
+        return await evict(store, group, seen)
+
+    monkeypatch.setattr("consumer_sdk.cli.leases.evict", evict_before)
+    named = ["--partition", f"{HELD}", "--yes", "--force"]
+    done = run("release", state, GROUP, *named, topic="leases")
+    assert done.stdout.endswith("\treleased\n")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("which", [["--all"], ["--stream", "orders"], ["--partition", f"{ENDED}"]])
 async def test_delete_takes_ends_back(state: str, which: list[str]) -> None:
     """A group that is started anew would leave these partitions out."""
