@@ -68,7 +68,9 @@ class FeedRecordError(FeedError):
         """The error of a call with these records, of which there is one at least."""
         message, reason = records[0]
         others = f" (and {len(records) - 1} more records of this call)" if records[1:] else ""
-        error = cls(f"{message!r}: {reason}{others}")
+        # Not repr(): what is wrong with a message may be its size.
+        where = f"{message.partition}@{message.position!r}, attempt {message.attempt}"
+        error = cls(f"{where}: {reason}{others}")
         error.records = records
         return error
 

@@ -28,7 +28,7 @@ from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_rows import place_text
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
-from consumer_sdk.spark_bridge.pending import Entry, Pending
+from consumer_sdk.spark_bridge.pending import Entry, Pending, size_of
 
 __all__ = ["FeedStats", "SparkFeed"]
 
@@ -209,16 +209,17 @@ class SparkFeed:
         Cancellation: the record may or may not get stored; put it again (the consumer delivers
         it again, since nothing acked it), and it is there once.
         """
-        await self._submit((message,), message.size)
+        await self._submit((message,), size_of(message))
 
     async def write(self, messages: Sequence[Message]) -> None:
         """Returns when all of ``messages`` are durable; they may be spread over segments.
 
-        Raises, and cancellation: as `put`. When it raises, some of them may be stored; write
-        all of them again. A consumer's batch is for `put_many`, which fails no record for another.
+        Raises, and cancellation: as `put`. `FeedRecordError` names all that cannot be stored, and
+        the others are durable; with any other error some of them may be stored: write all of them
+        again. A consumer's batch is for `put_many`, which fails no record for another.
         """
-        parts = self._pending.parts(messages)
-        await asyncio.gather(*[self._submit(part, size) for part, size in parts])
+        if faults := await self._store_all(messages):
+            raise FeedRecordError.of(faults)
 
     async def put_many(self, batch: Sequence[Message]) -> None:
         """Returns when the batch is durable: what `put` promises for each of its records.
@@ -243,15 +244,8 @@ class SparkFeed:
 
         Cancellation: as `put`. Nothing is acked, and each record that is put again is there once.
         """
-        answers = [self._submit(part, size) for part, size in self._pending.parts(batch)]
-        answered = await asyncio.gather(*answers, return_exceptions=True)
-        errors = [error for error in answered if error is not None]
-        faults = [fault for error in errors for fault in getattr(error, "records", ())]
-        foreign = [fault for fault in faults if not _fail(*fault)]
-        for error in errors:
-            if not isinstance(error, FeedRecordError) or not error.records:
-                raise error
-        if foreign:
+        faults = await self._store_all(batch)
+        if foreign := [fault for fault in faults if not _fail(*fault)]:
             raise FeedRecordError.of(foreign)
 
     def stats(self) -> FeedStats:
@@ -285,7 +279,22 @@ class SparkFeed:
             await asyncio.wait([self._pump])
             self._check_pump(self._pump)
 
-    def _submit(self, messages: Sequence[Message], size: int) -> asyncio.Future[None]:
+    async def _store_all(self, messages: Sequence[Message]) -> list[tuple[Message, str]]:
+        """Returns those that cannot be stored, and why, when all others are durable."""
+        call: list[asyncio.Future[None]] = []
+        for part, size in self._pending.parts(messages):
+            call.append(self._submit(part, size, call))
+        faults: list[tuple[Message, str]] = []
+        for error in await asyncio.gather(*call, return_exceptions=True):
+            if isinstance(error, FeedRecordError) and error.records:
+                faults += error.records
+            elif error is not None:
+                raise error
+        return faults
+
+    def _submit(
+        self, messages: Sequence[Message], size: int, call: Sequence[asyncio.Future[None]] = ()
+    ) -> asyncio.Future[None]:
         if self._pump is not None and self._pump.done():
             self._check_pump(self._pump)
         if self._closing or self._pump is None or self._pump.done():
@@ -293,7 +302,7 @@ class SparkFeed:
         if asyncio.get_running_loop() is not self._loop:
             raise ConsumerClosedError(f"{self!r} belongs to another event loop")
         was_small = self._pending.rows < _WORTH_A_SEGMENT
-        entry = Entry(messages, size, self._loop.time(), self._loop.create_future())
+        entry = Entry(messages, size, self._loop.time(), self._loop.create_future(), call)
         self._pending.add(entry)
         if was_small:
             self._changed.set()

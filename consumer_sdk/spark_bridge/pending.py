@@ -6,13 +6,13 @@ import asyncio
 import copy
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Message
 from consumer_sdk.records.sizes import total_bytes
 
-__all__ = ["Entry", "Pending"]
+__all__ = ["Entry", "Pending", "size_of"]
 
 
 @dataclass(slots=True, eq=False)
@@ -24,21 +24,32 @@ class Entry:
         size: bytes of their keys and values.
         since: loop time at which they came.
         answer: done when they are durable, or with the error; cancelled by its caller.
+        call: the answers of all parts of the call, in order.
     """
 
     messages: Sequence[Message]
     size: int
     since: float
     answer: asyncio.Future[None]
+    call: Sequence[asyncio.Future[None]] = field(default=(), repr=False)
 
     def settle(self, fault: Exception | None) -> None:
-        """Answers the caller, unless it was cancelled."""
+        """Answers the caller, unless it was cancelled.
+
+        Where the part was not stored, those behind it are not stored either: they are answered
+        now, and `Pending.take` leaves them out. Else a partition's later records could precede
+        its earlier ones, which are put again.
+        """
         if self.answer.done():
             return
         if fault is None:
             self.answer.set_result(None)
-        else:
-            self.answer.set_exception(_own_copy(fault))
+            return
+        self.answer.set_exception(_own_copy(fault))
+        if not getattr(fault, "records", ()):
+            for later in self.call:
+                if not later.done():
+                    later.set_exception(_own_copy(fault))
 
 
 class Pending:
@@ -97,7 +108,7 @@ class Pending:
 
     def parts(self, messages: Sequence[Message]) -> Iterator[tuple[Sequence[Message], int]]:
         """``messages`` in parts of at most a group's size, with the bytes of each."""
-        if len(messages) <= self._max_rows and (total := total_bytes(messages)) <= self._max_bytes:
+        if len(messages) <= self._max_rows and (total := _total(messages)) <= self._max_bytes:
             yield from [(messages, total)] if messages else []
             return
         begin = size = 0
@@ -105,7 +116,7 @@ class Pending:
             if at - begin == self._max_rows or size >= self._max_bytes:
                 yield messages[begin:at], size
                 begin, size = at, 0
-            size += message.size
+            size += size_of(message)
         if begin < len(messages):
             yield messages[begin:], size
 
@@ -115,6 +126,21 @@ class Pending:
 
     def __bool__(self) -> bool:
         return bool(self._entries)
+
+
+def size_of(message: Message) -> int:
+    """Bytes of key and value; 0 where one is no bytes, which is for the feed's thread to say."""
+    try:
+        return message.size
+    except TypeError:
+        return 0
+
+
+def _total(messages: Sequence[Message]) -> int:
+    try:
+        return total_bytes(messages)
+    except TypeError:
+        return sum(map(size_of, messages))
 
 
 def _own_copy(error: Exception) -> Exception:
