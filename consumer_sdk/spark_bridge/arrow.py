@@ -60,6 +60,7 @@ def header_lists(headers: Sequence[Sequence[Header]], kind: Any) -> Any:
     pa = import_pyarrow()
     if not any(headers):
         return pa.nulls(len(headers), kind)
+    headers = [each or () for each in headers]
     flat = list(chain.from_iterable(headers))
     keys = pa.array([key for key, _ in flat], pa.string())
     values = pa.array([value for _, value in flat], pa.binary())

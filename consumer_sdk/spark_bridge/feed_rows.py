@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Assignment, Message, Partition, Position
 from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers
 from consumer_sdk.spark_bridge.errors import FeedRecordError
@@ -79,8 +79,10 @@ def _place(position: Position, encode: Callable[[Position], str]) -> Place:
     if type(position) is int and position in _INT64:
         return position
     try:
-        return encode(position)
-    except ConsumerSdkError:
-        raise
+        text = encode(position)
     except Exception as error:
         raise FeedRecordError(f"encode_position({position!r}) failed: {error!r}") from error
+    if not isinstance(text, str):
+        # Unlike text, nothing else would be recognised when it is put again.
+        raise FeedRecordError(f"encode_position({position!r}) returned {text!r}, which is not text")
+    return text

@@ -24,6 +24,10 @@ BAD = (("\udc80", b""),)
 ODD = [
     ("value", 5),
     ("key", 5),
+    ("position", None),
+    ("position", [3]),
+    ("position", 1.5),
+    ("position", ("a", 1)),
     ("headers", 5),
     ("headers", (("a",),)),
     ("timestamp", 2**62),
@@ -31,7 +35,7 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "odd"), ODD, ids=str)
+@pytest.mark.parametrize("name, odd", ODD, ids=str)
 async def test_what_is_odd_fails_alone(tmp_path: Path, name: str, odd: Any) -> None:
     """Neither its neighbours fail, nor another call of its group; the error names it."""
     batch, other = messages(0, 5), messages(6, 9)
@@ -44,6 +48,29 @@ async def test_what_is_odd_fails_alone(tmp_path: Path, name: str, odd: Any) -> N
     assert [message for message, _reason in answers[0].records] == [batch[3]]  # type: ignore[union-attr]
     assert f"orders/0@{batch[3].position!r}" in str(answers[0])
     assert offsets(tmp_path) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("made", [None, b"3", 3, ["3"]], ids=str)
+async def test_a_form_that_is_no_text_fails_its_record(tmp_path: Path, made: Any) -> None:
+    """Two records with such a form would count as one, and one of them be lost."""
+    batch = messages(0, 5)
+    for at in (2, 3):
+        batch[at].position = ("odd", at)
+    async with SparkFeed(tmp_path, encode_position=lambda _at: made) as feed:
+        with pytest.raises(FeedRecordError, match=r"encode_position\(.* not text") as caught:
+            await feed.put_many(batch)
+    assert [message for message, _reason in caught.value.records] == batch[2:4]
+    assert offsets(tmp_path) == [0, 1, 4, 5]
+
+
+async def test_no_headers_are_none_whatever_the_neighbours_have(tmp_path: Path) -> None:
+    """A record that fits alone fits a group."""
+    batch = messages(0, 1)
+    batch[0].headers = None  # type: ignore[assignment]
+    batch[1].headers = (("a", b"b"),)
+    async with SparkFeed(tmp_path) as feed:
+        await feed.put_many(batch)
+    assert [row["headers"] for row in rows(tmp_path)] == [None, [{"key": "a", "value": b"b"}]]
 
 
 async def test_a_write_names_all_that_cannot_be_stored_when_the_rest_is(tmp_path: Path) -> None:
