@@ -44,6 +44,8 @@ _LONGEST_PAUSE = 5.0
 # How often it looks what Spark has committed; and how often at most while records wait for that.
 _TENDING = 5.0
 _LONGEST_LOOK = 0.5
+# The index of a message that settles nothing, and that nobody waits for.
+_OVER = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,7 +456,10 @@ def _fail(message: Message, reason: str) -> bool:
     """Fails the delivery of this record alone; False if it comes from no consumer."""
     if message.holder is UNBOUND:
         return False
-    message.nack(reason=reason)
+    if not message.nack(reason=reason) and message.index >= 0:
+        # This delivery was over before, by its ack timeout for one. Another one will come, which
+        # an ack of this one would settle: so an ack must not find the record.
+        message.index = _OVER
     return True
 
 

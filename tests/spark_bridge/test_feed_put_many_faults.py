@@ -13,6 +13,7 @@ import pytest
 from consumer_sdk import Batch, Consumer, RetryPolicy
 from consumer_sdk.dead_letters import MemoryDeadLetters
 from consumer_sdk.spark_bridge import FeedRecordError, SparkFeed, TransientFeedError
+from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.files import PosixFiles
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.spark_bridge.feeding import messages, offsets, rows
@@ -150,3 +151,30 @@ async def test_puts_of_one_batch_at_once_are_one(tmp_path: Path) -> None:
             feed.write(batch), feed.put_many(batch),
         )  # fmt: skip
     assert offsets(tmp_path) == list(range(100))
+
+
+async def test_an_ack_leaves_out_what_was_not_stored_also_after_the_ack_timeout(
+    tmp_path: Path,
+) -> None:
+    """The feed was full for so long that another delivery is to come: that one is not acked."""
+    broker = MemoryBroker()
+    broker.create_stream("s")
+    for at in range(10):
+        broker.append("s", b"%d" % at, headers=BAD if at == 4 else ())
+    adapter = MemoryAdapter(broker, "s", group="g")
+    retry = RetryPolicy(max_attempts=5, initial=3600.0, maximum=3600.0)
+    async with (
+        SparkFeed(tmp_path, max_wait=0.0, max_backlog_rows=5) as feed,
+        Consumer(adapter, retry=retry, ack_timeout=0.01) as consumer,
+    ):
+        await feed.put_many(messages(0, 9))
+        batch = await anext(consumer.batches(max_messages=10))
+        putting = asyncio.create_task(feed.put_many(batch))
+        async with asyncio.timeout(300):
+            while sum(each.retrying for each in consumer.explain().values()) < 10:
+                await asyncio.sleep(0.01)
+        ReaderMark(PosixFiles(tmp_path), "query").move(1)
+        await putting
+        assert batch.ack() == 9
+        await consumer.flush()
+    assert set(broker.committed("g", "s").values()) == {4}
