@@ -108,6 +108,7 @@ class Query:
         self._at = end
 
 
+@pytest.mark.campaign
 async def test_partitions_that_move_between_processes_are_fed_once_and_in_order(
     kafka_server: KafkaServer, tmp_path: Path
 ) -> None:
