@@ -22,14 +22,15 @@ from consumer_sdk.adapters.kafka.decompression import (
 )
 from consumer_sdk.adapters.kafka.ranges.objects import NO_TIMESTAMP, Part, collector_off
 from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
-from consumer_sdk.adapters.kafka.unpacking import check_place
+from consumer_sdk.adapters.kafka.unpacking import AHEAD, check_place
 from consumer_sdk.range_reads import Columns
 from consumer_sdk.records import Message
 
-__all__ = ["Columnizer", "Fetched", "columns_of", "open_batches", "sound_batches"]
+__all__ = ["Columnizer", "Fetched", "Sound", "columns_of", "open_batches", "sound_batches"]
 
 MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 16, 17, 22
 TIMESTAMP_TYPE_BIT = 0x08
+FIRST_OFFSET_BYTES = 8
 
 
 class Fetched(NamedTuple):
@@ -56,33 +57,86 @@ def open_batches(data: bytes) -> list[Fetched]:
     return [*_open(data)]
 
 
+class Sound(NamedTuple):
+    """What of an answer may be believed.
+
+    Attributes:
+        batches: in order.
+        error: what is wrong with the one behind them; None: there is no such batch.
+        claim: where the first batch says that it ends, if nothing else shows it; there are no
+            batches then.
+    """
+
+    batches: list[Fetched]
+    error: Exception | None = None
+    claim: int | None = None
+
+
 def sound_batches(
-    data: bytes, position: int, highest: int, *, is_begin: bool
-) -> tuple[list[Fetched], Exception | None]:
+    data: bytes, position: int, bound: int, *, is_begin: bool, known: int | None = None
+) -> Sound:
     """The record batches up to one that cannot be opened, or cannot lie where it says.
 
-    Where a batch lies is not covered by its checksum. One that leaves a gap, as compaction does, may
-    be what is wrong, and not the next one that seems to lie within it: both are left out then.
+    Where a batch lies is not covered by its checksum. One that does not begin where the one before
+    it ends (compaction leaves gaps, and a range may begin within a batch) may be what is wrong, and
+    not the next one that seems to lie within it: both are left out then. So is one of which nothing
+    shows where it ends: it comes first in the next answer.
 
     Args:
         position: what was asked for.
-        highest: what no batch reaches beyond.
+        bound: what lies before it may be read, as the answer says.
         is_begin: of the range, which may lie within a batch; what is behind another one does not.
-
-    Returns:
-        them, and what is wrong with the one behind them; None: there is no such batch.
+        known: where an earlier answer has said that the first batch ends.
     """
     found: list[Fetched] = []
-    has_gap = False
+    due, end = position, position
     try:
         for fetched in _open(data):
-            check_place(fetched.batch, position, highest, is_first=is_begin and not found)
-            has_gap = not _is_old(fetched.batch) and fetched.batch.base_offset > position
+            check_place(fetched.batch, end, bound + AHEAD, is_first=is_begin and not found)
             found.append(fetched)
-            position = fetched.batch.next_offset
+            due, end = end, fetched.batch.next_offset
+        behind = _begin_behind(found, data) if found else None
     except Exception as error:  # noqa: BLE001 - the client's C raises whatever it likes
-        return found[:-1] if has_gap else found, error
-    return found, None
+        if is_begin and len(found) == 1 and not _is_moved(found[0], due) and end != known:
+            return Sound([], claim=end)
+        return Sound(found[:-1] if found and _is_moved(found[-1], due) else found, error)
+    second = [each.batch.base_offset for each in found[1:2] if not _is_old(each.batch)]
+    first = found[0].batch.next_offset if found else known
+    if first != known and not _is_shown(found[0], position, (*second, behind)[0], bound):
+        return Sound([], claim=first)
+    if found[1:] and not _is_shown(found[-1], due, behind, bound):
+        found.pop()
+    return Sound(found)
+
+
+def _begin_behind(found: Sequence[Fetched], data: bytes) -> int | None:
+    """Where the batch begins of which the answer has only the first bytes; None: there are none.
+
+    Raises:
+        CorruptRecordException: within the last one that is whole.
+    """
+    at, end = sum(each.size for each in found), found[-1].batch.next_offset
+    head = data[at : at + FIRST_OFFSET_BYTES]
+    if len(head) < FIRST_OFFSET_BYTES:
+        return None
+    begin = int.from_bytes(head, signed=True)
+    if begin < end:
+        raise CorruptRecordException(f"a batch at {begin} cannot lie behind one up to {end}")
+    return begin
+
+
+def _is_moved(fetched: Fetched, due: int) -> bool:
+    """It does not begin where the one before it ends."""
+    return not _is_old(fetched.batch) and fetched.batch.base_offset != due
+
+
+def _is_shown(fetched: Fetched, due: int, behind: int | None, bound: int) -> bool:
+    """Something besides the batch shows where it lies: the one before it, or what is behind it."""
+    if not _is_moved(fetched, due):
+        return True
+    if fetched.batch.base_offset > due:
+        return behind is not None
+    return bool(fetched.batch.next_offset == (bound if behind is None else behind))
 
 
 def _open(data: bytes) -> Iterator[Fetched]:

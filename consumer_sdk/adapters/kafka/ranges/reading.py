@@ -40,7 +40,7 @@ from consumer_sdk.adapters.kafka.ranges.batches import (
 )
 from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
 from consumer_sdk.adapters.kafka.ranges.lookups import bounds
-from consumer_sdk.adapters.kafka.unpacking import AHEAD, partition_of
+from consumer_sdk.adapters.kafka.unpacking import partition_of
 from consumer_sdk.errors import (
     AdapterError,
     PositionOutOfRangeError,
@@ -214,26 +214,38 @@ class RangeRead:
     async def _next(self) -> tuple[list[Fetched], Any]:
         """The next batches, and the aborted transactions among them; none at the end."""
         answer = await self._take_ahead() or await self._ask_until()
-        batches = self._open(answer)
+        answer, batches = await self._open(answer)
         if not batches:
             answer, batches = await self._after_nothing(answer)
         if batches:
             self._move(batches[-1].batch.next_offset, len(answer.data))
         return batches, answer.aborted
 
-    def _open(self, answer: Answer) -> list[Fetched]:
+    async def _open(self, answer: Answer) -> tuple[Answer, list[Fetched]]:
         """The batches up to one of which the range must not believe where it lies.
+
+        Where nothing but the first batch itself says where that is, it is fetched again, and
+        counts if it says the same.
 
         Raises:
             DamageError: that is the first.
         """
-        self._bound = answer.bound
-        position, highest = self._position, answer.bound + AHEAD
-        is_begin = position == self._begin
-        batches, error = sound_batches(answer.data, position, highest, is_begin=is_begin)
-        if error is not None and not batches:
-            raise DamageError(error)
-        return batches
+        known: int | None = None
+        for _ in range(REFETCHES + 1):
+            self._bound = answer.bound
+            is_begin = self._position == self._begin
+            sound = sound_batches(
+                answer.data, self._position, answer.bound, is_begin=is_begin, known=known
+            )
+            if sound.error is not None and not sound.batches:
+                raise DamageError(sound.error)
+            if sound.claim is None:
+                return answer, sound.batches
+            known = sound.claim
+            answer = await self._ask_until()
+        raise DamageError(
+            CorruptRecordException("each answer has another place for the first batch")
+        )
 
     def _move(self, position: int, size: int) -> None:
         """Asks for what comes after what has been brought, before anybody looks at that."""
@@ -272,8 +284,7 @@ class RangeRead:
                 )
             else:
                 await asyncio.sleep(BACKOFF)
-            answer = await self._ask_until()
-            batches = self._open(answer)
+            answer, batches = await self._open(await self._ask_until())
         return answer, batches
 
     async def _is_gap(self, answer: Answer) -> bool:

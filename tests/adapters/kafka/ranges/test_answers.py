@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -242,6 +243,110 @@ def test_bit_that_has_flipped_in_the_log_is_an_error_or_not_seen_and_never_a_gap
             assert f" {len(found)} " in error, bit
         damaged = sum(8 * sum(map(len, Log.BATCHES[:n])) <= bit for n in (1, 2))
         assert len(found) in (3 * damaged, len(ALL)), bit
+
+
+class Pages(Script):
+    """A broker that answers with a few batches at a time, and with the first bytes of the next one.
+
+    Args:
+        log: (first offset, batch), in order.
+        most: batches of an answer.
+        cut: bytes of the one behind them.
+        bit: of a batch's first offset that is another in one answer.
+        which: that batch.
+    """
+
+    def __init__(
+        self,
+        log: Sequence[tuple[int, bytes]],
+        most: int,
+        *,
+        cut: int = 0,
+        bit: int = -1,
+        which: int = -1,
+    ) -> None:
+        super().__init__([()])
+        self._log, self._most, self._cut = log, most, cut
+        self._bit, self._which = bit, which
+
+    async def send(
+        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
+    ) -> Any:
+        """What ends behind the position."""
+        position = request.topics[0][1][0][1]
+        await asyncio.sleep(0.001)
+        if position > self.end:
+            return answer(code=1, bound=self.end)
+        self.sizes.append(position)
+        data, some = b"", 0
+        for number, (base, raw) in enumerate(self._log):
+            if base + int.from_bytes(raw[23:27]) < position:
+                continue
+            if some == self._most:
+                data += raw[: self._cut]
+                break
+            if number == self._which and self._bit >= 0:
+                data += (base ^ 1 << self._bit).to_bytes(8) + raw[8:]
+                self._bit = -1
+            else:
+                data += raw
+            some += 1
+        return answer(data, bound=self.end)
+
+    @property
+    def end(self) -> int:
+        """Behind the last record."""
+        base, raw = self._log[-1]
+        return base + int.from_bytes(raw[23:27]) + 1
+
+
+def paged(pages: Callable[[], Pages], start: int, stop: int) -> tuple[list[Any], Pages]:
+    """Position, key and value of what comes of a range."""
+
+    async def main(_: Simulation) -> tuple[list[Any], Pages]:
+        made, found = pages(), list[Any]()
+        async for part in RangeRead(made, TP, start, stop).parts(with_headers=False, max_bytes=99):
+            found += zip(part.positions, part.keys, part.values, strict=True)
+        return found, made
+
+    return simulate(main)
+
+
+def log_of(begins: Sequence[int], count: int) -> list[tuple[int, bytes]]:
+    """For `Pages`: batches whose values say where they lie."""
+    return [(base, batch(range(count), base=base, value=b"%d" % base)) for base in begins]
+
+
+def rows_of(begins: Sequence[int], count: int, start: int, stop: int) -> list[Any]:
+    """What `paged` finds of such a log."""
+    rows = [(base + n, b"%d" % n, b"%d" % base) for base in begins for n in range(count)]
+    return [row for row in rows if start <= row[0] < stop]
+
+
+@pytest.mark.parametrize("cut", [0, 40])
+@pytest.mark.parametrize("start", [0, 16, 20])
+@pytest.mark.parametrize("most", [1, 2, 8])
+def test_bit_of_where_a_batch_lies_moves_no_record(most: int, start: int, cut: int) -> None:
+    """Also of the first batch, in which a range may begin, and of the last that an answer has."""
+    begins = range(0, 64, 8)
+    log, rows = log_of(begins, 8), rows_of(begins, 8, start, 60)
+    for which in range(start // 8, 8, 2):
+        for bit in (0, 2, 3, 4, 5, 19, 63):
+            if most == 1 and not cut and begins[which] ^ 1 << bit == start:
+                continue  # just where it is due, and nothing behind it: nobody can tell
+            pages = partial(Pages, log, most, cut=cut, bit=bit, which=which)
+            assert paged(pages, start, 60)[0] == rows, (which, bit)
+
+
+@pytest.mark.parametrize("most", [1, 2, 8])
+@pytest.mark.parametrize("start", [0, 21])
+@pytest.mark.parametrize("cut", [0, 40])
+def test_gaps_that_compaction_left_are_passed(cut: int, start: int, most: int) -> None:
+    """What an answer's only batch says of its place is asked twice, and no more often."""
+    begins = range(4, 64, 8)
+    found, pages = paged(partial(Pages, log_of(begins, 3), most, cut=cut), start, 63)
+    assert found == rows_of(begins, 3, start, 63)
+    assert max(map(pages.sizes.count, pages.sizes)) <= 2
 
 
 def test_quick_answer_without_records_below_the_bound_ends_the_range() -> None:
