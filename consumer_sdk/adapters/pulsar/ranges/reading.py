@@ -92,7 +92,7 @@ class RangeReading:
         self._reader = new_reader()
         self._begin: Place = (start[0], start[1], 0)
         self._last: Place = (start[0], start[1], start[2] - 1)
-        self._next: Place = (start[0], start[1] + (start[2] > 0), 0)
+        self._next: Place = (start[0], start[1], 0)  # also within a batch: the rest of it must come
         self._held: Any = None
         self._came = 0.0
         self._is_done = not start < stop
@@ -190,7 +190,7 @@ class RangeReading:
             return
         self._is_done = await self._entries.are_chunks(self._next, self._stop)
         if not self._is_done:
-            await self._read_again(self._next)
+            await self._read_again((*self._last[:2], 0))  # the rest of a batch may be missing
 
     async def _mind_gap(self) -> None:
         """A message does not follow on the one before it."""
@@ -266,6 +266,8 @@ class RangeReading:
                 if self.first is None and here > last:
                     self.first = here
                 if here <= last:
+                    if here[1] == due and here[0] == ledger:
+                        due += 1  # the range begins behind some of its batch, or all of it
                     continue
                 is_next = here[1] <= due and here[0] == ledger
                 if not (is_next or held) and _leaves_gap(here, ledger, due, stop, is_known):

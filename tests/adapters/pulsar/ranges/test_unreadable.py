@@ -53,6 +53,28 @@ async def test_last_entry_of_a_ledger_or_a_range_is_read_again(stage: Stage, at:
     assert found == ([b"0", b"1", b"2", MARK] if at == 2 else [b"0", MARK, b"2", b"3"])
 
 
+@pytest.mark.parametrize("behind", [[b"5"], []], ids=["between", "last"])
+@pytest.mark.parametrize("admin", [True, False])
+async def test_batch_in_which_a_range_begins_is_read_again(
+    stage: Stage, behind: list[bytes], *, admin: bool
+) -> None:
+    """What lies behind the batch does follow on where the range begins, and hides it."""
+    places = await stage.produce(SENT, batch=True)
+    if behind:
+        await stage.produce(behind)
+    async with stage.open() as knowing:
+        whole = await stage.whole(knowing)
+    async with flipping(stage.server.service_url) as url:
+        options: dict[str, Any] = {"admin_url": stage.server.admin_url} if admin else {}
+        ranges = PulsarRanges(stage.topic, service_url=url, **options)
+        await ranges.open()
+        try:
+            found = values(await read(ranges, stage.range(places[1], whole.stop)))
+        finally:
+            await ranges.aclose()
+    assert found == SENT[1:] + behind
+
+
 async def test_entry_that_never_comes_is_an_error_and_no_gap(stage: Stage) -> None:
     """It names the topic and the entry, each time; what lies before it comes."""
     await stage.produce(SENT)
