@@ -151,7 +151,9 @@ class RangeRead:
                 for columns in self._decoded(columnizer, *await self._next_or_damage()):
                     yield columns
                 damage, self._damage = self._damage, None
-                if damage is not None and not await self._doubt(damage.error):
+                if damage is None or self._position >= self._stop:
+                    continue
+                if not await self._doubt(damage.error):
                     for columns in self._salvaged(columnizer, damage, with_headers=with_headers):
                         yield columns
         finally:
@@ -208,8 +210,13 @@ class RangeRead:
         if wanted := [message for message in messages if message.position < self._stop]:
             yield columns_of(wanted, damage.data, with_headers=with_headers)
         self._position = columnizer.reached = found.next_fetch_offset
-        if found.unreadable is not None and self._position < self._stop:
-            raise unreadable_error(self._where, found.unreadable, "read what lies behind it")
+        unreadable = found.unreadable
+        if unreadable is None or self._position >= self._stop:
+            return
+        if unreadable.first >= self._stop and not damage.data.startswith(unreadable.raw):
+            self._position = columnizer.reached = self._stop  # a record; of a batch nobody knows
+            return
+        raise unreadable_error(self._where, unreadable, "read what lies behind it")
 
     async def _next(self) -> tuple[list[Fetched], Any]:
         """The next batches, and the aborted transactions among them; none at the end."""

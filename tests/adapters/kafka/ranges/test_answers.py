@@ -15,6 +15,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.client import ConnectionGroup
 from aiokafka.protocol.fetch import FetchResponse_v11
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
@@ -245,6 +247,36 @@ def test_bit_that_has_flipped_in_the_log_is_an_error_or_not_seen_and_never_a_gap
         assert len(found) in (3 * damaged, len(ALL)), bit
 
 
+def compacted(offsets: Sequence[int], broken: int) -> bytes:
+    """A batch that lost records, with a checksum that fits; one of them has no sense."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, 0, 0, 1 << 20)
+    for offset in offsets:
+        builder.append(offset, 1_000, None, b"broken" if offset == broken else b"sound", [])
+    data = builder.build()
+    at = data.index(b"broken")
+    data[at - 1] = 0x7E  # its size, which points beyond it
+    data[17:21] = calc_crc32c(data[21:]).to_bytes(4)
+    return bytes(data)
+
+
+def test_record_behind_the_stop_that_cannot_be_read_is_not_of_the_range() -> None:
+    """A gap lies in between: what is read ends below the stop."""
+    data = compacted([0, 1, 7], broken=7)
+    found, script, _seconds = read(lambda: Script([answer(data, bound=8)]), stop=4)
+    assert found == [0, 1]
+    assert len(script.sizes) <= 4
+    with pytest.raises(UnreadableRecordError, match="offset 7 cannot be read"):
+        read(lambda: Script([answer(data, bound=8)]), stop=8)
+
+
+def test_batch_behind_the_stop_is_not_fetched_again(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody wants it."""
+    data = RECORDS + batch(range(3), base=3)[:-1] + b"?"
+    found, script, _seconds = read(lambda: Script([answer(data, bound=6)]))
+    assert (found, len(script.sizes)) == ([0, 1, 2], 1)
+    assert not caplog.records
+
+
 class Pages(Script):
     """A broker that answers with a few batches at a time, and with the first bytes of the next one.
 
@@ -331,7 +363,7 @@ def test_bit_of_where_a_batch_lies_moves_no_record(most: int, start: int, cut: i
     begins = range(0, 64, 8)
     log, rows = log_of(begins, 8), rows_of(begins, 8, start, 60)
     for which in range(start // 8, 8, 2):
-        for bit in (0, 2, 3, 4, 5, 19, 63):
+        for bit in (0, 3, 4, 19):
             if most == 1 and not cut and begins[which] ^ 1 << bit == start:
                 continue  # just where it is due, and nothing behind it: nobody can tell
             pages = partial(Pages, log, most, cut=cut, bit=bit, which=which)
