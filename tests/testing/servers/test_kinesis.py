@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiobotocore.session import get_session
+from aiohttp import ClientSession
 
 from consumer_sdk.testing.servers import (
     KinesaliteServer,
@@ -63,6 +64,15 @@ async def data(kinesis: KinesisEndpoint, stream: str, shard: str) -> list[bytes]
         answer = await client.get_records(ShardIterator=start["ShardIterator"])
         found += (record["Data"] for record in answer["Records"])
     return found
+
+
+async def test_idle_connection_stays_open(kinesalite_server: KinesisEndpoint) -> None:
+    """Node's own five seconds end where a busy client sends its next request."""
+    async with (
+        ClientSession() as client,
+        client.post(kinesalite_server.endpoint_url, headers={"Connection": "keep-alive"}) as answer,
+    ):
+        assert answer.headers["Keep-Alive"] == "timeout=600"
 
 
 async def test_created_stream_is_active_and_refused_when_it_exists(
