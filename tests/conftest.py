@@ -1,5 +1,6 @@
 """What all tests share; the servers come from `consumer_sdk.testing.pytest_plugin`."""
 
+import gc
 import os
 import signal
 from collections.abc import Generator
@@ -28,6 +29,13 @@ def pytest_configure(config: pytest.Config) -> None:
     ):  # a shell's background job, and children inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Distribution(config))
+    gc.disable()  # what is collected stays: looking through it takes as long as collecting it
+
+
+def pytest_collection_finish() -> None:
+    """From now on the collector looks at what the tests make, and not at the tests."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

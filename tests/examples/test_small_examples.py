@@ -94,6 +94,7 @@ async def test_pull_run_twice_goes_on_where_it_was(
     await send(kafka_server, topic, b"three", b"four")
     async with example("pull.py", *options) as process:
         assert await lines(process, 2) == ["2 b'three'", "3 b'four'"]
+        assert await process.wait() == 0  # it has left the group, which the next test joins
 
 
 async def test_fan_out_settles_a_record_with_its_last_line(kafka_server: KafkaServer) -> None:

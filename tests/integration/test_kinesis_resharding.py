@@ -113,6 +113,7 @@ async def test_child_of_two_members_shards_waits_for_both(field: KinesisField) -
     assert sorted(seen.numbers) == list(range(30))
 
 
+@pytest.mark.campaign
 async def test_shard_split_while_nobody_reads_is_finished_before_its_children(
     field: KinesisField,
 ) -> None:

@@ -36,6 +36,7 @@ def own_field(own_kinesis_server: KinesisServer, tmp_path: Path) -> KinesisField
     return KinesisField(own_kinesis_server, tmp_path)
 
 
+@pytest.mark.campaign
 async def test_server_that_does_not_answer_for_a_while_is_waited_for(
     own_field: KinesisField, own_kinesis_server: KinesisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +68,7 @@ async def test_server_that_does_not_answer_for_a_while_is_waited_for(
     assert lease.fence == 1
 
 
+@pytest.mark.campaign
 async def test_server_that_comes_back_without_the_stream_ends_the_consumer_with_the_reason(
     own_field: KinesisField, own_kinesis_server: KinesisServer
 ) -> None:

@@ -83,6 +83,7 @@ async def test_storm_of_timeouts_loses_nothing_and_keeps_the_order(
     assert values == numbers(1000)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("kind", ["exclusive", "shared"])
 async def test_ten_thousand_cancelled_fetches_lose_nothing(
     pulsar_server: PulsarServer, kind: str

@@ -55,6 +55,7 @@ async def test_exclusive_second_consumer_says_who_is_in_the_way_when_its_time_is
                     pass
 
 
+@pytest.mark.campaign
 async def test_frozen_process_that_was_displaced_is_fenced_and_waits_for_its_turn(
     pulsar_server: PulsarServer, tmp_path: Path
 ) -> None:

@@ -79,6 +79,7 @@ async def _attempts(folder: Path, group: str) -> list[int]:
     return [count for text in found if text for count, _ in json.loads(text)["attempts"].values()]
 
 
+@pytest.mark.campaign
 async def test_attempts_of_a_queue_go_on_over_kills_up_to_the_dead_letters(
     pulsar_server: PulsarServer, tmp_path: Path
 ) -> None:
@@ -215,6 +216,7 @@ async def test_frozen_broker_close_is_bounded_and_nothing_is_lost(
     assert handled.has(numbers(50))
 
 
+@pytest.mark.campaign
 async def test_broker_frozen_for_a_while_is_neither_lost_nor_handled_twice(
     own_pulsar_server: PulsarServer,
 ) -> None:

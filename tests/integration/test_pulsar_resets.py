@@ -35,7 +35,9 @@ async def _until_old(adapter: PulsarAdapter, position: Position) -> None:
 
 
 @pytest.mark.parametrize("with_store", [False, True])
-@pytest.mark.parametrize("kind", ["exclusive", "failover"])
+@pytest.mark.parametrize(
+    "kind", ["exclusive", pytest.param("failover", marks=pytest.mark.campaign)]
+)
 async def test_cursor_that_is_set_back_is_followed_once_and_again(
     pulsar_server: PulsarServer, tmp_path: Path, kind: str, *, with_store: bool
 ) -> None:
@@ -64,7 +66,9 @@ async def test_cursor_that_is_set_back_is_followed_once_and_again(
     assert handled.calls == [*numbers(10), *numbers(6, 4), *numbers(9, 1), b"end"]
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover"])
+@pytest.mark.parametrize(
+    "kind", ["exclusive", pytest.param("failover", marks=pytest.mark.campaign)]
+)
 async def test_reset_under_load_loses_nothing_and_leaves_nothing_out(
     pulsar_server: PulsarServer, tmp_path: Path, kind: str
 ) -> None:

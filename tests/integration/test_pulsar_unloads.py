@@ -161,7 +161,15 @@ async def test_steady_nacks_come_again_on_time(pulsar_server: PulsarServer, kind
     assert max(late) < 100.0  # the long ones hold none up
 
 
-@pytest.mark.parametrize("kind", ["exclusive", "failover", "key_shared", "shared"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "exclusive",
+        pytest.param("failover", marks=pytest.mark.campaign),
+        pytest.param("key_shared", marks=pytest.mark.campaign),
+        "shared",
+    ],
+)
 async def test_unloads_under_load_lose_nothing(pulsar_server: PulsarServer, kind: str) -> None:
     """Pulsar trap 19: each record is handled by the one consumer, once, whatever comes again."""
     field = await Field(pulsar_server, "load").create()

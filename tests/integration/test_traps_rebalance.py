@@ -117,6 +117,7 @@ async def test_stuck_handlers_do_not_hold_up_the_group_and_their_late_acks_are_i
     assert set(done.values()) == {1}
 
 
+@pytest.mark.campaign
 async def test_handler_slower_than_the_session_keeps_its_partitions(field: Field) -> None:
     """T16: longer than a session nothing is fetched; the member is neither lost nor moved."""
     await field.create()
@@ -179,6 +180,7 @@ async def test_handler_that_blocks_the_loop_is_evicted_and_the_consumer_goes_on(
     assert await field.state() == "Empty"
 
 
+@pytest.mark.campaign
 async def test_record_whose_handler_blocks_the_loop_ends_in_the_dead_letters(
     field: Field, caplog: pytest.LogCaptureFixture
 ) -> None:

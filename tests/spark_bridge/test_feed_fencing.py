@@ -7,6 +7,8 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
 from consumer_sdk.spark_bridge.files import PosixFiles
@@ -21,6 +23,7 @@ def stop_in_a_step(process: subprocess.Popen[str]) -> None:
     os.kill(process.pid, signal.SIGSTOP)
 
 
+@pytest.mark.campaign
 def test_a_stopped_process_adds_nothing_twice_when_it_goes_on(tmp_path: Path) -> None:
     """Trap 23, two pumps: its records were fed by another one meanwhile; each is there once."""
     sleeper = feeder(tmp_path, 0, 999, 20)

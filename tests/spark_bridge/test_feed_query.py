@@ -29,6 +29,7 @@ async def until_empty(feed: SparkFeed) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.campaign
 async def test_a_full_feed_and_a_running_query_pass_records_on(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -19,7 +19,9 @@ WRITTEN = (0, 0, 0, 49, 49, 99, 99, 120)
 
 
 @pytest.mark.zookeeper
-@pytest.mark.parametrize("write", [1, 2, 3, 4, 5, 7])
+@pytest.mark.parametrize(
+    "write", [1, *(pytest.param(write, marks=pytest.mark.campaign) for write in (2, 4, 5, 7)), 3]
+)
 async def test_import_through_an_outage_is_whole_and_is_done_again(
     zookeeper_server: ZooKeeperEndpoint, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,6 +88,7 @@ async def loaded(kafka: KafkaEndpoint, zookeeper: ZooKeeperServer) -> AsyncItera
         yield KafkaLoad(servers, zookeeper.hosts, topic, producer)
 
 
+@pytest.mark.campaign
 async def test_consumer_of_kafka_outlives_a_killed_server_and_an_expired_session(
     kafka_server: KafkaEndpoint, own_zookeeper_server: ZooKeeperServer
 ) -> None:

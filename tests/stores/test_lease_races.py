@@ -9,7 +9,7 @@ import pytest
 from consumer_sdk.testing import Simulation, simulate
 from tests.stores.lease_world import World
 
-SEEDS = 40
+SEEDS = 20
 ALL_SEEDS = 1000
 
 

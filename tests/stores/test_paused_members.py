@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from tests.stores.member_child import DURATION, store_of
 
 T = TypeVar("T")
@@ -141,6 +143,7 @@ async def check(*place: str) -> None:
     assert sum(len(child.numbers("fenced")) for child in race.children) > 0
 
 
+@pytest.mark.campaign
 async def test_stopped_owner_loses_its_lease_and_its_late_writes_are_refused(
     tmp_path: Path,
 ) -> None:

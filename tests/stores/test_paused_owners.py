@@ -116,6 +116,7 @@ async def race(*place: str, expiring: Container[int] = ()) -> None:
             await store.aclose()
 
 
+@pytest.mark.campaign
 @pytest.mark.zookeeper
 async def test_paused_owner_is_refused_by_zookeeper(zookeeper_server: ZooKeeperEndpoint) -> None:
     """SIGSTOP in the middle of saving, a takeover, SIGCONT, 20 times: no stale write succeeds.

@@ -61,7 +61,13 @@ class TestOnTheFakeWithFanOut(LeasedLogSuite):
 class TestOnTheFakeServer(LeasedLogSuite):
     """Over HTTP, through the client: polled, read by the client's own parser, and pushed."""
 
-    @pytest.fixture(params=[{"fast_decode": False}, {"fan_out": "c"}], ids=str)
+    @pytest.fixture(
+        params=[
+            pytest.param({"fast_decode": False}, marks=pytest.mark.campaign),
+            {"fan_out": "c"},
+        ],
+        ids=str,
+    )
     async def harness(
         self, request: pytest.FixtureRequest, no_patience: None
     ) -> AsyncIterator[AdapterHarness]:
@@ -71,6 +77,7 @@ class TestOnTheFakeServer(LeasedLogSuite):
             yield FakeServerHarness(server, **request.param)
 
 
+@pytest.mark.campaign
 @pytest.mark.kinesis
 class TestOnKinesisLocal(LeasedLogSuite):
     """Through the client, with child shards in the answers."""

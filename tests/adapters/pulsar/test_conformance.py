@@ -24,6 +24,7 @@ class TestExclusive(RedeliveringLogSuite):
         return PulsarHarness(pulsar_server, type="exclusive")
 
 
+@pytest.mark.campaign
 class TestLimitedMemory(RedeliveringLogSuite):
     """The same, with queues of one message: partitions wait for one another."""
 

@@ -45,6 +45,7 @@ def test_children_that_do_not_wait_are_found(monkeypatch: pytest.MonkeyPatch) ->
     assert "was settled: " in first_error()
 
 
+@pytest.mark.campaign
 def test_second_parent_that_nobody_waits_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kinesis trap 20: of a merge only one parent is known."""
 
@@ -58,6 +59,7 @@ def test_second_parent_that_nobody_waits_for_is_found(monkeypatch: pytest.Monkey
     assert "was settled: " in first_error(15)
 
 
+@pytest.mark.campaign
 def test_checkpoint_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kinesis trap 14: who was stopped writes when it goes on, over what others have written."""
     monkeypatch.setattr(memory, "judge", lambda _stored, _mine: None)
@@ -65,6 +67,7 @@ def test_checkpoint_without_a_fence_is_found(monkeypatch: pytest.MonkeyPatch) ->
     assert "which" in error or "went back" in error
 
 
+@pytest.mark.campaign
 def test_place_that_is_lost_on_expiry_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kinesis trap 23: an iterator that has expired is replaced by one at the tip."""
 
@@ -94,6 +97,7 @@ def test_unread_records_that_are_forgotten_for_good_are_found(
     assert "settled" in first_error(20)
 
 
+@pytest.mark.campaign
 def test_calls_that_are_not_counted_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kinesis trap 22: a shard with records is asked without a pause."""
     monkeypatch.setattr(ShardRates, "next_call", lambda self: self._ready)

@@ -42,6 +42,7 @@ def test_seed_that_found_a_defect_passes(seed: int) -> None:
     assert before == (tidying.FIRST, tidying.PACE)  # other tests of this process want theirs
 
 
+@pytest.mark.campaign
 @pytest.mark.sim
 def test_same_seed_gives_the_same_events_in_another_process() -> None:
     """A failing seed can be replayed: nothing depends on addresses, hashes or what ran before."""

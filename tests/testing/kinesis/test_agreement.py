@@ -90,7 +90,9 @@ def hash_keys(shard: dict[str, Any]) -> tuple[int, int]:
     params=[
         pytest.param(("fake", None), id="fake"),
         pytest.param(
-            ("kinesis-local", "kinesis_server"), id="kinesis-local", marks=pytest.mark.kinesis
+            ("kinesis-local", "kinesis_server"),
+            id="kinesis-local",
+            marks=(pytest.mark.kinesis, pytest.mark.campaign),
         ),
         pytest.param(
             ("kinesalite", "kinesalite_server"), id="kinesalite", marks=pytest.mark.kinesis

@@ -59,6 +59,7 @@ def test_settings_file_can_come_from_the_environment(
     assert folder.is_relative_to(tmp_path / "chosen")
 
 
+@pytest.mark.campaign
 def test_missing_jar_is_fetched_again(tmp_path: Path, settings: Path) -> None:
     """A jar that somebody removed from the cache is noticed before a server needs it."""
     folder = resolve(tmp_path, settings, PRESENT)
@@ -66,6 +67,7 @@ def test_missing_jar_is_fetched_again(tmp_path: Path, settings: Path) -> None:
     assert (resolve(tmp_path, settings, PRESENT) / "present-1.0.jar").is_file()
 
 
+@pytest.mark.campaign
 def test_unresolvable_artefact_is_named_and_nothing_is_cached(
     tmp_path: Path, settings: Path
 ) -> None:

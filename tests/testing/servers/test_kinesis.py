@@ -161,7 +161,9 @@ async def test_only_loopback_is_served(server_class: AnyServer) -> None:
         assert listening(server.pid) == only_loopback(*server.ports)
 
 
-@SERVERS
+@pytest.mark.parametrize(
+    "server_class", [pytest.param(KinesisServer, marks=pytest.mark.campaign), KinesaliteServer]
+)
 async def test_kill_empties_pause_keeps(server_class: AnyServer) -> None:
     """A restart has the port and no stream; a paused server answers late and loses nothing."""
     async with server_class() as server:
@@ -234,6 +236,7 @@ async def test_nobody_there_is_a_typed_error() -> None:
             await server.shards("any")
 
 
+@pytest.mark.campaign
 async def test_variables_of_the_shell_do_not_reach_the_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -56,6 +56,7 @@ def test_packages_out_of_reach_fail_where_servers_are_required(tmp_path: Path) -
     assert "npm could not install kinesis-local" in said
 
 
+@pytest.mark.campaign
 def test_named_endpoint_is_given_and_never_ended(tmp_path: Path) -> None:
     """Both shared fixtures give the endpoint; the one to be killed is skipped."""
     said = run(tmp_path, CONSUMER_SDK_KINESIS="http://some:4567")

@@ -52,6 +52,7 @@ def test_scripts_of_packages_are_not_run(
     assert not (install(tmp_path, package) / "it-ran").exists()
 
 
+@pytest.mark.campaign
 def test_missing_file_is_installed_again(
     tmp_path: Path, registry: Registry, package: NodePackage
 ) -> None:
@@ -69,6 +70,7 @@ def test_file_with_another_hash_is_refused(
         install(tmp_path, package)
 
 
+@pytest.mark.campaign
 def test_registry_out_of_reach_is_told_and_nothing_is_cached(
     tmp_path: Path, registry: Registry, package: NodePackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

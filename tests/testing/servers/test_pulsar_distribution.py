@@ -67,12 +67,14 @@ def test_archive_is_unpacked_once_and_not_kept(repository: Repository) -> None:
     assert not list(repository.cache.rglob("*.partial"))
 
 
+@pytest.mark.campaign
 def test_missing_file_is_unpacked_again(repository: Repository) -> None:
     """A file that somebody removed from the cache is noticed before a server needs it."""
     (repository.unpacked() / "lib" / "one.jar").unlink()
     assert (repository.unpacked() / "lib" / "one.jar").is_file()
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("size", [0.5, 0.9])
 def test_archive_cut_short_is_refused_and_fetched_again(
     repository: Repository, size: float

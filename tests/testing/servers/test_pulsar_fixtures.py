@@ -68,6 +68,7 @@ def test_archive_out_of_reach_fails_where_servers_are_required(tmp_path: Path) -
     assert "the jars of pulsar could not be fetched" in said
 
 
+@pytest.mark.campaign
 def test_named_pulsar_is_given_and_never_ended(tmp_path: Path) -> None:
     """The shared fixture gives the named one; the one to be killed is skipped."""
     said = run(

@@ -47,6 +47,7 @@ async def test_shared_server_answers(zookeeper_server: ZooKeeperEndpoint) -> Non
         pass  # it answers late on a busy machine
 
 
+@pytest.mark.campaign
 async def test_nodes_survive_kill_restart_and_pause(own_zookeeper_server: ZooKeeperServer) -> None:
     """A restart after SIGKILL has the nodes; a paused server says nothing until resumed."""
     server = own_zookeeper_server
@@ -64,6 +65,7 @@ async def test_nodes_survive_kill_restart_and_pause(own_zookeeper_server: ZooKee
         pass  # it answers late on a busy machine
 
 
+@pytest.mark.campaign
 async def test_data_in_a_given_folder_outlive_the_server(tmp_path: Path) -> None:
     """A second server on the same folder has the first one's nodes."""
     async with ZooKeeperServer(directory=tmp_path) as first:

@@ -62,6 +62,7 @@ async def test_broker_that_restarts_in_the_middle_of_a_range_is_waited_for(
         await reader.aclose()
 
 
+@pytest.mark.campaign
 async def test_broker_that_hangs_is_given_up_in_time(
     own: KafkaHarness, own_kafka_server: KafkaServer
 ) -> None:
