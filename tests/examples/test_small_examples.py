@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import ask, watching
-from tests.examples.running import example, lines
+from tests.examples.running import example, held_port, lines
 
 pytestmark = pytest.mark.kafka
 
@@ -38,15 +35,6 @@ async def test_service_with_a_bad_order_goes_on_and_stops_on_sigterm(
         assert await lines(process, 2) == ["charged ann 5", "charged ann 7"]
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-
-
-@contextmanager
-def held_port() -> Iterator[str]:
-    """A port that nobody else finds free, and that a server with ``SO_REUSEADDR`` may listen on."""
-    with socket.socket() as holder:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        holder.bind(("127.0.0.1", 0))
-        yield str(holder.getsockname()[1])
 
 
 async def test_observed_service_answers_traces_and_stops_on_sigterm(
@@ -111,3 +99,29 @@ async def test_fan_out_settles_a_record_with_its_last_line(kafka_server: KafkaSe
     await send(kafka_server, "carts", b'{"item": "kiwi"}')
     async with example("fan_out.py", *options) as process:
         assert await lines(process, 1) == ["packed kiwi"]
+
+
+async def test_publish_has_each_price_in_its_topic_and_names_the_order(
+    kafka_server: KafkaServer,
+) -> None:
+    """Prices in the order of orders, none of a bad one; what was published is settled."""
+    for topic in ("publish-orders", "publish-prices"):
+        await kafka_server.create_topic(topic, partitions=1)
+    options = ["--kafka", kafka_server.bootstrap_servers]
+    options += ["--topic", "publish-orders", "--to", "publish-prices"]
+    prices = AIOKafkaConsumer(
+        "publish-prices",
+        bootstrap_servers=kafka_server.bootstrap_servers,
+        auto_offset_reset="earliest",
+    )
+    async with prices:
+        for amounts in ((2, 0, 3), (4,)):
+            await send(kafka_server, "publish-orders", *(b'{"amount": %d}' % n for n in amounts))
+            async with example("publish.py", *options) as process:
+                found = [await anext(prices) for amount in amounts if amount]
+                process.send_signal(signal.SIGTERM)
+                assert await process.wait() == 0
+            assert [record.key for record in found] == [b"ann"] * len(found)
+        last = await prices.end_offsets(prices.assignment())
+    assert json.loads(found[0].value) == {"order": "publish-orders/0/3", "cents": 1000}
+    assert [*last.values()] == [3]

@@ -1,0 +1,59 @@
+"""Publish on result: each order is priced, and its price goes to another topic before the ack.
+
+python examples/publish.py --kafka 127.0.0.1:9092 --topic orders --to prices
+
+At least once: a price is stored by all replicas of its partition when the order is acked. Killed
+between the two, the order comes again, and so does its price. So each price names its order, by which
+a reader knows the second one. A customer's prices are in the order of the customer's orders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from functools import partial
+
+from aiokafka import AIOKafkaProducer
+
+from consumer_sdk import Consumer, Message, Ordering, Reject, RetryPolicy
+from consumer_sdk.adapters import KafkaAdapter
+
+
+def price(order: dict[str, int]) -> int:
+    """What the order costs, in cents."""
+    if order["amount"] <= 0:
+        raise Reject("the amount must be above 0")  # no use in trying again
+    return order["amount"] * 250
+
+
+async def handle(producer: AIOKafkaProducer, topic: str, message: Message) -> None:
+    """Returning acks, so it returns when the broker has the price; a send that fails is a retry."""
+    order = json.loads(message.value or b"")
+    result = {"order": f"{message.partition}/{message.position}", "cents": price(order)}
+    await producer.send_and_wait(topic, json.dumps(result).encode(), key=message.key)
+
+
+async def main() -> None:
+    """Reads the command line and serves."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="orders")
+    parser.add_argument("--to", default="prices")
+    options = parser.parse_args()
+    consumer = Consumer(
+        KafkaAdapter(options.topic, bootstrap_servers=options.kafka, group="pricing"),
+        retry=RetryPolicy(max_attempts=5, initial=0.1),
+    )
+    # Idempotence: what the producer sends again by itself is stored once, and in order.
+    async with AIOKafkaProducer(
+        bootstrap_servers=options.kafka, enable_idempotence=True
+    ) as producer:
+        # It is inside of the producer's block: the drain still publishes.
+        await consumer.run(
+            partial(handle, producer, options.to), concurrency=500, ordering=Ordering.KEY
+        )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
