@@ -1,0 +1,45 @@
+"""Several consumers in one process: orders of one broker, clicks of another, and one SIGTERM for both.
+
+python examples/several.py "kafka://127.0.0.1:9092/orders?group=shop" "kinesis://eu-central-1/clicks?group=shop"
+
+If one of them fails, the other one drains too, and the program ends with that error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+
+from consumer_sdk import Batch, Consumer, Group, Message, RetryPolicy
+
+
+async def charge(message: Message) -> None:
+    """Handles an order."""
+    order = json.loads(message.value or b"")
+    print(f"charged {order['customer']} {order['amount']}", flush=True)
+
+
+async def count(batch: Batch) -> None:
+    """Handles clicks, many at once."""
+    for message in batch:
+        print(f"seen {json.loads(message.value or b'')['page']}", flush=True)
+
+
+async def main() -> None:
+    """Reads the command line and serves."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("orders", help="a URL, such as kafka://host:9092/orders?group=shop")
+    parser.add_argument("clicks", help="likewise; kinesis://region/clicks?group=shop needs a store")
+    parser.add_argument("--store", default="several.db", help="the file of the clicks' checkpoints")
+    options = parser.parse_args()
+    retry = RetryPolicy(max_attempts=3, initial=0.1)
+    orders = Consumer(options.orders, retry=retry)
+    clicks = Consumer(options.clicks, store=f"sqlite:{options.store}", retry=retry)
+    group = Group({orders: charge})
+    group.add(clicks, count, batch_size=100)
+    await group.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
