@@ -1,0 +1,129 @@
+"""Effects in PostgreSQL that happen once, and an outbox: an order that comes twice changes nothing.
+
+python examples/outbox.py --database postgresql://127.0.0.1/shop --kafka 127.0.0.1:9092 --topic orders --to receipts
+
+One transaction has the position of an order, what it changes, and the receipt that is to be sent. So
+an order that is delivered again, after a ``kill -9`` or a rebalance, finds its position there and does
+nothing. Receipts are sent from the table by a task of its own, and deleted when the broker has them:
+at least once, so each has an ``id``, by which a reader knows the second one.
+
+It needs the extra ``kafka`` and the package ``asyncpg``. It runs until SIGTERM or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from functools import partial
+from typing import TypeAlias
+
+import asyncpg
+from aiokafka import AIOKafkaProducer
+
+from consumer_sdk import Consumer, Message, Ordering, Reject, RetryPolicy
+from consumer_sdk.adapters import KafkaAdapter
+
+Pool: TypeAlias = asyncpg.Pool
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS handled (
+    topic text, partition text, position bigint, at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (topic, partition, position));
+CREATE TABLE IF NOT EXISTS accounts (customer text PRIMARY KEY, total bigint NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (id bigserial PRIMARY KEY, key bytea, value bytea NOT NULL);
+"""
+REMEMBER = """
+INSERT INTO handled (topic, partition, position) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+"""
+CHARGE = """
+INSERT INTO accounts VALUES ($1, $2)
+ON CONFLICT (customer) DO UPDATE SET total = accounts.total + excluded.total RETURNING total
+"""
+CONNECTIONS = 10
+PAUSE = 0.1
+"""Seconds between looks into an empty outbox."""
+
+
+async def handle(pool: Pool, message: Message) -> None:
+    """Returning acks what the database has committed. An error rolls all of it back, and is a retry."""
+    customer, amount = read(message)
+    place = (message.partition.stream, message.partition.id, message.position)
+    async with pool.acquire() as database, database.transaction():
+        # If another transaction has the position and is not over, this waits for its end.
+        if await database.execute(REMEMBER, *place) == "INSERT 0 0":
+            return
+        total = await database.fetchval(CHARGE, customer, amount)
+        receipt = json.dumps({"customer": customer, "total": total}).encode()
+        await database.execute(
+            "INSERT INTO outbox (key, value) VALUES ($1, $2)", message.key, receipt
+        )
+    print(f"charged {customer} {amount}", flush=True)
+
+
+def read(message: Message) -> tuple[str, int]:
+    """The customer and the amount of an order; whatever fails later is worth another try."""
+    try:
+        order = json.loads(message.value or b"")
+        return str(order["customer"]), int(order["amount"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise Reject("an order needs a customer and an amount") from error
+
+
+async def publish(pool: Pool, producer: AIOKafkaProducer, topic: str) -> None:
+    """Empties the outbox again and again."""
+    while True:
+        if not await publish_some(pool, producer, topic):
+            await asyncio.sleep(PAUSE)
+
+
+async def publish_some(pool: Pool, producer: AIOKafkaProducer, topic: str) -> int:
+    """Sends the oldest receipts, and deletes them once the broker has them; how many."""
+    async with pool.acquire() as database, database.transaction():
+        # One process at a time, until its transaction ends: else a customer's receipts change places.
+        if not await database.fetchval("SELECT pg_try_advisory_xact_lock('outbox'::regclass::int)"):
+            return 0
+        rows = await database.fetch("SELECT * FROM outbox ORDER BY id LIMIT 500")
+        sent = [
+            await producer.send(
+                topic, row["value"], key=row["key"], headers=[("id", str(row["id"]).encode())]
+            )
+            for row in rows
+        ]
+        await asyncio.gather(*sent)
+        await database.execute("DELETE FROM outbox WHERE id = ANY($1)", [row["id"] for row in rows])
+    return len(rows)
+
+
+async def serve(consumer: Consumer, pool: Pool, producer: AIOKafkaProducer, topic: str) -> None:
+    """Consumes and publishes; if one of the two fails, the other one ends too."""
+    async with asyncio.TaskGroup() as group:
+        publishing = group.create_task(publish(pool, producer, topic))
+        await consumer.run(partial(handle, pool), concurrency=CONNECTIONS, ordering=Ordering.KEY)
+        publishing.cancel()  # what is left in the outbox is sent by whoever comes next
+
+
+async def main() -> None:
+    """Reads the command line and serves."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--database", default="postgresql://127.0.0.1/shop")
+    parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092")
+    parser.add_argument("--topic", default="orders")
+    parser.add_argument("--to", default="receipts")
+    options = parser.parse_args()
+    consumer = Consumer(
+        KafkaAdapter(options.topic, bootstrap_servers=options.kafka, group="accounts"),
+        retry=RetryPolicy(max_attempts=None, initial=0.1),  # until the database is back
+    )
+    async with (
+        asyncpg.create_pool(options.database, max_size=CONNECTIONS + 1) as pool,
+        AIOKafkaProducer(
+            bootstrap_servers=options.kafka, acks="all", enable_idempotence=True
+        ) as producer,
+    ):
+        await pool.execute(TABLES)  # in a real service, a migration does it
+        await serve(consumer, pool, producer, options.to)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
