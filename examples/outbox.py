@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -71,9 +72,12 @@ def read(message: Message) -> tuple[str, int]:
 
 
 async def publish(pool: Pool, producer: AIOKafkaProducer, topic: str) -> None:
-    """Empties the outbox again and again."""
+    """Empties the outbox again and again; what a database that was away did not commit comes again."""
     while True:
-        if not await publish_some(pool, producer, topic):
+        count = 0
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            count = await publish_some(pool, producer, topic)
+        if not count:
             await asyncio.sleep(PAUSE)
 
 

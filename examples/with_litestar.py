@@ -31,7 +31,7 @@ async def handle(message: Message) -> None:
     """Adds the amount of an order to its customer's total."""
     order = json.loads(message.value or b"")
     print(f"begins {order['customer']}", flush=True)
-    await asyncio.sleep(order.get("seconds", 0))  # whatever the order asks for
+    await asyncio.sleep(order.get("seconds", 0))  # stands for the work that an order makes
     totals[order["customer"]] += order["amount"]
     print(f"ends {order['customer']}", flush=True)
 

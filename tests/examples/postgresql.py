@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tarfile
 import zipfile
@@ -61,6 +62,12 @@ class PostgresqlServer(Server):
         finally:
             await client.close()
         return self.url(name)
+
+    async def stop(self, *, patience: float = 20.0) -> None:
+        """Ends the sessions of clients too; for those SIGTERM alone would wait."""
+        if self.is_running:
+            os.kill(self.pid, signal.SIGINT)
+        await super().stop(patience=patience)
 
     def _find_program(self) -> Path:
         return self._programs or find_programs()

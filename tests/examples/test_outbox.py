@@ -117,12 +117,9 @@ async def shop(kafka_server: KafkaServer, postgresql: PostgresqlServer) -> Async
     await kafka_server.create_topic(f"{name}-orders", partitions=2)
     await kafka_server.create_topic(f"{name}-receipts", partitions=1)
     url = await postgresql.create_database(name)
-    database = await asyncpg.connect(url)
-    try:
+    async with asyncpg.create_pool(url, min_size=0) as database:
         await database.execute(outbox.TABLES)
         yield Shop(kafka_server, database, url, f"{name}-orders", f"{name}-receipts")
-    finally:
-        await database.close()
 
 
 async def test_killed_in_a_transaction_and_behind_it_each_order_is_charged_once(shop: Shop) -> None:
@@ -170,6 +167,24 @@ async def test_killed_between_send_and_delete_a_receipt_is_sent_again_with_its_i
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
     assert await shop.sent() == [("1", {}), ("1", {})]
+
+
+async def test_database_that_was_away_costs_no_order(
+    shop: Shop, postgresql: PostgresqlServer
+) -> None:
+    """Orders are retried, and receipts are sent, when it is back."""
+    async with shop.running() as process:
+        await shop.order(CUSTOMERS)
+        await lines(process, CUSTOMERS)
+        await postgresql.stop()
+        await shop.order(CUSTOMERS)
+        await postgresql.start()
+        await lines(process, CUSTOMERS)
+        await shop.until("SELECT count(*) FROM outbox", 0)
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert await shop.database.fetchval("SELECT sum(total) FROM accounts") == 2 * CUSTOMERS
+    assert len({id_ for id_, _ in await shop.sent()}) == 2 * CUSTOMERS
 
 
 @pytest.mark.campaign
