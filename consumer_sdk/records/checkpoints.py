@@ -134,7 +134,12 @@ class Outcome:
     @classmethod
     def durable(cls, covered: Position | None = None, forgotten: int = 0) -> Outcome:
         """An outcome that says what was asked for is durable."""
+        if covered is None and not forgotten:
+            return _DURABLE  # of most flushes, of which there may be thousands at a time
         return cls(OutcomeKind.DURABLE, covered, forgotten=forgotten)
+
+
+_DURABLE = Outcome(OutcomeKind.DURABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -391,6 +391,10 @@ class Holding:
         """The flush is durable: wakes whoever waited for it."""
         self.tracker.flushed(flush, outcome)
         self.confirmed = flush.number
+        if self._waiters:
+            self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
         waiting = []
         for target, reached, future in self._waiters:
             if reached() < target:

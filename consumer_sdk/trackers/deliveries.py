@@ -246,8 +246,10 @@ class Deliveries(Grouping):
     def ack_all(self, indices: Sequence[int]) -> int:
         if not is_consecutive(indices):
             return sum(map(self.ack, indices))
-        parts = self._window.parts(indices[0], indices[-1] + 1)
-        return sum(self._ack_part(*part) for part in parts)
+        settled = 0
+        for part in self._window.parts(indices[0], indices[-1] + 1):
+            settled += self._ack_part(*part)
+        return settled
 
     def _ack_part(self, chunk: Chunk | None, start: int, stop: int) -> int:
         count = stop - start
@@ -477,6 +479,8 @@ class Deliveries(Grouping):
         )
 
     def _attempts(self, now: float, wall: float) -> Mapping[Position, tuple[int, float]]:
+        if not self._failures and not self._restored.attempts:
+            return {}
         limit = self._policy.max_attempts
         found: dict[Position, tuple[int, float]] = {
             position: (failures, wall + due - now)
@@ -491,4 +495,4 @@ class Deliveries(Grouping):
         return found
 
     def _written(self, attempts: Mapping[Position, tuple[int, float]], wall: float) -> float | None:
-        return written_at(attempts, wall, self._policy.maximum)
+        return written_at(attempts, wall, self._policy.maximum) if attempts else None

@@ -284,8 +284,10 @@ class WatermarkTracker(Deliveries):
             self._passed_over.settled(position, still_open)
 
     def _stored_unseen(self) -> tuple[Interval, ...]:
+        if self._passed_over is None:
+            return ()
         self._learn_settled_late()
-        return () if self._passed_over is None else self._passed_over.stored()
+        return self._passed_over.stored()
 
     # -- flushing -------------------------------------------------------------------------
 

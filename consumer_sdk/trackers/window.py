@@ -182,12 +182,11 @@ class Window:
 
     def count(self, states: Sequence[int], first: int, end: int) -> int:
         """How many of the records from ``first`` up to ``end`` are in one of ``states``."""
-        return sum(
-            chunk.states.count(state, start, stop)
-            for chunk, start, stop in self.parts(first, end)
-            if chunk is not None
-            for state in states
-        )
+        found = 0
+        for chunk, start, stop in self.parts(first, end):
+            if chunk is not None:
+                found += sum([chunk.states.count(state, start, stop) for state in states])
+        return found
 
     def live(self) -> Iterator[Chunk]:
         """The live chunks, oldest first."""
@@ -223,9 +222,8 @@ class Window:
     def first_unsettled(self) -> int:
         """The index of the first unsettled record; -1 if there is none."""
         for chunk in self.live():
-            offset = chunk.first_unsettled()
-            if offset >= 0:
-                return (chunk.number << self.bits) + offset
+            if chunk.left:
+                return (chunk.number << self.bits) + chunk.first_unsettled()
         return -1
 
     def first_unsettled_position(self) -> Position | None:
@@ -258,6 +256,9 @@ class Window:
         Neighbours in arrival order are one span, also across chunks, since no record that this
         epoch has seen lies between them.
         """
+        if self.head is self.tail and not self.tail.left:  # nothing is unsettled, as in most
+            self.tail.thin_out()
+            return self.watermark(), []
         spans: list[Span] = [(None, self.prefix)]
         is_joined = True  # the last span reaches up to the record looked at
         for chunk in self.live():
