@@ -34,7 +34,7 @@ from consumer_sdk.runtime.health import Health, State
 from consumer_sdk.runtime.hooks import Hooks
 from consumer_sdk.runtime.inbox import Batches, Inbox
 from consumer_sdk.runtime.lanes import Ordering
-from consumer_sdk.runtime.observing import explain, snapshot
+from consumer_sdk.runtime.observing import explain, looking, snapshot
 from consumer_sdk.runtime.options import (
     RUN_TYPES,
     HolePolicy,
@@ -555,6 +555,16 @@ class Consumer(RunsHandlers):
         """
         self._check_loop()
         return snapshot(self._engine)
+
+    async def snapshot_in_turns(self) -> Snapshot:
+        """Like `snapshot`, while the event loop turns: of thousands of partitions.
+
+        Each partition is as it was when it was its turn, and the rest as it is at the end.
+        """
+        self._check_loop()
+        for _ in looking(self._engine):
+            await asyncio.sleep(0)
+        return snapshot(self._engine, is_looked=True)
 
     def health(self, *, stalled_after: float = STALLED, needs_progress: bool = False) -> Health:
         """Whether the consumer works, for probes.

@@ -499,11 +499,18 @@ class Engine:
             return "running"
         return "opening" if hasattr(self, "_loop") else "new"
 
-    def health(self, stalled_after: float = STALLED, *, needs_progress: bool = False) -> Health:
-        """Whether it works."""
+    def health(
+        self,
+        stalled_after: float = STALLED,
+        *,
+        needs_progress: bool = False,
+        is_looked: bool = False,
+    ) -> Health:
+        """Whether it works; ``is_looked``: by what somebody has just seen of all partitions."""
         if self._supervisor is not None:
             self.lag_watch.wanted_at = self.time()
-            look(self)
+            if not is_looked:
+                look(self)
         vitals = Vitals(
             state=self.state,
             failure=None if self._failure is None else error_text(self._failure),

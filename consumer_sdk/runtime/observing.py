@@ -7,7 +7,7 @@ which walks over their holes, and the rest when it is their turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +24,8 @@ __all__ = ["explain", "look", "snapshot", "stalled"]
 
 CLOSELY = 500
 """Partitions, and four times as many unsettled records, that one snapshot looks at closely."""
-
+TOGETHER = 500
+"""Partitions that are looked at before the event loop has its turn."""
 
 NOTHING = PartitionSnapshot(Partition("", ""))
 
@@ -93,10 +94,14 @@ def _key(message: Message | None) -> bytes | None:
 # -- snapshots ------------------------------------------------------------------------------
 
 
-def snapshot(engine: Engine) -> Snapshot:
-    """All of a consumer."""
+def snapshot(engine: Engine, *, is_looked: bool = False) -> Snapshot:
+    """All of a consumer.
+
+    Args:
+        is_looked: somebody has just looked at all partitions.
+    """
     adapter, timing = engine.adapter, engine.timing
-    health = engine.health()  # has looked at all partitions
+    health = engine.health(is_looked=is_looked)
     return Snapshot(
         time=engine.wall(),
         broker=adapter.broker,
@@ -121,13 +126,24 @@ def snapshot(engine: Engine) -> Snapshot:
 
 def look(engine: Engine) -> None:
     """Brings what was seen of each partition up to date, but for some of very many."""
+    for _ in looking(engine):
+        pass
+
+
+def looking(engine: Engine) -> Iterator[None]:
+    """The same in parts, so that the event loop may have its turn in between."""
     held = list(engine.holdings.values())
     stale = [h for h in held if not _is_as_seen(h)]
     if not stale:
         return
     in_handlers, budget = running(engine.workers), CLOSELY
     at = engine.looked_up_to % len(stale)
-    for holding in stale[at:] + stale[:at]:
+    for number, holding in enumerate(stale[at:] + stale[:at], 1):
+        if number % TOGETHER == 0:
+            yield
+            in_handlers = running(engine.workers)
+        if holding.is_closed:  # meanwhile
+            continue
         if budget > 0:
             found = holding.tracker.explain(engine.monotonic())
             budget -= 1 + found.unsettled // 4

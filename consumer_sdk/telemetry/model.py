@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -79,17 +80,33 @@ def system(broker: str) -> str:
 
 
 def collected(metric: Metric, snapshots: Iterable[Snapshot]) -> Iterator[Reading]:
-    """The values of some consumers, with the labels that all have.
+    """The values of some consumers, with the labels that all have, one after another.
 
     Each set of labels has one value, since whoever collects them would drop another one: those of
     consumers of one group are added.
     """
-    found: dict[tuple[tuple[str, str], ...], float | HistogramSnapshot] = {}
+    groups: dict[tuple[str, str], list[Snapshot]] = {}
     for snapshot in snapshots:
-        shared = {"system": system(snapshot.broker), "group": snapshot.group or ""}
-        for labels, value in metric.read(snapshot):
-            key = tuple({**shared, **labels}.items())
-            found[key] = _together(metric, found[key], value) if key in found else value
+        shared = system(snapshot.broker), snapshot.group or ""
+        groups.setdefault(shared, []).append(snapshot)
+    for (system_, group), members in groups.items():
+        shared_labels = {"system": system_, "group": group}
+        readings: Iterable[Reading] = chain.from_iterable(map(metric.read, members))
+        if len(members) > 1 or not _is_each_once(members[0]):
+            readings = _added(metric, readings)
+        for labels, value in readings:
+            yield Reading({**shared_labels, **labels}, value)
+
+
+def _is_each_once(snapshot: Snapshot) -> bool:
+    return len({each.partition for each in snapshot.partitions}) == len(snapshot.partitions)
+
+
+def _added(metric: Metric, readings: Iterable[Reading]) -> Iterator[Reading]:
+    found: dict[tuple[tuple[str, str], ...], float | HistogramSnapshot] = {}
+    for labels, value in readings:
+        key = tuple(labels.items())
+        found[key] = _together(metric, found[key], value) if key in found else value
     return (Reading(dict(key), value) for key, value in found.items())
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.options import instance
 from consumer_sdk.runtime import Consumer, HistogramSnapshot
-from consumer_sdk.telemetry.model import METRICS, Metric, collected
+from consumer_sdk.telemetry.model import METRICS, Metric, Reading, collected
 from consumer_sdk.telemetry.sampling import Sampler
 
 try:
@@ -18,6 +20,7 @@ try:
     )
     from prometheus_client.metrics_core import Metric as Family
     from prometheus_client.registry import Collector
+    from prometheus_client.samples import Sample
 except ImportError as _error:
     raise MissingExtraError("prometheus_client", "prometheus") from _error
 
@@ -65,9 +68,46 @@ class _Collector(Collector):
         snapshots = [each for sampler in self._samplers if (each := sampler.snapshot())]
         for metric in METRICS:
             family = _family(metric)
-            for labels, value in collected(metric, snapshots):
-                _add(family, [labels[label] for label in (*SHARED, *metric.labels)], value)
+            read = partial(collected, metric, snapshots)
+            if isinstance(family, HistogramMetricFamily):
+                _add_histograms(family, metric, read())
+            else:
+                suffix = "_total" if metric.kind == "counter" else ""
+                samples: Any = _Samples(family.name + suffix, read)  # to prometheus_client a list
+                family.samples = samples
             yield family
+
+
+def _add_histograms(
+    family: HistogramMetricFamily, metric: Metric, readings: Iterable[Reading]
+) -> None:
+    for labels, value in readings:
+        assert isinstance(value, HistogramSnapshot)  # noqa: S101 - the model says so
+        names = [labels[label] for label in (*SHARED, *metric.labels)]
+        family.add_metric(names, list(value.cumulative()), value.sum)
+
+
+class _Samples(Sequence[Sample]):
+    """The samples of a family, each made when it is asked for.
+
+    All of them at once would be a million objects for 10 000 partitions: Python's garbage collector
+    would walk through all that the process has, several times, while the event loop waits.
+    """
+
+    def __init__(self, name: str, read: Callable[[], Iterator[Reading]]) -> None:
+        self._name = name
+        self._read = read
+
+    def __iter__(self) -> Iterator[Sample]:
+        for labels, value in self._read():
+            assert not isinstance(value, HistogramSnapshot)  # noqa: S101 - the model says so
+            yield Sample(self._name, dict(labels), value)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._read())
+
+    def __getitem__(self, at: Any) -> Any:
+        return list(self)[at]
 
 
 KINDS = {
@@ -82,11 +122,3 @@ def _family(metric: Metric) -> Family:
         prometheus_name(metric), metric.description, labels=[*SHARED, *metric.labels]
     )
     return made
-
-
-def _add(family: Family, labels: Sequence[str], value: float | HistogramSnapshot) -> None:
-    if isinstance(family, HistogramMetricFamily):
-        assert isinstance(value, HistogramSnapshot)  # noqa: S101 - the model says so
-        family.add_metric(labels, list(value.cumulative()), value.sum)
-    else:
-        family.add_metric(labels, value)  # type: ignore[attr-defined]  # of both others

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 
@@ -28,6 +28,7 @@ class Sampler:
         self._lock = threading.Lock()
         self._taken = -FRESH
         self._last: Snapshot | None = None
+        self._asked: Future[Snapshot] | None = None
 
     def snapshot(self) -> Snapshot | None:
         """The consumer now, or lately; None if its loop has been blocked since before the first."""
@@ -45,20 +46,27 @@ class Sampler:
         return self._last
 
     def _ask(self, loop: asyncio.AbstractEventLoop) -> Snapshot | None:
-        future: Future[Snapshot] = Future()
+        if self._asked is None or self._asked.done():  # else the loop has been blocked since then
+            asked: Future[Snapshot] = Future()
+            try:
+                loop.call_soon_threadsafe(self._take, asked)
+            except RuntimeError:  # it was closed meanwhile
+                return None
+            self._asked = asked
         try:
-            loop.call_soon_threadsafe(self._answer, future)
-        except RuntimeError:  # it was closed meanwhile
-            return None
-        try:
-            return future.result(PATIENCE)
-        except FutureTimeoutError:
-            future.cancel()
+            return self._asked.result(PATIENCE)
+        except (FutureTimeoutError, CancelledError):
             return None
 
-    def _answer(self, future: Future[Snapshot]) -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(self._consumer.snapshot())
-            except Exception as error:  # noqa: BLE001 - raised in the thread that waits
-                future.set_exception(error)
+    def _take(self, asked: Future[Snapshot]) -> None:
+        task = asyncio.create_task(self._consumer.snapshot_in_turns())
+        task.add_done_callback(partial(_answer, asked))
+
+
+def _answer(asked: Future[Snapshot], task: asyncio.Task[Snapshot]) -> None:
+    if task.cancelled():
+        asked.cancel()
+    elif (error := task.exception()) is not None:
+        asked.set_exception(error)  # raised in the thread that waits
+    else:
+        asked.set_result(task.result())

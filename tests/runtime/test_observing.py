@@ -240,6 +240,35 @@ def test_many_busy_partitions_have_right_counts_though_not_all_are_looked_at(
     bench(test, partitions=4)
 
 
+def test_snapshot_in_turns_lets_the_loop_turn_and_bears_what_comes_and_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says of each partition what a snapshot would; one that has gone meanwhile is not in it."""
+    monkeypatch.setattr("consumer_sdk.runtime.observing.TOGETHER", 2)
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(8)))
+        async with b.consumer() as consumer:
+            await anext(consumer.batches(max_wait=1))
+            taking, turns = asyncio.create_task(consumer.snapshot_in_turns()), 0
+            while not taking.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert turns > 4
+            assert taking.result().partitions == consumer.snapshot().partitions
+            assert [each.in_flight for each in taking.result().partitions] == [1] * 8
+
+            taking = asyncio.create_task(consumer.snapshot_in_turns())
+            await asyncio.sleep(0)
+            for holding in list(consumer._engine.holdings.values())[4:]:
+                consumer._engine._ownership.lost([holding.assignment])
+            partitions = (await taking).partitions
+            assert sum(each.is_held for each in partitions) == 4
+            assert len(partitions) == 8
+
+    bench(test, partitions=8)
+
+
 def test_lag_in_seconds_is_the_age_of_the_record_fetched_last() -> None:
     """Where the broker tells records alone."""
 

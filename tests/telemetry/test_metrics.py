@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from opentelemetry.semconv.attributes import error_attributes
 from opentelemetry.semconv.schemas import Schemas
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from consumer_sdk import (
     ConfigurationError,
@@ -25,8 +28,9 @@ from consumer_sdk import (
     MissingExtraError,
     telemetry,
 )
+from consumer_sdk.runtime import Snapshot
 from consumer_sdk.telemetry import sampling
-from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL
+from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL, collected
 from consumer_sdk.telemetry.prometheus import prometheus_name
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench
@@ -182,6 +186,79 @@ async def test_scrape_in_another_thread_waits_for_the_event_loop() -> None:
         thread.start()
         thread.join()  # blocks the loop; the snapshot of before is fresh enough
         assert not thread.is_alive()
+
+
+async def test_snapshot_that_came_too_late_serves_the_next_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A loop that turns slowly is asked once, and its answer is not thrown away."""
+    monkeypatch.setattr(sampling, "PATIENCE", 0.001)
+    broker = MemoryBroker()
+    broker.create_stream("s", 1)
+    async with Consumer(MemoryAdapter(broker, "s", group="g")) as consumer:
+        sampler = sampling.Sampler(consumer)
+        found: list[Snapshot | None] = []
+
+        def ask() -> None:
+            sampler._taken = -sampling.FRESH
+            found.append(sampler.snapshot())
+
+        for _ in range(2):
+            thread = threading.Thread(target=ask)
+            thread.start()
+            thread.join()  # blocks the loop
+        assert found == [None, None]
+        monkeypatch.setattr(sampling, "PATIENCE", 1e6)
+        await asyncio.to_thread(ask)
+        assert found[2] is not None
+
+
+def test_partition_that_is_there_twice_has_one_value() -> None:
+    """Two for one set of labels would cost the whole scrape."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(5)
+            once = consumer.snapshot()
+            twice = replace(once, partitions=once.partitions * 2)
+            metric = next(each for each in METRICS if each.name == "consumer_sdk.assignments")
+            (one, *_), (two, *_) = collected(metric, [once]), collected(metric, [twice])
+            assert (two.labels, two.value) == (one.labels, 2)
+            assert len(list(collected(metric, [twice]))) == len(list(collected(metric, [once])))
+
+    bench(test)
+
+
+def test_samples_of_a_family_can_be_read_again() -> None:
+    """They are made while they are read; a registry may ask twice, for their number, or for one."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(5)
+            families = {each.name: each for each in telemetry.collector(consumer).collect()}
+            samples = families["consumer_sdk_assignments"].samples
+            assert [*samples] == [*samples] == samples[:]
+            assert len(samples) == 3
+            labels = {"system": "memory", "group": "g", "stream": "s", "partition": "0"}
+            assert samples[0].labels == {**labels, "event": "assigned"}
+            assert (samples[0].name, samples[0].value) == ("consumer_sdk_assignments_total", 1)
+
+    bench(test)
+
+
+def test_samples_of_many_partitions_are_not_there_at_once() -> None:
+    """So many objects would make the garbage collector hold up the event loop."""
+
+    async def test(b: Bench) -> None:
+        async with b.consumer() as consumer:
+            await asyncio.sleep(5)
+            for family in telemetry.collector(consumer).collect():
+                if family.name == "consumer_sdk_assignments":
+                    samples = iter(family.samples)
+                    assert next(samples) is not None
+                    assert sum(type(each) is Sample for each in gc.get_objects()) <= 1
+
+    bench(test, partitions=20)
 
 
 def test_scrape_after_the_event_loop_has_ended_says_so() -> None:
