@@ -42,6 +42,9 @@ FIRST_BACKOFF = 0.05
 LONGEST_BACKOFF = 5.0
 REST = 20
 """How many times as long as a flush took to make the next one waits."""
+LEAST_REST = 0.01
+"""Seconds from one flush to the next, unless the interval is shorter: each has a price of its own,
+and assignments that turn dirty meanwhile share it."""
 TOGETHER = 250
 """Assignments in one write at most: a round trip or an fsync for so many is little for each."""
 FEW = 50
@@ -99,6 +102,7 @@ class Flusher:
         self._most = FEW
         self._backoff = 0.0
         self._rest_until = 0.0
+        self._least_rest = min(LEAST_REST, options.flush_interval)
         self._dues: list[tuple[float, int, Holding]] = []
         self._numbers = itertools.count()  # holdings do not compare
         self.holdings: dict[Assignment, Holding] = {}
@@ -237,7 +241,8 @@ class Flusher:
                 self._most = _most_in_a_turn(len(some), made.spent)
         if written:
             # Many holes make a flush expensive: it may take a twentieth of the time.
-            self._rest_until = began + REST * sum(each.spent for each in written)
+            rest = REST * sum(each.spent for each in written)
+            self._rest_until = began + max(rest, self._least_rest)
             longer = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
             self._backoff = longer if any(each.has_failed for each in written) else 0.0
 

@@ -217,6 +217,8 @@ class Window:
     @property
     def unsettled_bytes(self) -> int:
         """Their bytes, as if all records of a chunk were of the mean size."""
+        if self.head is self.tail:
+            return self.tail.unsettled_bytes
         return sum(chunk.unsettled_bytes for chunk in self.live())
 
     def first_unsettled(self) -> int:

@@ -138,3 +138,24 @@ def test_receipt_stays_open_until_a_checkpoint_in_the_store_holds_it() -> None:
             assert (await stored(store)).resume == 100
 
     bench(test)
+
+
+@pytest.mark.parametrize("interval, rounds", [(0.1, 2), (0.0, 8)])
+def test_partitions_acked_a_moment_apart_share_a_flush(interval: float, rounds: int) -> None:
+    """The first one's is at once, the others' ten milliseconds later, unless the interval is shorter."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(8)))
+        async with b.consumer(flush_interval=interval) as consumer:
+            batch = await anext(consumer.batches(max_messages=8, max_wait=1))
+            began = asyncio.get_running_loop().time()
+            for message in batch:
+                message.ack()
+                await asyncio.sleep(0.001)
+            await batch[0].durable()
+            assert asyncio.get_running_loop().time() - began < 0.009
+            await batch[7].durable()
+            assert asyncio.get_running_loop().time() - began < 0.02
+            assert consumer.stats().flushes == rounds
+
+    bench(test, partitions=8)
