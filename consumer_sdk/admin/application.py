@@ -13,12 +13,13 @@ from typing import Any
 from consumer_sdk.admin.feed import Feed, Viewer
 from consumer_sdk.admin.guard import Guard, Key, refusal
 from consumer_sdk.admin.rendering import FRESH, Rendering
+from consumer_sdk.admin.sources import Consumers, LateError, Source
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExtraError
-from consumer_sdk.options import COUNT, FLAG, SECRET, OptionType, instance
+from consumer_sdk.options import COUNT, FLAG, SECRET, OptionType
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
 from consumer_sdk.runtime.health import FAILED
-from consumer_sdk.telemetry.prometheus import collector
+from consumer_sdk.telemetry.prometheus import collector_of
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
@@ -33,7 +34,6 @@ except ImportError as _error:
 
 __all__ = ["VIEWERS", "Admin", "app", "check_hosts", "check_token"]
 
-CONSUMER = instance(Consumer, "a Consumer")
 HOSTS = OptionType(
     'names in a list, such as ["page.internal"]',
     lambda value: isinstance(value, Collection) and not isinstance(value, str | bytes),
@@ -55,7 +55,7 @@ BODY_TIME = 5.0
 """Seconds that a request's body may take."""
 LONGEST_REASON = 200
 PATIENCE = 30.0
-"""Seconds that a flush may take, and a viewer to take one frame."""
+"""Seconds that a viewer may take for one frame."""
 STREAM_LIFE = 30.0
 """Seconds of one stream in an application of others: their server waits at its end until streams end.
 Browsers come again."""
@@ -88,7 +88,8 @@ def app(
         ConfigurationError: an option that cannot work.
     """
     check_hosts(hosts)
-    admin = Admin(consumers, view=view, actions=actions, viewers=max_viewers, life=STREAM_LIFE)
+    source = Consumers(consumers)
+    admin = Admin(source, view=view, actions=actions, viewers=max_viewers, life=STREAM_LIFE)
     return admin.guarded(token, hosts)
 
 
@@ -134,30 +135,26 @@ class Admin:
 
     def __init__(
         self,
-        consumers: tuple[Consumer, ...],
+        source: Source,
         *,
         view: bool,
         actions: bool,
         viewers: int,
         life: float | None = None,
     ) -> None:
-        if not consumers:
-            raise ConfigurationError("an admin server needs a consumer that it shows")
-        for consumer in consumers:
-            CONSUMER.check("consumer", consumer, "admin")
         FLAG.check("view", view, "admin")
         FLAG.check("actions", actions, "admin")
         COUNT.check("max_viewers", viewers, "admin")
-        self._consumers = consumers
+        self._source = source
         self._view = view
         self._actions = actions
         self._viewers = viewers
         self._life = life
         self._key: Key | None = None
-        self.feed = Feed(consumers, most=viewers, actions=actions)
+        self.feed = Feed(source, most=viewers, actions=actions)
         threads = ThreadPoolExecutor(1, "consumer-sdk-admin")
         registry = CollectorRegistry()
-        registry.register(collector(*consumers))
+        registry.register(collector_of(lambda: self._snapshots))
         self._metrics_text = Rendering(lambda: generate_latest(registry), threads)
         self._snapshots: Sequence[Snapshot] = ()
         self._health: Sequence[Health] = ()
@@ -218,29 +215,31 @@ class Admin:
     # -- probes and metrics ---------------------------------------------------------------
 
     async def _healthz(self, _request: Request) -> Response:
-        return self._probe("live")
+        return await self._probe("live")
 
     async def _readyz(self, _request: Request) -> Response:
-        return self._probe("ready")
+        return await self._probe("ready")
 
-    def _probe(self, which: str) -> Response:
+    async def _probe(self, which: str) -> Response:
+        await self._source.refresh()
         try:
             found = self._healths()
         except ConsumerSdkError as error:
             return JSONResponse({which: False, "reasons": [str(error)]}, 503)
         is_well = all(getattr(each, which) for each in found)
-        reasons = [_without_text(reason) for each in found for reason in each.reasons]
+        reasons = list(dict.fromkeys(_without_text(why) for each in found for why in each.reasons))
         return JSONResponse({which: is_well, "reasons": reasons}, 200 if is_well else 503)
 
     def _healths(self) -> Sequence[Health]:
         """Of each consumer: no older than a second, nor than its state. Anybody asks for it."""
-        now, states = asyncio.get_running_loop().time(), [each.state for each in self._consumers]
+        now, states = asyncio.get_running_loop().time(), self._source.states()
         if states != self._states or now - self._examined >= FRESH:
-            self._health = [each.health() for each in self._consumers]
+            self._health = self._source.healths()
             self._states, self._examined = states, now
         return self._health
 
     async def _metrics(self, _request: Request) -> Response:
+        await self._sample()
         return Response(await self._metrics_text.get(), media_type=CONTENT_TYPE_LATEST)
 
     # -- looking --------------------------------------------------------------------------
@@ -263,17 +262,23 @@ class Admin:
         return response
 
     async def _snapshot(self, _request: Request) -> Response:
-        self._snapshots = self.feed.snapshots()
+        await self._sample()
         return Response(await self._snapshot_text.get(), media_type="application/json")
 
     def _all_snapshots(self) -> bytes:
         """In a thread: snapshots do not change."""
         return f'{{"consumers": [{", ".join(s.to_json() for s in self._snapshots)}]}}'.encode()
 
+    async def _sample(self) -> None:
+        await self._source.refresh()
+        self._snapshots = self.feed.snapshots()
+
     async def _look(self, _request: Request) -> Response:
+        await self._source.refresh()
         return Response(self.feed.look(), media_type="application/json")
 
     async def _events(self, _request: Request) -> Response:
+        await self._source.refresh()
         return _Stream(self.feed, self._viewers, self._life)
 
     # -- acting ---------------------------------------------------------------------------
@@ -288,11 +293,13 @@ class Admin:
             return refusal(
                 404, f"{action!r} cannot be done to a partition; there are pause, resume"
             )
-        known = {each.partition: each.is_held for each in consumer.snapshot().partitions}
+        await self._source.refresh()
+        found = self._source.snapshots()[consumer]
+        known = {each.partition: each.is_held for each in found.partitions}
         if at not in known:
             return refusal(404, f"this consumer has never held {at.stream}/{at.id}")
         reason = await _reason(request)
-        _set_paused(consumer, at, reason if action == "pause" else None)
+        await self._source.set_paused(consumer, at, reason if action == "pause" else None)
         self.feed.forget()
         return JSONResponse({action: f"{at.stream}/{at.id}", "is_held": known[at]})
 
@@ -303,22 +310,22 @@ class Admin:
         action = request.path_params["action"]
         if action in {"pause", "resume"}:
             reason = await _reason(request)
-            _set_paused(consumer, None, reason if action == "pause" else None)
+            await self._source.set_paused(consumer, None, reason if action == "pause" else None)
         elif action == "flush":
-            return await _flush(consumer)
+            await self._source.flush(consumer)
         elif action == "stop":
-            consumer.stop()
+            await self._source.stop(consumer)
         else:
             return refusal(404, f"{action!r} cannot be done; there are pause, resume, flush, stop")
         self.feed.forget()
         return JSONResponse({action: "all"})
 
-    def _allowed(self, request: Request) -> Consumer | Response:
+    def _allowed(self, request: Request) -> int | Response:
         """Which consumer is meant; a refusal."""
         if not self._actions:
             return refusal(403, "actions are off here; the admin server takes actions=True")
         number = request.query_params.get("consumer", "0")
-        known = {str(place): each for place, each in enumerate(self._consumers)}
+        known = {str(place): place for place in range(len(self._source.states()))}
         if number not in known:
             return refusal(404, f"there is no consumer {number[:20]!r}; they count from 0")
         return known[number]
@@ -338,24 +345,8 @@ def _file(content: bytes, kind: str) -> Any:
     return endpoint
 
 
-def _set_paused(consumer: Consumer, partition: Partition | None, reason: str | None) -> None:
-    if reason is None:
-        consumer.resume(partition)
-    else:
-        consumer.pause(partition, reason=reason)
-
-
-async def _flush(consumer: Consumer) -> Response:
-    try:
-        async with asyncio.timeout(PATIENCE):
-            await consumer.flush()
-    except TimeoutError:
-        return refusal(504, f"not everything is durable after {PATIENCE:g} s; it goes on")
-    return JSONResponse({"flush": "all"})
-
-
 async def _failed(_request: Request, error: Exception) -> Response:
-    return refusal(409, str(error))
+    return refusal(504 if isinstance(error, LateError) else 409, str(error))
 
 
 async def _cut(_request: Request, _error: Exception) -> Response:

@@ -9,8 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from consumer_sdk.admin.sources import Source
 from consumer_sdk.admin.view import Trends, frame
-from consumer_sdk.runtime import Consumer, Snapshot
+from consumer_sdk.runtime import Snapshot
 
 __all__ = ["Feed", "Viewer"]
 
@@ -59,16 +60,16 @@ class Feed:
         actions: viewers may pause, resume, flush and stop.
     """
 
-    def __init__(self, consumers: Sequence[Consumer], *, most: int, actions: bool) -> None:
-        self._consumers = consumers
+    def __init__(self, source: Source, *, most: int, actions: bool) -> None:
+        self._source = source
         self._most = most
         self._actions = actions
-        self._trends = [Trends() for _ in consumers]
+        self._trends: list[Trends] = []
         self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._seen_by_anyone = 0.0
         self._sampled = -INTERVAL
-        self._snapshots: list[Snapshot] = []
+        self._snapshots: Sequence[Snapshot] = []
         self._took = 0.0
         self._frames: dict[bool, bytes] = {}
         self.is_over = False
@@ -103,9 +104,8 @@ class Feed:
     def snapshots(self) -> Sequence[Snapshot]:
         """Of each consumer the last one: no older than a second, nor than its state."""
         loop_time = asyncio.get_running_loop().time()
-        states = [each.state for each in self._consumers]
         is_old = loop_time - self._sampled >= INTERVAL
-        if is_old or states != [each.state for each in self._snapshots]:
+        if is_old or self._source.states() != [each.state for each in self._snapshots]:
             self._sample(loop_time)
         return self._snapshots
 
@@ -142,12 +142,13 @@ class Feed:
         while self._viewers or loop.time() - self._seen_by_anyone < LINGER:
             await asyncio.sleep(INTERVAL)
             try:
+                await self._source.refresh()
                 self._tick(loop.time())
             except Exception:
                 log.exception("the page's viewers are sent away: the consumer cannot be looked at")
                 self._send_away()
                 return
-            if all(each.state in OVER for each in self._consumers):
+            if OVER.issuperset(self._source.states()):
                 self._task = None
                 self.close()
                 return
@@ -165,8 +166,9 @@ class Feed:
 
     def _sample(self, loop_time: float) -> None:
         began = time.perf_counter()
-        self._snapshots = [each.snapshot() for each in self._consumers]
+        self._snapshots = self._source.snapshots()
         self._took = time.perf_counter() - began
+        self._trends += [Trends() for _ in self._snapshots[len(self._trends) :]]
         for trends, snapshot in zip(self._trends, self._snapshots, strict=True):
             trends.add(snapshot)
         self._sampled = loop_time

@@ -14,6 +14,7 @@ from typing import Any, Self, final
 from consumer_sdk.admin.addresses import Address, listen, parse_address
 from consumer_sdk.admin.application import VIEWERS, Admin, check_hosts, check_token
 from consumer_sdk.admin.connections import BACKLOG, CONNECTIONS, LOGS, Connection
+from consumer_sdk.admin.sources import Consumers, Source
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.runtime import Consumer
 
@@ -22,7 +23,7 @@ try:
 except ImportError as _error:
     raise MissingExtraError("uvicorn", "admin") from _error
 
-__all__ = ["AdminServer", "serve"]
+__all__ = ["AdminServer", "serve", "serve_source"]
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +55,44 @@ def serve(
         ConfigurationError: an option that cannot work, or no token for an address that others reach;
             on entering the block, somebody listens there already.
     """
+    source = Consumers(consumers)
+    name = consumers[0].snapshot().group or "consumer"
+    return serve_source(
+        source,
+        name,
+        address=address,
+        token=token,
+        view=view,
+        actions=actions,
+        hosts=hosts,
+        max_viewers=max_viewers,
+    )
+
+
+def serve_source(
+    source: Source,
+    name: str,
+    *,
+    address: str | None = None,
+    token: str | None = None,
+    view: bool = True,
+    actions: bool = False,
+    hosts: Collection[str] = (),
+    max_viewers: int = VIEWERS,
+) -> AdminServer:
+    """As `serve`, of what somebody else brings together.
+
+    Args:
+        name: of the socket, where there is no address.
+    """
     check_token(token)
     check_hosts(hosts)
-    admin = Admin(consumers, view=view, actions=actions, viewers=max_viewers)
+    admin = Admin(source, view=view, actions=actions, viewers=max_viewers)
     if max_viewers > MOST_VIEWERS:
         raise ConfigurationError(
             f"max_viewers={max_viewers}: give {MOST_VIEWERS} at most; the server has {CONNECTIONS} "
             "connections, and probes need some"
         )
-    name = consumers[0].snapshot().group or "consumer"
     where = parse_address(address, name)
     if token is None and not where.is_private:
         raise ConfigurationError(

@@ -8,7 +8,7 @@ from typing import Any
 
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.options import instance
-from consumer_sdk.runtime import Consumer, HistogramSnapshot
+from consumer_sdk.runtime import Consumer, HistogramSnapshot, Snapshot
 from consumer_sdk.telemetry.model import METRICS, Metric, Reading, collected
 from consumer_sdk.telemetry.sampling import Sampler
 
@@ -24,7 +24,7 @@ try:
 except ImportError as _error:
     raise MissingExtraError("prometheus_client", "prometheus") from _error
 
-__all__ = ["collector", "prometheus_name"]
+__all__ = ["collector", "collector_of", "prometheus_name"]
 
 CONSUMER = instance(Consumer, "a Consumer")
 SHARED = ("system", "group")
@@ -46,7 +46,17 @@ def collector(*consumers: Consumer) -> Collector:
     """
     for consumer in consumers:
         CONSUMER.check("consumer", consumer, "collector")
-    return _Collector(consumers)
+    samplers = [Sampler(consumer) for consumer in consumers]
+    return collector_of(lambda: (each for s in samplers if (each := s.snapshot()) is not None))
+
+
+def collector_of(read: Callable[[], Iterable[Snapshot]]) -> Collector:
+    """As `collector`, of snapshots that somebody else takes.
+
+    Args:
+        read: called at each scrape, in its thread.
+    """
+    return _Collector(read)
 
 
 def prometheus_name(metric: Metric) -> str:
@@ -57,15 +67,15 @@ def prometheus_name(metric: Metric) -> str:
 
 
 class _Collector(Collector):
-    def __init__(self, consumers: Iterable[Consumer]) -> None:
-        self._samplers = [Sampler(consumer) for consumer in consumers]
+    def __init__(self, read: Callable[[], Iterable[Snapshot]]) -> None:
+        self._read = read
 
     def describe(self) -> Iterator[Family]:
         """The names alone: nothing is asked while it is registered."""
         return map(_family, METRICS)
 
     def collect(self) -> Iterator[Family]:
-        snapshots = [each for sampler in self._samplers if (each := sampler.snapshot())]
+        snapshots = list(self._read())
         for metric in METRICS:
             family = _family(metric)
             read = partial(collected, metric, snapshots)

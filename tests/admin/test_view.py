@@ -13,6 +13,7 @@ import pytest
 from consumer_sdk import Consumer, Message
 from consumer_sdk.admin.feed import LINGER, Feed, Viewer
 from consumer_sdk.admin.rendering import Rendering
+from consumer_sdk.admin.sources import Consumers
 from consumer_sdk.admin.view import KEPT, ROWS, Trends, frame, quantile
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Pinned, Snapshot
@@ -150,7 +151,7 @@ def test_feed_samples_once_a_second_for_all() -> None:
         consumer = b.consumer(drain_timeout=0.1)
         running = asyncio.create_task(consumer.run(_hang))
         await asyncio.sleep(1)
-        feed = Feed([consumer], most=3, actions=False)
+        feed = Feed(Consumers([consumer]), most=3, actions=False)
         viewers = [feed.join() for _ in range(3)]
         assert feed.join() is None
         slow, quick, gone = (each for each in viewers if each is not None)
@@ -177,7 +178,7 @@ def test_feed_sleeps_when_nobody_has_looked_for_a_while() -> None:
 
     async def test(b: Bench) -> None:
         async with b.consumer() as consumer:
-            feed = Feed([consumer], most=3, actions=False)
+            feed = Feed(Consumers([consumer]), most=3, actions=False)
             viewer = feed.join()
             assert viewer is not None
             await asyncio.sleep(5)
@@ -209,7 +210,7 @@ def test_feed_asks_a_consumer_once_for_a_hundred_viewers(monkeypatch: pytest.Mon
     async def test(b: Bench) -> None:
         async with b.consumer() as consumer:
             monkeypatch.setattr(Consumer, "snapshot", counted)
-            feed = Feed([consumer], most=100, actions=False)
+            feed = Feed(Consumers([consumer]), most=100, actions=False)
             viewers = [viewer for _ in range(100) if (viewer := feed.join()) is not None]
             assert (len(viewers), feed.join()) == (100, None)
             for frames in range(1, 6):
@@ -226,7 +227,7 @@ def test_feed_ends_with_its_consumers() -> None:
 
     async def test(b: Bench) -> None:
         consumer = b.consumer()
-        feed = Feed([consumer], most=3, actions=False)
+        feed = Feed(Consumers([consumer]), most=3, actions=False)
         async with consumer:
             viewer = feed.join()
             assert viewer is not None
@@ -248,7 +249,7 @@ def test_feed_of_a_consumer_that_cannot_be_looked_at_sends_viewers_away(
 
     async def test(b: Bench) -> None:
         async with b.consumer() as consumer:
-            feed = Feed([consumer], most=3, actions=False)
+            feed = Feed(Consumers([consumer]), most=3, actions=False)
             viewer = feed.join()
             assert viewer is not None
             await viewer.next()
