@@ -31,6 +31,7 @@ class Source(ABC):
 
     __slots__ = ()
 
+    @abstractmethod
     async def refresh(self) -> None:
         """Sees to it that what is asked next is no older than a second, if that can be had soon."""
 
@@ -89,6 +90,9 @@ class Consumers(Source):
         for consumer in consumers:
             CONSUMER.check("consumer", consumer, "admin")
         self._consumers = consumers
+
+    async def refresh(self) -> None:
+        """Nothing here is old."""
 
     def states(self) -> Sequence[State]:
         """As they are now."""

@@ -10,7 +10,7 @@ from operator import sub
 from typing import Any, NamedTuple, TypeAlias
 
 from consumer_sdk.records import Partition
-from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Pinned, Snapshot
+from consumer_sdk.runtime import Event, HistogramSnapshot, PartitionSnapshot, Pinned, Snapshot
 from consumer_sdk.runtime.timing import BOUNDS
 
 __all__ = ["KEPT", "Point", "Trends", "frame", "quantile"]
@@ -126,7 +126,7 @@ def frame(snapshot: Snapshot, trends: Trends, *, is_first: bool = False) -> Plai
     shown = _worst([each for each in snapshot.partitions if each.is_held or each.pause_text])
     points = list(trends.points)
     return {
-        "name": " · ".join((snapshot.group or "no group", snapshot.broker)),
+        "name": " · ".join(filter(None, (snapshot.group or "no group", snapshot.broker))),
         "streams": sorted({each.partition.stream for each in snapshot.partitions}),
         "time": snapshot.time,
         "state": snapshot.state,
@@ -210,6 +210,7 @@ def _row(each: PartitionSnapshot) -> Plain:
         "settled": each.settled,
         "failed": each.failed,
         "dead_lettered": each.dead_lettered,
+        "worker": each.worker,
     }
 
 
@@ -257,12 +258,13 @@ def _quantiles(times: Mapping[tuple[str, str | None], HistogramSnapshot]) -> lis
     ]
 
 
-def _event(event: Any) -> Plain:
+def _event(event: Event) -> Plain:
+    worker = "" if event.worker is None else f"worker {event.worker}: "
     return {
         "number": event.number,
         "time": event.time,
         "kind": event.kind,
         "count": event.count,
         "partitions": [f"{each.stream}/{each.id}" for each in event.partitions],
-        "text": event.text,
+        "text": f"{worker}{event.text}",
     }

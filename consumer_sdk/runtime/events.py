@@ -49,6 +49,7 @@ class Event:
         partitions: to which; ten at most are named.
         count: how many partitions or records it stands for.
         text: one line about the last that joined.
+        worker: in which of several processes, from 0; None where there is one.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Event:
     partitions: tuple[Partition, ...]
     count: int
     text: str
+    worker: int | None = None
 
 
 class Events:

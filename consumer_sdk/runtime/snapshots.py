@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime.events import Event
@@ -66,6 +66,7 @@ class PartitionSnapshot(NamedTuple):
             that was fetched last; 0 at the end.
         fetched, suppressed, settled, failed, redelivered, dead_lettered: as in `ConsumerStats`.
         assigned, revoked, lost: times that it came, was given back, and was lost without a flush.
+        worker: which of several processes holds it, from 0; None where there is one, or none does.
     """
 
     partition: Partition
@@ -94,6 +95,7 @@ class PartitionSnapshot(NamedTuple):
     assigned: int = 0
     revoked: int = 0
     lost: int = 0
+    worker: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +121,7 @@ class Snapshot:
         flushes: flushed partitions by ``"durable"``, ``"sent"``, ``"retry"``, ``"fenced"``.
         events: the last 200, the oldest first.
         event_counts: of each kind since the beginning.
+        ready_workers: of several processes, those that are ready; None where there is one.
     """
 
     time: float
@@ -139,6 +142,7 @@ class Snapshot:
     flushes: Mapping[str, int]
     events: tuple[Event, ...]
     event_counts: Mapping[str, int]
+    ready_workers: int | None = None
 
     def to_json(self) -> str:
         """One JSON object with the attributes as names; a key of a record as text.
@@ -163,10 +167,25 @@ class Snapshot:
             "flushes": dict(self.flushes),
             "events": [asdict(event) for event in self.events],
             "event_counts": dict(self.event_counts),
+            "ready_workers": self.ready_workers,
         }
         head = json.dumps(plain, default=_text)
         rows = ", ".join([json.dumps(_plain(each), default=_text) for each in self.partitions])
         return f'{head[:-1]}, "partitions": [{rows}]}}'
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> Self:
+        """What `json.loads` makes of `to_json`: an equal one, but for keys that are no UTF-8."""
+        health, stats = plain["health"], plain["stats"]
+        read: dict[str, Any] = {
+            "health": Health(health["live"], health["ready"], tuple(health["reasons"])),
+            "stats": ConsumerStats(**{name: _read_stat(each) for name, each in stats.items()}),
+            "partitions": tuple(map(_read_partition, plain["partitions"])),
+            "handler_times": _read_times(plain["handler_times"], "stream"),
+            "request_times": _read_times(plain["request_times"], "operation"),
+            "events": tuple(map(_read_event, plain["events"])),
+        }
+        return cls(**{**plain, **read})
 
 
 def _plain(each: PartitionSnapshot) -> dict[str, Any]:
@@ -181,6 +200,34 @@ def _times(
         {name: of, "error": error, "counts": each.counts, "sum": each.sum}
         for (of, error), each in times.items()
     ]
+
+
+def _read_stat(value: Any) -> Any:
+    return tuple(Partition(*each) for each in value) if isinstance(value, list) else value
+
+
+def _read_partition(plain: Mapping[str, Any]) -> PartitionSnapshot:
+    pinned = plain["pinned"]
+    if pinned is not None:
+        key = pinned["key"]
+        pinned = Pinned(**{**pinned, "key": None if key is None else key.encode()})
+    return PartitionSnapshot(
+        **{**plain, "partition": Partition(*plain["partition"]), "pinned": pinned}
+    )
+
+
+def _read_times(
+    plain: list[dict[str, Any]], name: str
+) -> dict[tuple[str, str | None], HistogramSnapshot]:
+    return {
+        (each[name], each["error"]): HistogramSnapshot(tuple(each["counts"]), each["sum"])
+        for each in plain
+    }
+
+
+def _read_event(plain: Mapping[str, Any]) -> Event:
+    named = tuple(Partition(*each) for each in plain["partitions"])
+    return Event(**{**plain, "partitions": named})
 
 
 def _text(value: object) -> str:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
+from operator import add
 from typing import NamedTuple
 
 __all__ = ["BOUNDS", "ErrorNames", "Histogram", "HistogramSnapshot", "Timing"]
@@ -34,6 +35,10 @@ class HistogramSnapshot(NamedTuple):
         """Each bound as text, and how many took no longer; the last one is ``"+Inf"``."""
         names = (*map(str, BOUNDS), "+Inf")
         return zip(names, accumulate(self.counts), strict=True)
+
+    def plus(self, other: HistogramSnapshot) -> HistogramSnapshot:
+        """What both have measured."""
+        return HistogramSnapshot(tuple(map(add, self.counts, other.counts)), self.sum + other.sum)
 
     @property
     def total(self) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
-from operator import add
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Snapshot
@@ -113,7 +112,7 @@ def _added(metric: Metric, readings: Iterable[Reading]) -> Iterator[Reading]:
 def _together(metric: Metric, one: Any, other: Any) -> float | HistogramSnapshot:
     """The sum, or the worse of two times."""
     if isinstance(one, HistogramSnapshot):
-        return HistogramSnapshot(tuple(map(add, one.counts, other.counts)), one.sum + other.sum)
+        return one.plus(other)
     is_time = metric.kind == "gauge" and metric.unit == "s"
     return float(max(one, other) if is_time else one + other)
 
@@ -296,7 +295,7 @@ METRICS: tuple[Metric, ...] = (
         "gauge",
         "{consumer}",
         "Consumers that are open and have joined.",
-        lambda s: int(s.health.ready),
+        lambda s: int(s.health.ready) if s.ready_workers is None else s.ready_workers,
     ),
     _single(
         "consumer_sdk.loop.lag",

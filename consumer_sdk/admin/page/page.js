@@ -136,7 +136,7 @@ function drawCards(one) {
 // -- partitions -------------------------------------------------------------------------------
 
 const COLUMNS = [
-  { id: "name", title: "partition", of: (r) => `${r.stream}/${r.id}`, rank: (r) => r.order },
+  { id: "name", title: "partition", of: (r) => `${r.stream}/${r.id}${r.worker === null ? "" : ` · worker ${r.worker}`}`, rank: (r) => r.order },
   { id: "position", title: "position", of: (r) => r.position ?? "–", rank: (r) => Number(r.position) || 0, numeric: true },
   { id: "state", title: "state", of: (r) => r.state, rank: (r) => r.state },
   { id: "unsettled", title: "unsettled", of: (r) => number(r.in_flight), rank: (r) => r.in_flight, numeric: true },

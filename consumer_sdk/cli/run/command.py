@@ -6,17 +6,20 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from consumer_sdk.cli.run.apps import load_app
 from consumer_sdk.cli.run.checking import check
 from consumer_sdk.cli.run.config import Config, read_config
-from consumer_sdk.cli.run.services import WORKER, admin_server, make_group
+from consumer_sdk.cli.run.links import answering, inherited
+from consumer_sdk.cli.run.services import WORKER, admin_server, make_group, workers_server
 from consumer_sdk.cli.run.supervisor import SIGNALLED, Supervisor, worker_command
+from consumer_sdk.cli.run.workers import Workers
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.runtime import Group
 from consumer_sdk.runtime.signals import is_pythons_own
@@ -29,6 +32,7 @@ TEXT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 
 def run(arguments: Namespace) -> int:
     """Runs, or checks, what the command line and the file name; returns the exit status."""
+    link = inherited()
     config = configured(arguments)
     is_worker = WORKER in os.environ
     is_several = config.run.get("workers", 1) > 1
@@ -43,7 +47,7 @@ def run(arguments: Namespace) -> int:
     if is_several and not is_worker:
         return _supervised(config, arguments)
     with asyncio.Runner(loop_factory=_loop_factory(config)) as runner:
-        return runner.run(_serve(config, found, is_worker=is_worker))
+        return runner.run(_work(config, found, link) if is_worker else _serve(config, found))
 
 
 def configured(arguments: Namespace) -> Config:
@@ -70,26 +74,38 @@ def configured(arguments: Namespace) -> Config:
 
 
 def _supervised(config: Config, arguments: Namespace) -> int:
-    watched = [arguments.config] if arguments.config else []
+    count = config.run.get("workers", 1)
+    workers = None if config.admin is None else Workers(count)
     supervisor = Supervisor(
         worker_command(sys.argv[1:]),
-        config.run.get("workers", 1),
+        count,
         reloads=arguments.reload,
-        watched=watched,
+        watched=[arguments.config] if arguments.config else [],
+        workers=workers,
     )
-    return asyncio.run(supervisor.run())
+    return asyncio.run(_supervise(config, supervisor, workers))
 
 
-async def _serve(config: Config, found: object, *, is_worker: bool) -> int:
-    """Returns the exit status: a worker's tells its parent of a signal that has ended it."""
-    if not is_worker:
-        async with _made(config, found) as group:
-            await group.run()
-        return 0
+async def _supervise(config: Config, supervisor: Supervisor, workers: Workers | None) -> int:
+    """One server for all workers, as long as there are some."""
+    async with nullcontext() if workers is None else workers_server(config, workers):
+        return await supervisor.run()
+
+
+async def _serve(config: Config, found: object) -> int:
+    group = await make_group(config, found)
+    async with nullcontext() if config.admin is None else admin_server(config, group):
+        await group.run()
+    return 0
+
+
+async def _work(config: Config, found: object, link: socket.socket | None) -> int:
+    """A worker's exit status tells its parent of a signal that has ended it."""
     ending = _Ending()
     with _stopped_with_parent(ending.stop):
         try:
-            async with _made(config, found) as group:
+            group = await make_group(config, found)
+            async with answering(link, group.consumers):
                 ending.group = group
                 with _noted_signals(ending):
                     await group.run()
@@ -97,15 +113,6 @@ async def _serve(config: Config, found: object, *, is_worker: bool) -> int:
             if not ending.is_early:
                 raise
     return ending.status
-
-
-@asynccontextmanager
-async def _made(config: Config, found: object) -> AsyncIterator[Group]:
-    group = await make_group(config, found)
-    async with AsyncExitStack() as around:
-        if config.admin is not None:
-            await around.enter_async_context(admin_server(config, group))
-        yield group
 
 
 class _Ending:

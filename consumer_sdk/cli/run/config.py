@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -130,15 +130,11 @@ class Config:
         """The keyword arguments of `Consumer.run`."""
         return {name: value for name, value in self.run.items() if name not in OWN["run"]}
 
-    def admin_options(self, worker: int | None) -> dict[str, Any]:
-        """The keyword arguments of `consumer_sdk.admin.serve`.
-
-        Args:
-            worker: which of several; None: there is one process.
-        """
+    def admin_options(self) -> dict[str, Any]:
+        """The keyword arguments of `consumer_sdk.admin.serve`."""
         found = {name: _value(name, value) for name, value in (self.admin or {}).items()}
         listen = found.pop("listen", AUTO)
-        return found | {"address": None if listen == AUTO else _address(listen, worker)}
+        return found | {"address": None if listen == AUTO else listen}
 
     def shown(self) -> dict[str, Any]:
         """All of it for people, without secrets."""
@@ -229,18 +225,6 @@ def _decoder(name: str) -> object:
     if ":" not in name:
         raise ConfigurationError(f"decode={name!r}: write json, or module:name of a function")
     return load_object(name)
-
-
-def _address(listen: str, worker: int | None) -> str:
-    """Of one of several workers: the port after the port, or a socket with its number in its name."""
-    if worker is None:
-        return listen
-    if listen.startswith("unix:"):
-        path = PurePath(listen)
-        return str(path.with_name(f"{path.stem}-{worker}{path.suffix}"))
-    host, colon, port = listen.rpartition(":")
-    is_number = port.isascii() and port.isdecimal() and int(port) > 0
-    return f"{host}{colon}{int(port) + worker}" if is_number else listen
 
 
 def _retry(value: Any) -> RetryPolicy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,9 @@ from consumer_sdk.runtime import Consumer, Group
 
 if TYPE_CHECKING:
     from consumer_sdk.admin.server import AdminServer
+    from consumer_sdk.cli.run.workers import Workers
 
-__all__ = ["WORKER", "admin_server", "make_group"]
+__all__ = ["WORKER", "admin_server", "make_group", "workers_server"]
 
 WORKER = "CONSUMER_SDK_WORKER"
 """The environment variable that has a worker's number, from 0 up."""
@@ -49,9 +49,14 @@ def admin_server(config: Config, group: Group) -> AdminServer:
     """
     from consumer_sdk.admin import serve
 
-    number = os.environ.get(WORKER)
-    is_one = number is None or config.run.get("workers", 1) == 1
-    return serve(*group.consumers, **config.admin_options(None if is_one else int(number or 0)))
+    return serve(*group.consumers, **config.admin_options())
+
+
+def workers_server(config: Config, workers: Workers) -> AdminServer:
+    """As `admin_server`, of all workers together."""
+    from consumer_sdk.admin.server import serve_source
+
+    return serve_source(workers, str(config.app), **config.admin_options())
 
 
 async def _made(config: Config, found: Any) -> Group:

@@ -22,11 +22,13 @@ import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
+from consumer_sdk.cli.run.links import LINK
 from consumer_sdk.cli.run.restarts import Restarts, Signals, changes, modified
 from consumer_sdk.cli.run.services import WORKER
+from consumer_sdk.cli.run.workers import Workers
 
 __all__ = ["SIGNALLED", "Supervisor", "worker_command"]
 
@@ -57,6 +59,7 @@ class Supervisor:
         count: of workers.
         reloads: start them again when a Python file below the working directory changes.
         watched: other files that are looked at.
+        workers: what is shown of them; None: nobody looks.
     """
 
     def __init__(
@@ -66,11 +69,13 @@ class Supervisor:
         *,
         reloads: bool = False,
         watched: Sequence[str] = (),
+        workers: Workers | None = None,
     ) -> None:
         self._command = command
         self._count = count
         self._reloads = reloads
         self._watched = watched
+        self._workers = workers
         self._processes: set[Process] = set()
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
@@ -128,6 +133,8 @@ class Supervisor:
             elif changed.is_set():
                 continue
             elif status == 0:
+                if self._workers is not None:
+                    self._workers.left(number)
                 return
             elif self._reloads:
                 log.error("worker %s %s; waits for a change", pid or number, _how(status))
@@ -145,20 +152,37 @@ class Supervisor:
 
     async def _live(self, number: int, changed: asyncio.Event) -> tuple[int, int]:
         """The pid and the status of a worker that has ended; 0 and a status if it cannot be started."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, env={**os.environ, WORKER: str(number)}
-            )
-        except OSError as error:  # too many processes, or files, or no memory: the others go on
-            log.warning("worker %d: cannot be started: %s", number, error)
-            return 0, NOT_STARTED
+        async with AsyncExitStack() as link:
+            try:
+                process = await self._start(number, link)
+            except OSError as error:  # too many processes, or files, or no memory: the others go on
+                log.warning("worker %d: cannot be started: %s", number, error)
+                return 0, NOT_STARTED
+            return process.pid, await self._until_its_end(number, process, changed)
+
+    async def _start(self, number: int, link: AsyncExitStack) -> Process:
+        environment, ends = {**os.environ, WORKER: str(number)}, []
+        if self._workers is not None:
+            ends.append(await link.enter_async_context(self._workers.linked(number)))
+            environment[LINK] = str(ends[0].fileno())
+        process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=PIPE,
+            env=environment,
+            pass_fds=[each.fileno() for each in ends],
+        )
+        for each in ends:
+            each.close()  # so that its end is seen
+        return process
+
+    async def _until_its_end(self, number: int, process: Process, changed: asyncio.Event) -> int:
         self._processes.add(process)
         try:
             # Asked for before there was a process to tell.
             if self._stopping.is_set() or changed.is_set():
                 process.terminate()
             log.info("worker %d: pid %d", number, process.pid)
-            return process.pid, await process.wait()
+            return await process.wait()
         finally:
             if process.returncode is not None:
                 self._processes.discard(process)

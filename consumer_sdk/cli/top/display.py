@@ -158,7 +158,7 @@ def _cells(row: Row) -> list[Text]:
     state = row["state"]
     lag = _seconds(row["lag_seconds"]) if row["lag"] is None else _count(row["lag"])
     return [
-        Text(f"{row['stream']}/{row['id']}"),
+        Text(f"{row['stream']}/{row['id']}{_worker(row)}"),
         Text(row["position"] or "-"),
         Text(state, STATES.get(state, "yellow")),
         Text(_count(row["in_flight"])),
@@ -167,6 +167,11 @@ def _cells(row: Row) -> list[Text]:
         Text(lag),
         _pinned(row),
     ]
+
+
+def _worker(row: Row) -> str:
+    number = row.get("worker")  # servers before this one have none
+    return "" if number is None else f" · worker {number}"
 
 
 def _pinned(row: Row) -> Text:
@@ -184,7 +189,7 @@ def _pinned(row: Row) -> Text:
 
 def _explained(row: Row) -> RenderableType:
     pinned = row["pinned"]
-    lines = [Text(f"{row['stream']}/{row['id']} is {row['state']}", "bold")]
+    lines = [Text(f"{row['stream']}/{row['id']}{_worker(row)} is {row['state']}", "bold")]
     if row["pause_text"]:
         lines.append(Text(f"paused by hand: {row['pause_text']}"))
     if pinned is None:

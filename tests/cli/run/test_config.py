@@ -252,27 +252,6 @@ async def test_telemetry_of_the_file_is_around_the_handler() -> None:
         assert len(options["around"]) == count
 
 
-@pytest.mark.parametrize(
-    "listen, worker, address",
-    [
-        ("auto", 1, None),
-        ("127.0.0.1:9464", None, "127.0.0.1:9464"),
-        ("127.0.0.1:9464", 2, "127.0.0.1:9466"),
-        ("[::1]:9464", 1, "[::1]:9465"),
-        ("127.0.0.1:0", 1, "127.0.0.1:0"),
-        ("unix:/run/admin.sock", 0, "unix:/run/admin-0.sock"),
-        ("nonsense", 1, "nonsense"),
-    ],
-)
-def test_each_worker_has_an_address_of_its_own(
-    listen: str, worker: int | None, address: str | None
-) -> None:
-    """The next port, or a socket with its number; a mistake is the server's to tell."""
-    config = Config().changed("admin", listen=listen)
-
-    assert config.admin_options(worker) == {"address": address}
-
-
 async def test_admin_table_is_what_serve_is_given(secrets: None) -> None:
     """Its secret looked up; an empty table is one, and none is none."""
     text = "token = 'file:secret'\nactions = true\nhosts = ['page.internal']\nmax_viewers = 8"
@@ -284,7 +263,7 @@ async def test_admin_table_is_what_serve_is_given(secrets: None) -> None:
         "hosts": ["page.internal"],
         "max_viewers": 8,
     }
-    assert config.admin_options(None) == options
+    assert config.admin_options() == options
     assert parse_config("[admin]", "f").admin is not None
     assert parse_config("", "f").admin is None
     with pytest.raises(ConfigurationError, match=r"f: \[admin\]: unknown option listn=: did you"):

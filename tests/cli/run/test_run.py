@@ -203,15 +203,21 @@ async def test_workers_of_a_parent_that_is_killed_end_before_they_have_a_consume
     assert "Traceback" not in service.log
 
 
-async def test_each_worker_answers_probes_at_its_own_socket(service: Service) -> None:
-    """While it runs; then the sockets are gone."""
+async def test_workers_are_seen_at_one_socket_until_they_end(service: Service) -> None:
+    """Ready when all are, with the partitions of all; then the socket is gone."""
     with TemporaryDirectory() as folder:  # a socket's path is short
         listen = f"unix:{folder}/admin.sock"
         async with service.running(*MEMORY, "--workers", "2", "--admin", listen) as process:
             await service.opened(2)
-            for number in range(2):
-                answer = await ask(f"unix:{folder}/admin-{number}.sock", "/healthz")
-                assert answer.status == 200, answer
+            answer = await ask(listen, "/readyz")
+            while answer.status != 200:
+                answer = await ask(listen, "/readyz")
+            (view,) = (await ask(listen, "/api/view")).json["consumers"]
+            assert view["name"] == "billing · memory"
+            assert {event["text"].partition(":")[0] for event in view["events"]} == {
+                "worker 0",
+                "worker 1",
+            }
             process.terminate()
             assert await process.wait() == 0
         assert list(os.scandir(folder)) == []

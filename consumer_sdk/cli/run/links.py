@@ -1,0 +1,218 @@
+"""Between a worker and its parent: a pair of sockets, over which the parent asks.
+
+A question is ``{"number": 7, "do": "pause", …}``, its answer ``{"number": 7, "found": …}`` or
+``{"number": 7, "error": "…"}``, each behind its length. Answers come in any order. The pair has no name
+that others could open, and nothing of it is left when one of the two is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from consumer_sdk.admin.sources import Consumers
+from consumer_sdk.errors import ConsumerSdkError
+from consumer_sdk.records import Partition
+from consumer_sdk.runtime import Consumer
+
+__all__ = ["LINK", "Link", "LinkError", "answering", "inherited"]
+
+log = logging.getLogger(__name__)
+
+LINK = "CONSUMER_SDK_WORKER_LINK"
+"""The environment variable that has the number of a worker's socket."""
+HEAD = 4
+"""Bytes of a length."""
+
+
+class LinkError(ConsumerSdkError):
+    """The worker has said why it cannot, or has gone."""
+
+
+async def _read(reader: asyncio.StreamReader) -> Any:
+    size = int.from_bytes(await reader.readexactly(HEAD), "big")
+    return json.loads(await reader.readexactly(size))
+
+
+def _framed(content: bytes) -> bytes:
+    return len(content).to_bytes(HEAD, "big") + content
+
+
+# -- the parent's end -----------------------------------------------------------------------------
+
+
+class Link:
+    """A worker, to be asked.
+
+    Attributes:
+        waiting: the questions that have no answer yet.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._numbers = count()
+        self._is_closed = False
+        self.waiting: dict[int, asyncio.Future[Any]] = {}
+        self._task = asyncio.create_task(self._read_all(reader), name="worker link")
+
+    @classmethod
+    async def over(cls, end: socket.socket) -> Link:
+        """Over one of a pair of sockets, which is the link's from now on."""
+        return cls(*await asyncio.open_unix_connection(sock=end))
+
+    def ask(self, do: str, **given: Any) -> asyncio.Future[Any]:
+        """What the worker finds; it may be asked before it runs.
+
+        Raises (the future):
+            LinkError: it cannot, or it has gone.
+
+        Cancellation: the question stands, and its answer is dropped.
+        """
+        number, future = next(self._numbers), asyncio.get_running_loop().create_future()
+        future.add_done_callback(_seen)
+        if self._is_closed:
+            future.set_exception(LinkError("has gone"))
+            return future
+        self.waiting[number] = future
+        self._writer.write(_framed(json.dumps({"number": number, "do": do, **given}).encode()))
+        return future
+
+    def close(self) -> None:
+        """Nothing is answered any more."""
+        self._is_closed = True
+        self._task.cancel()
+        self._writer.transport.abort()
+        for future in self.waiting.values():
+            if not future.done():
+                future.set_exception(LinkError("has gone"))
+        self.waiting.clear()
+
+    async def _read_all(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                self._answered(await _read(reader))
+        except (OSError, EOFError):  # it ends, or it has been killed
+            self.close()
+        except Exception:
+            log.exception("what a worker answers cannot be read")
+            self.close()
+
+    def _answered(self, answer: dict[str, Any]) -> None:
+        future = self.waiting.pop(answer["number"])
+        if future.done():
+            return
+        if "error" in answer:
+            future.set_exception(LinkError(answer["error"]))
+        else:
+            future.set_result(answer["found"])
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    """Nobody has to look at an error."""
+    if not future.cancelled():
+        future.exception()
+
+
+# -- the worker's end -----------------------------------------------------------------------------
+
+
+def inherited() -> socket.socket | None:
+    """The socket to this process's parent, once; None if the parent does not ask."""
+    number = os.environ.pop(LINK, None)
+    if number is None:
+        return None
+    end = socket.socket(fileno=int(number))
+    end.set_inheritable(False)
+    return end
+
+
+@asynccontextmanager
+async def answering(
+    end: socket.socket | None, consumers: Sequence[Consumer]
+) -> AsyncIterator[None]:
+    """Answers the parent for as long as the block; the consumers go on in any case."""
+    if end is None:
+        yield
+        return
+    reader, writer = await asyncio.open_unix_connection(sock=end)
+    answerer = _Answerer(consumers, writer)
+    task = asyncio.create_task(answerer.run(reader), name="worker link")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        answerer.close()
+
+
+class _Answerer:
+    def __init__(self, consumers: Sequence[Consumer], writer: asyncio.StreamWriter) -> None:
+        self._source = Consumers(consumers)
+        self._writer = writer
+        self._threads = ThreadPoolExecutor(1, "consumer-sdk-link")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._do: Mapping[str, Callable[..., Awaitable[bytes]]] = {
+            "look": self._look,
+            "pause": self._pause,
+            "flush": self._flush,
+            "stop": self._stop,
+        }
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._writer.transport.abort()
+
+    async def run(self, reader: asyncio.StreamReader) -> None:
+        try:
+            while True:
+                question = await _read(reader)
+                # One after another in their order, as far as they do not wait.
+                task = asyncio.create_task(self._answer(question))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        except (OSError, EOFError):  # the parent was killed; stdin says so too
+            pass
+        except Exception:
+            log.exception("the parent's questions cannot be read: the page does not show this one")
+
+    async def _answer(self, question: dict[str, Any]) -> None:
+        number = question.pop("number")
+        try:
+            kind, text = b"found", await self._do[question.pop("do")](**question)
+        except ConsumerSdkError as error:
+            kind, text = b"error", json.dumps(str(error)).encode()
+        except Exception as error:
+            log.exception("what the parent asks for cannot be done")
+            kind, text = b"error", json.dumps(repr(error)).encode()
+        self._writer.write(_framed(b'{"number": %d, "%b": %b}' % (number, kind, text)))
+
+    async def _look(self) -> bytes:
+        """Its text is made in a thread, as that of the admin server is."""
+        snapshots = self._source.snapshots()
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, lambda: f"[{', '.join(each.to_json() for each in snapshots)}]".encode()
+        )
+
+    async def _pause(self, consumer: int, partition: list[str] | None, reason: str | None) -> bytes:
+        at = None if partition is None else Partition(*partition)
+        await self._source.set_paused(consumer, at, reason)
+        return b"null"
+
+    async def _flush(self, consumer: int) -> bytes:
+        await self._source.flush(consumer)
+        return b"null"
+
+    async def _stop(self, consumer: int) -> bytes:
+        await self._source.stop(consumer)
+        return b"null"

@@ -1,0 +1,238 @@
+"""The workers of a service as one: what an admin server shows, and how it reaches them all.
+
+Nobody is asked while nobody looks. Then all are asked at once, once in half a second at most, and one
+that does not answer is waited for once: its question stands, and what it said last is shown until it
+answers or ends. What it had counted by then is kept, so that no count falls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import count, zip_longest
+from typing import Any
+
+from consumer_sdk.admin.merging import NOTHING, Member, ended, health, labelled, merged
+from consumer_sdk.admin.sources import FLUSH_TIME, LateError, Source
+from consumer_sdk.cli.run.links import Link, LinkError
+from consumer_sdk.errors import ConsumerSdkError
+from consumer_sdk.records import Partition
+from consumer_sdk.runtime import Health, Snapshot
+from consumer_sdk.runtime.health import State
+
+__all__ = ["Workers", "after"]
+
+log = logging.getLogger(__name__)
+
+FRESH = 0.5
+"""Seconds for which an answer serves."""
+PATIENCE = 1.0
+"""Seconds that workers have for an answer, before the others are shown without it."""
+ACTING = 5.0
+"""Seconds that workers have to pause or stop."""
+MOST = 1000
+"""Questions that one may owe an answer to."""
+
+Order = Mapping[str, Any]
+"""What was asked for by hand, as a worker is asked: ``do``, ``consumer``, …"""
+
+
+def after(orders: Sequence[Order], order: Order) -> list[Order]:
+    """What a new worker has to be told, so that it is as those who heard all; no longer than needed."""
+    if order["do"] == "flush":
+        return list(orders)
+    return [*(each for each in orders if not _replaces(order, each)), order]
+
+
+def _replaces(order: Order, earlier: Order) -> bool:
+    if (order["do"], order["consumer"]) != (earlier["do"], earlier["consumer"]):
+        return False
+    if order["do"] == "stop" or order["partition"] == earlier["partition"]:
+        return True
+    # To resume all resumes each. Who pauses all pauses each, but with the reason of its own.
+    return order["partition"] is None and (order["reason"] is None or earlier["reason"] is None)
+
+
+class _Process:
+    """A worker while it runs.
+
+    Attributes:
+        snapshots: what it said last: of each consumer.
+        owes_since: the time of the question that it has not answered.
+        is_asked: a question stands.
+    """
+
+    def __init__(self, number: int, life: int, link: Link) -> None:
+        self.link = link
+        self.snapshots: Sequence[Snapshot] = ()
+        self.owes_since: float | None = None
+        self.is_asked = False
+        self._number = number
+        self._life = life
+
+    async def look(self, now: float) -> None:
+        """Asks, and keeps the answer; an error is an answer that it still owes."""
+        self.is_asked = True
+        self.owes_since = now if self.owes_since is None else self.owes_since
+        try:
+            found = await self.link.ask("look")
+        except LinkError:
+            return
+        finally:
+            self.is_asked = False
+        plain = map(Snapshot.from_plain, found)
+        self.snapshots = [labelled(each, self._number, self._life) for each in plain]
+        self.owes_since = None
+
+    def member(self, consumer: int, now: float) -> Member:
+        known = self.snapshots[consumer] if consumer < len(self.snapshots) else None
+        silent = 0.0 if self.owes_since is None else now - self.owes_since
+        return Member(self._number, known, silent=silent)
+
+
+class Workers(Source):
+    """Some workers of one application.
+
+    Args:
+        number: how many.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._processes: dict[int, _Process | None] = dict.fromkeys(range(number))
+        self._lives = count(1)
+        self._past: list[Snapshot] = []
+        self._orders: list[Order] = []
+        self._merged: Sequence[Snapshot] | None = None
+        self._round: asyncio.Task[None] | None = None
+        self._began = 0.0
+
+    # -- their processes --------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def linked(self, number: int) -> AsyncIterator[socket.socket]:
+        """The socket for another process of this number, which ends with the block.
+
+        Raises:
+            OSError: there are too many files.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = _Process(number, next(self._lives), await Link.over(ours))
+            self._processes[number] = process
+            _ = [process.link.ask(**order) for order in self._orders]  # read before it consumes
+            try:
+                yield theirs
+            finally:
+                process.link.close()
+                self._keep_counts(process)
+                self._processes[number] = self._merged = None
+
+    def left(self, number: int) -> None:
+        """This one is not started again."""
+        del self._processes[number]
+
+    def _keep_counts(self, process: _Process) -> None:
+        self._past += [NOTHING] * (len(process.snapshots) - len(self._past))
+        for place, snapshot in enumerate(process.snapshots):
+            self._past[place] = ended(merged([self._past[place], snapshot]))
+
+    # -- looking ----------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Asks those who owe no answer; bounded.
+
+        Cancellation: others that wait for the answers get them all the same.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._round is None or (self._round.done() and now - self._began >= FRESH):
+            self._began = now
+            self._round = asyncio.create_task(self._ask_all(now), name="worker round")
+        await asyncio.shield(self._round)
+
+    async def _ask_all(self, now: float) -> None:
+        asked = [
+            asyncio.create_task(self._look(each, now))
+            for each in self._processes.values()
+            if each is not None and not each.is_asked
+        ]
+        if asked:
+            await asyncio.wait(asked, timeout=PATIENCE)
+
+    async def _look(self, process: _Process, now: float) -> None:
+        try:
+            await process.look(now)
+        except Exception:
+            log.exception("what a worker says of itself cannot be read")
+        self._merged = None
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        """Of each consumer, what all workers said last; one of which nothing is known, at first."""
+        return [self._judged(place, each) for place, each in enumerate(self._all())]
+
+    def states(self) -> Sequence[State]:
+        """Of each consumer."""
+        return [each.state for each in self._all()]
+
+    def healths(self) -> Sequence[Health]:
+        """Of each consumer."""
+        return [health(self._members(place)) for place in range(len(self._all()))]
+
+    def _all(self) -> Sequence[Snapshot]:
+        if self._merged is None:
+            said = [each.snapshots for each in self._processes.values() if each is not None]
+            self._merged = [
+                merged([each for each in column if each is not None])
+                for column in zip_longest(self._past, *said)
+            ] or [NOTHING]
+        return self._merged
+
+    def _judged(self, consumer: int, found: Snapshot) -> Snapshot:
+        members = self._members(consumer)
+        ready = sum(each.is_ready for each in members)
+        return replace(found, health=health(members), ready_workers=ready)
+
+    def _members(self, consumer: int) -> list[Member]:
+        now = asyncio.get_running_loop().time()
+        return [
+            Member(number, is_running=False) if each is None else each.member(consumer, now)
+            for number, each in self._processes.items()
+        ]
+
+    # -- acting -----------------------------------------------------------------------------------
+
+    async def set_paused(
+        self, consumer: int, partition: Partition | None, reason: str | None
+    ) -> None:
+        """Of all workers, and of those that start later: a partition stays so wherever it goes."""
+        order = {"do": "pause", "consumer": consumer, "partition": partition, "reason": reason}
+        await self._tell(order, ACTING)
+
+    async def flush(self, consumer: int) -> None:
+        """All of them."""
+        await self._tell({"do": "flush", "consumer": consumer}, FLUSH_TIME + PATIENCE)
+
+    async def stop(self, consumer: int) -> None:
+        """All of them."""
+        await self._tell({"do": "stop", "consumer": consumer}, ACTING)
+
+    async def _tell(self, order: Order, seconds: float) -> None:
+        links = {n: each.link for n, each in self._processes.items() if each is not None}
+        full = [number for number, link in links.items() if len(link.waiting) >= MOST]
+        if full:
+            raise LateError(f"worker {full[0]} has not answered {MOST} questions; nothing was done")
+        self._orders = after(self._orders, order)
+        asked = {link.ask(**order): number for number, link in links.items()}
+        if not asked:
+            return
+        done, late = await asyncio.wait(asked, timeout=seconds)
+        failed = {asked[each]: each.exception() for each in done if each.exception() is not None}
+        self._began = 0.0  # whoever looks next sees what was done
+        if failed:
+            raise ConsumerSdkError("; ".join(f"worker {n}: {why}" for n, why in failed.items()))
+        if late:
+            who = ", ".join(f"worker {asked[each]}" for each in late)
+            raise LateError(f"{who} has not answered within {seconds:g} s; it goes on there")
