@@ -34,6 +34,7 @@ BENCHMARKS = {
     "stores": ("stores", "a real ZooKeeper and a SQLite file: flushes, and loads at the start"),
     "message": ("message_cost", "what making a Message and acking it costs"),
     "trackers": ("trackers.suite", "the trackers beside the structures that others use"),
+    "workers": ("workers", "a real Kafka and handlers that compute: two workers beside one"),
 }
 
 

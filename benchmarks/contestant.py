@@ -39,6 +39,7 @@ class Job:
         work: how long a handler sleeps, in seconds.
         partitions: of the topic, where the contestant makes it.
         receiver_queue: messages that Pulsar sends ahead; the client's own default if 0.
+        workers: processes.
     """
 
     records: int
@@ -52,6 +53,7 @@ class Job:
     work: float = 0.0
     partitions: int = 1
     receiver_queue: int = 0
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)

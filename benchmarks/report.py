@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from typing import Any
 
-from benchmarks import latency, leases, markdown, partitions, pulsar_tables, stores
+from benchmarks import latency, leases, markdown, partitions, pulsar_tables, stores, workers
 from benchmarks.kafka_contests import AIMS
 from benchmarks.kinesis import tables as kinesis
 from benchmarks.markdown import figure
@@ -36,6 +36,7 @@ def table(name: str, result: Mapping[str, Any]) -> str:
         "spark": spark.tables,
         "stores": stores.tables,
         "trackers": tables,
+        "workers": workers.tables,
     }
     return by_name[name](result)
 

@@ -19,6 +19,7 @@ from consumer_sdk import (
     RetryPolicy,
 )
 from consumer_sdk.records import Assignment
+from consumer_sdk.runtime import Snapshot
 from consumer_sdk.runtime.events import KEPT, Events
 from consumer_sdk.runtime.health import Vitals, assess
 from consumer_sdk.runtime.pauses import Pauses
@@ -174,6 +175,26 @@ def test_snapshot_shows_counts_times_and_events() -> None:
         assert seen.request_times["commit", None].total == seen.stats.flushes
         plain = json.loads(seen.to_json())
         assert plain["partitions"][0]["partition"] == ["s", "0"]
+        assert Snapshot.from_plain(plain) == seen
+
+    bench(test)
+
+
+def test_snapshot_is_read_back_from_its_json() -> None:
+    """Of a consumer that holds something, is paused, and is full of what hangs."""
+
+    async def test(b: Bench) -> None:
+        b.append("a=1", "b=2")
+        consumer = b.consumer(max_in_flight=1)
+        consumer.pause(ONE, reason="why")
+        running = asyncio.create_task(consumer.run(_hang, handle_signals=False))
+        await asyncio.sleep(5)
+        seen = consumer.snapshot()
+        assert seen.partitions[0].pinned is not None
+        assert seen.partitions[0].pinned.key == b"a"
+        assert Snapshot.from_plain(json.loads(seen.to_json())) == seen
+        running.cancel()
+        await asyncio.wait({running})
 
     bench(test)
 
