@@ -24,7 +24,7 @@ from aiokafka import AIOKafkaProducer
 from consumer_sdk.cli.run.restarts import modified
 from consumer_sdk.cli.run.supervisor import Supervisor
 from consumer_sdk.testing.servers import KafkaServer
-from tests.admin.asking import ask
+from tests.admin.asking import POST, Answer, ask
 from tests.cli.test_checkpoints import COMMAND, ROOT
 from tests.cli.worlds import golden, kafka_world, status
 from tests.integration.field import until
@@ -103,6 +103,10 @@ class Service:
         """The pids of all workers so far."""
         return [int(pid) for pid in re.findall(r"worker \d+: pid (\d+)", self.log)]
 
+    def pid_of(self, number: int) -> int:
+        """The last one of this number."""
+        return int(re.findall(rf"worker {number}: pid (\d+)", self.log)[-1])
+
     async def until(self, is_so: Callable[[], bool], what: str) -> None:
         """Waits for something to become true."""
         try:
@@ -161,6 +165,115 @@ async def test_workers_share_a_group_and_one_that_is_killed_is_replaced(
     assert reading == 0
 
 
+class Page:
+    """What the workers' one admin server answers; a hang is an error.
+
+    Attributes:
+        settled: of the last scrape; it never falls.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.settled = 0.0
+
+    async def ask(self, path: str, method: str = "GET", body: bytes = b"") -> Answer:
+        """Waits as long as a busy machine may need, and no longer."""
+        async with asyncio.timeout(60):
+            return await ask(self._address, path, method, POST, body)
+
+    async def view(self) -> Any:
+        """The one consumer."""
+        (found,) = (await self.ask("/api/view")).json["consumers"]
+        return found
+
+    async def scrape(self) -> float:
+        """How many records are settled, says the exposition of all."""
+        text = (await self.ask("/metrics")).body.decode()
+        names = [line for line in text.splitlines() if line.startswith("# TYPE")]
+        assert len(names) == len(set(names)), "one exposition"
+        settled = re.findall(r"^consumer_sdk_settled_total{.*} ([0-9.]+)$", text, re.MULTILINE)
+        now = sum(map(float, settled))
+        assert now >= self.settled
+        self.settled = now
+        return now
+
+    async def until(self, is_so: Callable[[Any], bool], what: str) -> Any:
+        """Looks until it is so."""
+        async with asyncio.timeout(120):
+            while not is_so(found := await self.view()):
+                await asyncio.sleep(0.05)
+        return found
+
+    async def until_settled(self, count: int) -> None:
+        """Scrapes until so many are settled, or more."""
+        async with asyncio.timeout(120):
+            while await self.scrape() < count:
+                await asyncio.sleep(0.05)
+
+
+@pytest.mark.kafka
+async def test_workers_have_one_page_and_one_set_of_metrics_whatever_becomes_of_them(
+    service: Service, kafka_server: KafkaServer
+) -> None:
+    """One is killed, and no count falls; one is stopped, and the page says so at once."""
+    world = kafka_world(kafka_server)
+    stream, group = await world.stream(4), f"billing-{uuid.uuid4().hex[:8]}"
+    url = world.url(stream, group=group, session_timeout="6")
+    with TemporaryDirectory() as folder:
+        (service.folder / "consumer.toml").write_text(
+            f"""
+            app = "service:handle"
+            [consumer]
+            url = "{url}"
+            [run]
+            workers = 2
+            [admin]
+            listen = "unix:{folder}/admin.sock"
+            actions = true
+            """
+        )
+        page = Page(f"unix:{folder}/admin.sock")
+        async with service.running("--config", "consumer.toml") as process:
+            await service.opened(2)
+            view = await page.until(lambda v: v["ready"] and _held_by(v) == {0, 1}, "both")
+            assert len(view["partitions"]) == view["held"] == 4
+            await _write(kafka_server, stream, "a")
+            await page.until_settled(40)
+
+            path = f"/api/partitions/{stream}/0"
+            assert (await page.ask(f"{path}/pause", "POST", b'{"reason": "why"}')).status == 200
+            os.kill(service.pid_of(0), signal.SIGKILL)
+            view = await page.until(lambda v: not v["ready"], "one is away")
+            assert view["reasons"][0].startswith("worker 0 "), view["reasons"]
+            assert await page.scrape() >= 40
+            await service.opened(3)
+            view = await page.until(lambda v: v["ready"] and _held_by(v) == {0, 1}, "both again")
+            assert {row["id"] for row in view["partitions"] if row["pause_text"] == "why"} == {"0"}
+            assert (await page.ask(f"{path}/resume", "POST")).status == 200
+            await _write(kafka_server, stream, "b")
+            await page.until_settled(80)
+
+            os.kill(service.pid_of(1), signal.SIGSTOP)
+            try:
+                silent = "worker 1 has not answered for "
+                await page.until(lambda v: any(map(_says(silent), v["reasons"])), "silent")
+                assert (await page.ask("/healthz")).status in {200, 503}
+                assert await page.scrape() >= 80
+            finally:
+                os.kill(service.pid_of(1), signal.SIGCONT)
+            await page.until(lambda v: v["ready"] and not v["reasons"], "it answers again")
+            process.terminate()
+            assert await process.wait() == 0
+
+
+def _says(begin: str) -> Callable[[str], bool]:
+    return lambda reason: reason.startswith(begin)
+
+
+def _held_by(view: Any) -> set[int]:
+    return {row["worker"] for row in view["partitions"]}
+
+
 async def _write(server: KafkaServer, stream: str, prefix: str) -> None:
     async with AIOKafkaProducer(bootstrap_servers=server.bootstrap_servers) as producer:
         for at, value in enumerate(sorted(_values(prefix))):
@@ -209,10 +322,7 @@ async def test_workers_are_seen_at_one_socket_until_they_end(service: Service) -
         listen = f"unix:{folder}/admin.sock"
         async with service.running(*MEMORY, "--workers", "2", "--admin", listen) as process:
             await service.opened(2)
-            answer = await ask(listen, "/readyz")
-            while answer.status != 200:
-                answer = await ask(listen, "/readyz")
-            (view,) = (await ask(listen, "/api/view")).json["consumers"]
+            view = await Page(listen).until(lambda v: v["ready"], "both are ready")
             assert view["name"] == "billing · memory"
             assert {event["text"].partition(":")[0] for event in view["events"]} == {
                 "worker 0",
