@@ -1,8 +1,9 @@
 """Between a worker and its parent: a pair of sockets, over which the parent asks.
 
 A question is ``{"number": 7, "do": "pause", …}``, its answer ``{"number": 7, "found": …}`` or
-``{"number": 7, "error": "…"}``, each behind its length. Answers come in any order. The pair has no name
-that others could open, and nothing of it is left when one of the two is killed.
+``{"number": 7, "error": "…"}``, each behind its length. Answers come in any order. A worker that ends
+answers once more, with what it had counted, as number -1. The pair has no name that others could open,
+and nothing of it is left when one of the two is killed.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ LINK = "CONSUMER_SDK_WORKER_LINK"
 """The environment variable that has the number of a worker's socket."""
 HEAD = 4
 """Bytes of a length."""
+LAST = -1
+"""The number of what nobody has asked for."""
+ENDING = 1.0
+"""Seconds that the last words may take on each side."""
 
 
 class LinkError(ConsumerSdkError):
@@ -60,6 +65,7 @@ class Link:
         self._writer = writer
         self._numbers = count()
         self._is_closed = False
+        self._last: Sequence[Any] = ()
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self._task = asyncio.create_task(self._read_all(reader), name="worker link")
 
@@ -85,6 +91,13 @@ class Link:
         self._writer.write(_framed(json.dumps({"number": number, "do": do, **given}).encode()))
         return future
 
+    async def last_words(self) -> Sequence[Any]:
+        """What a worker that has ended has said as it did; nothing if it was killed."""
+        await asyncio.wait(
+            {self._task}, timeout=ENDING
+        )  # a process that it forked may hold its end
+        return self._last
+
     def close(self) -> None:
         """Nothing is answered any more."""
         self._is_closed = True
@@ -106,6 +119,9 @@ class Link:
             self.close()
 
     def _answered(self, answer: dict[str, Any]) -> None:
+        if answer["number"] == LAST:
+            self._last = answer["found"]
+            return
         future = self.waiting.pop(answer["number"])
         if future.done():
             return
@@ -150,7 +166,7 @@ async def answering(
     finally:
         task.cancel()
         await asyncio.wait({task})
-        answerer.close()
+        await answerer.close()
 
 
 class _Answerer:
@@ -166,11 +182,24 @@ class _Answerer:
             "stop": self._stop,
         }
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """A parent that does not listen is not waited for."""
         for task in self._tasks:
             task.cancel()
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._writer.transport.abort()
+        try:
+            async with asyncio.timeout(ENDING):
+                self._say(LAST, b"found", await self._look())
+                self._writer.close()
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
+        except OSError:  # it was killed: the transport is closed
+            pass
+        except Exception:
+            log.exception("what this worker has counted since the last look is not shown")
+            self._writer.transport.abort()
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -194,6 +223,9 @@ class _Answerer:
         except Exception as error:
             log.exception("what the parent asks for cannot be done")
             kind, text = b"error", json.dumps(repr(error)).encode()
+        self._say(number, kind, text)
+
+    def _say(self, number: int, kind: bytes, text: bytes) -> None:
         self._writer.write(_framed(b'{"number": %d, "%b": %b}' % (number, kind, text)))
 
     async def _look(self) -> bytes:

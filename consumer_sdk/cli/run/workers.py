@@ -30,8 +30,9 @@ log = logging.getLogger(__name__)
 
 FRESH = 0.5
 """Seconds for which an answer serves."""
-PATIENCE = 1.0
-"""Seconds that workers have for an answer, before the others are shown without it."""
+PATIENCE = 0.5
+"""Seconds that workers have for an answer, before the others are shown without it. A probe of Kubernetes
+waits for one second."""
 ACTING = 5.0
 """Seconds that workers have to pause or stop."""
 MOST = 1000
@@ -84,9 +85,18 @@ class _Process:
             return
         finally:
             self.is_asked = False
+        self._keep(found)
+        self.owes_since = None
+
+    async def end(self) -> None:
+        """One that has drained has said at its end what it had counted; one that was killed has not."""
+        if found := await self.link.last_words():
+            self._keep(found)
+        self.link.close()
+
+    def _keep(self, found: Sequence[Any]) -> None:
         plain = map(Snapshot.from_plain, found)
         self.snapshots = [labelled(each, self._number, self._life) for each in plain]
-        self.owes_since = None
 
     def member(self, consumer: int, now: float) -> Member:
         known = self.snapshots[consumer] if consumer < len(self.snapshots) else None
@@ -127,7 +137,7 @@ class Workers(Source):
             try:
                 yield theirs
             finally:
-                process.link.close()
+                await process.end()
                 self._keep_counts(process)
                 self._processes[number] = self._merged = None
 

@@ -37,10 +37,15 @@ async def handle(_message: Message) -> None:
     """Settles."""
 
 
+def own(end: socket.socket) -> socket.socket:
+    """A process of its own has it alone."""
+    return socket.socket(fileno=end.detach())
+
+
 @asynccontextmanager
 async def living(workers: Workers, number: int, consumer: Consumer) -> AsyncIterator[None]:
     """A worker in this process, as one of its own has it; its end comes as suddenly."""
-    async with workers.linked(number) as theirs, answering(theirs.dup(), [consumer]):
+    async with workers.linked(number) as theirs, answering(own(theirs), [consumer]):
         running = asyncio.create_task(consumer.run(handle, handle_signals=False))
         yield
         consumer.stop()
@@ -92,6 +97,27 @@ async def test_counts_of_a_worker_that_ends_stay_and_the_next_one_adds_its_own()
     assert workers.snapshots()[0].stats.settled == 12
 
 
+async def test_worker_that_ends_says_what_it_had_counted() -> None:
+    """Though nobody had looked."""
+    workers, consumer = Workers(1), made(3)
+    async with living(workers, 0, consumer):
+        await until(lambda: consumer.stats().settled == 3, "settled")
+    (found,) = workers.snapshots()
+    assert (found.stats.settled, found.group) == (3, "g")
+    assert [event.kind for event in found.events] == ["assigned", "revoked"]
+
+
+async def test_worker_whose_parent_does_not_listen_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last words are more than its socket takes."""
+    monkeypatch.setattr("consumer_sdk.cli.run.links.ENDING", 0.05)
+    ours, theirs = socket.socketpair()
+    consumer = made()
+    consumer.pause(ZERO, reason="x" * 1_000_000)
+    async with asyncio.timeout(60), answering(theirs, [consumer]):
+        pass
+    ours.close()
+
+
 async def test_worker_that_does_not_answer_is_waited_for_once(impatient: None) -> None:
     """The others are shown; its question stands, and is not asked again."""
     workers = Workers(2)
@@ -102,7 +128,7 @@ async def test_worker_that_does_not_answer_is_waited_for_once(impatient: None) -
         (found,) = workers.snapshots()
         assert (found.stats.settled, found.ready_workers) == (3, 1)
         assert found.health.reasons == ("worker 1 is being started",)
-        async with answering(stopped.dup(), [made(4)]):  # it goes on
+        async with answering(own(stopped), [made(4)]):  # it goes on
             while not workers.snapshots()[0].health.reasons[0].endswith("the consumer is new"):
                 await workers.refresh()
         assert workers.snapshots()[0].ready_workers == 1
@@ -144,7 +170,7 @@ async def test_many_who_look_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Link, "ask", counted)
     workers = Workers(1)
-    async with workers.linked(0) as theirs, answering(theirs.dup(), [made()]):
+    async with workers.linked(0) as theirs, answering(own(theirs), [made()]):
         first = asyncio.create_task(workers.refresh())
         await asyncio.sleep(0)
         first.cancel()
@@ -183,7 +209,7 @@ async def test_stop_reaches_a_worker_that_starts_later() -> None:
     """It was away when the service was told to stop: it ends before it begins."""
     workers, consumer = Workers(1), made()
     await workers.stop(0)
-    async with workers.linked(0) as theirs, answering(theirs.dup(), [consumer]):
+    async with workers.linked(0) as theirs, answering(own(theirs), [consumer]):
         await workers.refresh()
         await asyncio.wait_for(consumer.run(handle, handle_signals=False), 60)
     assert consumer.state == "closed"
@@ -197,7 +223,7 @@ async def test_worker_that_does_not_answer_keeps_nobody_from_being_told(impatien
         with pytest.raises(LateError, match=r"^worker 1 has not answered within 0.05 s"):
             await workers.set_paused(0, ZERO, "why")
         assert _reason(consumers[0]) == "why"
-        async with answering(stopped.dup(), [consumers[1]]), consumers[1]:
+        async with answering(own(stopped), [consumers[1]]), consumers[1]:
             await until(lambda: _reason(consumers[1]) == "why", "told")
 
 
@@ -205,12 +231,11 @@ async def test_worker_that_cannot_says_why() -> None:
     """With its number; one that has gone, too."""
     workers, consumer = Workers(1), made()
     async with workers.linked(0) as theirs:
-        async with answering(theirs.dup(), [consumer]):
+        async with answering(own(theirs), [consumer]):
             with pytest.raises(ConsumerSdkError, match=r"^worker 0: .*not open"):
                 await workers.flush(0)
             with pytest.raises(ConsumerSdkError, match=r"^worker 0: IndexError"):
                 await workers.stop(1)
-        theirs.close()
         with pytest.raises(ConsumerSdkError, match=r"^worker 0: has gone"):
             await workers.stop(0)
 
@@ -281,7 +306,7 @@ async def test_answers_that_cannot_be_read_end_the_link() -> None:
 async def test_answer_of_a_megabyte_comes_whole() -> None:
     """A snapshot of thousands of partitions, say."""
     workers, consumer = Workers(1), made()
-    async with workers.linked(0) as theirs, answering(theirs.dup(), [consumer]):
+    async with workers.linked(0) as theirs, answering(own(theirs), [consumer]):
         text = "x" * 1_000_000
         await workers.set_paused(0, ZERO, text)
         await workers.refresh()
