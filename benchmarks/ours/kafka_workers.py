@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.contestant import Job, Measured, run
 from consumer_sdk import Message
+from consumer_sdk.testing.servers import guard
 
 COUNTS = "BENCHMARK_COUNTS"
 """The environment variable that names the file."""
@@ -67,14 +68,22 @@ async def contest(job: Job) -> Measured:
 
 @asynccontextmanager
 async def _service(job: Job, counts: Path) -> AsyncIterator[None]:
-    """Ends with the last worker: the next contestant has the machine for itself."""
+    """Ends with the last worker: the next contestant has the machine for itself.
+
+    If this process is killed, so is the service, whose workers end by themselves.
+    """
     url = f"kafka://{job.servers}/{job.topic}?group={job.group}"
+    begun, begins = os.pipe()
     process = await asyncio.create_subprocess_exec(
+        *(sys.executable, guard.__file__, str(os.getpid()), str(begins)),
         *(sys.executable, "-m", "consumer_sdk", "run", "benchmarks.ours.kafka_workers:handle"),
         *("--url", url, "--workers", str(job.workers)),
         stderr=asyncio.subprocess.DEVNULL,
         env={**os.environ, COUNTS: str(counts)},
+        pass_fds=[begins],
     )
+    os.close(begins)
+    os.close(begun)
     try:
         yield
     finally:
