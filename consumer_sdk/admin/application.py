@@ -154,7 +154,7 @@ class Admin:
         self.feed = Feed(source, most=viewers, actions=actions)
         threads = ThreadPoolExecutor(1, "consumer-sdk-admin")
         registry = CollectorRegistry()
-        registry.register(collector_of(lambda: self._snapshots))
+        registry.register(collector_of(self._known))
         self._metrics_text = Rendering(lambda: generate_latest(registry), threads)
         self._snapshots: Sequence[Snapshot] = ()
         self._health: Sequence[Health] = ()
@@ -268,6 +268,10 @@ class Admin:
     def _all_snapshots(self) -> bytes:
         """In a thread: snapshots do not change."""
         return f'{{"consumers": [{", ".join(s.to_json() for s in self._snapshots)}]}}'.encode()
+
+    def _known(self) -> Sequence[Snapshot]:
+        """In a thread. Nothing is counted of what nothing is known of yet."""
+        return [each for each in self._snapshots if each.broker]
 
     async def _sample(self) -> None:
         await self._source.refresh()

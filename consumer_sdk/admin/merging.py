@@ -115,7 +115,7 @@ def health(members: Iterable[Member]) -> Health:
 
 def _reasons(member: Member) -> Iterable[str]:
     if not member.is_running:
-        return ["does not run: another one is started"]
+        return ["does not run"]
     if member.snapshot is None:
         return ["is being started"]
     silence = [f"has not answered for {member.silent:.1f} s"] if member.silent > SLOW else []

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, Self
 
+from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime.events import Event
 from consumer_sdk.runtime.health import Health, State
@@ -175,7 +176,21 @@ class Snapshot:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """What `json.loads` makes of `to_json`: an equal one, but for keys that are no UTF-8."""
+        """What `json.loads` makes of `to_json`: an equal one, but for keys that are no UTF-8.
+
+        Raises:
+            ConfigurationError: this is none, or one of another version.
+        """
+        try:
+            return cls._read(plain)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigurationError(
+                f"this is no snapshot ({error!r}): give what json.loads makes of Snapshot.to_json(), of "
+                "the same version"
+            ) from error
+
+    @classmethod
+    def _read(cls, plain: Mapping[str, Any]) -> Self:
         health, stats = plain["health"], plain["stats"]
         read: dict[str, Any] = {
             "health": Health(health["live"], health["ready"], tuple(health["reasons"])),

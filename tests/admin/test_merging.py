@@ -211,7 +211,7 @@ def test_all_are_ready_or_it_is_said_which_is_not() -> None:
     )
     assert (found.live, found.ready) == (True, False)
     assert found.reasons == (
-        "worker 1 does not run: another one is started",
+        "worker 1 does not run",
         "worker 2 is being started",
         "worker 3 says: the consumer is stopping",
     )

@@ -180,6 +180,13 @@ def test_snapshot_shows_counts_times_and_events() -> None:
     bench(test)
 
 
+@pytest.mark.parametrize("plain", [None, [], {}, {"health": 3}, {"health": {}, "stats": {}}])
+def test_what_is_no_snapshot_is_refused(plain: Any) -> None:
+    """With what to give instead."""
+    with pytest.raises(ConfigurationError, match=r"^this is no snapshot .*json\.loads"):
+        Snapshot.from_plain(plain)
+
+
 def test_snapshot_is_read_back_from_its_json() -> None:
     """Of a consumer that holds something, is paused, and is full of what hangs."""
 

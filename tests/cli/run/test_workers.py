@@ -88,7 +88,7 @@ async def test_counts_of_a_worker_that_ends_stay_and_the_next_one_adds_its_own()
             assert {event.worker for event in both.events} == {0, 1}
         (one,) = workers.snapshots()
         assert (one.stats.settled, one.ready_workers) == (7, 1)
-        assert one.health.reasons == ("worker 1 does not run: another one is started",)
+        assert one.health.reasons == ("worker 1 does not run",)
         async with living(workers, 1, made(5)):
             assert workers.snapshots()[0].health.reasons == ("worker 1 is being started",)
             await settled(workers, 12)
