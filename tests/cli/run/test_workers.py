@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk import Consumer, ConsumerSdkError, Message, Partition
+from consumer_sdk.admin.server import serve_source
 from consumer_sdk.admin.sources import LateError
 from consumer_sdk.cli.run import workers as module
 from consumer_sdk.cli.run.links import LINK, Link, LinkError, answering, inherited
 from consumer_sdk.cli.run.workers import Workers, after
 from consumer_sdk.runtime.pauses import Pauses
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+from tests.admin.asking import POST, ask
 from tests.integration.field import until
 
 ZERO = Partition("s", "0")
@@ -178,6 +180,34 @@ async def test_many_who_look_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
         await workers.refresh()
         assert asked == ["look"]
         assert workers.snapshots()[0].broker == "memory"
+
+
+async def test_service_that_has_not_begun_is_live_and_not_ready() -> None:
+    """Its page can be opened, it has no metrics yet, and no partition that could be paused."""
+    async with serve_source(Workers(1), "s", address="127.0.0.1:0", actions=True) as server:
+        assert (await ask(server.address, "/healthz")).status == 200
+        ready = await ask(server.address, "/readyz")
+        assert (ready.status, ready.json["reasons"]) == (503, ["worker 0 does not run"])
+        (view,) = (await ask(server.address, "/api/view")).json["consumers"]
+        assert (view["name"], view["state"], view["partitions"]) == ("no group", "opening", [])
+        assert b"consumer_sdk_ready{" not in (await ask(server.address, "/metrics")).body
+        assert (await ask(server.address, "/api/partitions/s/0/pause", "POST", POST)).status == 404
+
+
+async def test_page_answers_while_a_worker_does_not(impatient: None) -> None:
+    """Who acts is told which has not heard of it yet."""
+    workers = Workers(2)
+    async with (
+        serve_source(workers, "s", address="127.0.0.1:0", actions=True) as server,
+        living(workers, 0, made(3)),
+        workers.linked(1),
+    ):
+        await settled(workers, 3)
+        late = await ask(server.address, "/api/partitions/s/0/pause", "POST", POST)
+        assert (late.status, late.json["error"][:28]) == (504, "worker 1 has not answered wi")
+        (view,) = (await ask(server.address, "/api/view")).json["consumers"]
+        assert [(row["id"], row["is_by_hand"]) for row in view["partitions"]] == [("0", True)]
+        assert b"consumer_sdk_settled_total" in (await ask(server.address, "/metrics")).body
 
 
 # -- what they are told ---------------------------------------------------------------------------
