@@ -19,7 +19,6 @@ from consumer_sdk.options import COUNT, FLAG, SECRET, OptionType
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
 from consumer_sdk.runtime.health import FAILED
-from consumer_sdk.telemetry.prometheus import collector_of
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
@@ -154,7 +153,7 @@ class Admin:
         self.feed = Feed(source, most=viewers, actions=actions)
         threads = ThreadPoolExecutor(1, "consumer-sdk-admin")
         registry = CollectorRegistry()
-        registry.register(collector_of(self._known))
+        registry.register(source.collector())
         self._metrics_text = Rendering(lambda: generate_latest(registry), threads)
         self._snapshots: Sequence[Snapshot] = ()
         self._health: Sequence[Health] = ()
@@ -239,7 +238,7 @@ class Admin:
         return self._health
 
     async def _metrics(self, _request: Request) -> Response:
-        await self._sample()
+        await self._source.refresh()
         return Response(await self._metrics_text.get(), media_type=CONTENT_TYPE_LATEST)
 
     # -- looking --------------------------------------------------------------------------
@@ -262,20 +261,13 @@ class Admin:
         return response
 
     async def _snapshot(self, _request: Request) -> Response:
-        await self._sample()
+        await self._source.refresh()
+        self._snapshots = self.feed.snapshots()
         return Response(await self._snapshot_text.get(), media_type="application/json")
 
     def _all_snapshots(self) -> bytes:
         """In a thread: snapshots do not change."""
         return f'{{"consumers": [{", ".join(s.to_json() for s in self._snapshots)}]}}'.encode()
-
-    def _known(self) -> Sequence[Snapshot]:
-        """In a thread. Nothing is counted of what nothing is known of yet."""
-        return [each for each in self._snapshots if each.broker]
-
-    async def _sample(self) -> None:
-        await self._source.refresh()
-        self._snapshots = self.feed.snapshots()
 
     async def _look(self, _request: Request) -> Response:
         await self._source.refresh()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.options import instance
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
 from consumer_sdk.runtime.health import State
+
+if TYPE_CHECKING:
+    from prometheus_client.registry import Collector
 
 __all__ = ["FLUSH_TIME", "Consumers", "LateError", "Source"]
 
@@ -34,6 +38,10 @@ class Source(ABC):
     @abstractmethod
     async def refresh(self) -> None:
         """Sees to it that what is asked next is no older than a second, if that can be had soon."""
+
+    @abstractmethod
+    def collector(self) -> Collector:
+        """What a registry of prometheus_client asks, in a thread, after `refresh`."""
 
     @abstractmethod
     def states(self) -> Sequence[State]:
@@ -93,6 +101,12 @@ class Consumers(Source):
 
     async def refresh(self) -> None:
         """Nothing here is old."""
+
+    def collector(self) -> Collector:
+        """Asks the consumers by itself."""
+        from consumer_sdk.telemetry import collector  # of the extra, which a worker does not need
+
+        return collector(*self._consumers)
 
     def states(self) -> Sequence[State]:
         """As they are now."""

@@ -171,6 +171,7 @@ async def answering(
 
 class _Answerer:
     def __init__(self, consumers: Sequence[Consumer], writer: asyncio.StreamWriter) -> None:
+        self._consumers = consumers
         self._source = Consumers(consumers)
         self._writer = writer
         self._threads = ThreadPoolExecutor(1, "consumer-sdk-link")
@@ -230,7 +231,7 @@ class _Answerer:
 
     async def _look(self) -> bytes:
         """Its text is made in a thread, as that of the admin server is."""
-        snapshots = self._source.snapshots()
+        snapshots = [await each.snapshot_in_turns() for each in self._consumers]
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(
             self._threads, lambda: f"[{', '.join(each.to_json() for each in snapshots)}]".encode()

@@ -117,6 +117,7 @@ class Workers(Source):
         self._past: list[Snapshot] = []
         self._orders: list[Order] = []
         self._merged: Sequence[Snapshot] | None = None
+        self._metered: Sequence[Snapshot] = ()
         self._round: asyncio.Task[None] | None = None
         self._began = 0.0
 
@@ -171,6 +172,8 @@ class Workers(Source):
         ]
         if asked:
             await asyncio.wait(asked, timeout=PATIENCE)
+        # Nothing is counted of what nothing is known of yet.
+        self._metered = [each for each in self.snapshots() if each.broker]
 
     async def _look(self, process: _Process, now: float) -> None:
         try:
@@ -178,6 +181,12 @@ class Workers(Source):
         except Exception:
             log.exception("what a worker says of itself cannot be read")
         self._merged = None
+
+    def collector(self) -> Any:
+        """Of what was found by the last `refresh`."""
+        from consumer_sdk.telemetry.prometheus import collector_of  # of the extra
+
+        return collector_of(lambda: self._metered)
 
     def snapshots(self) -> Sequence[Snapshot]:
         """Of each consumer, what all workers said last; one of which nothing is known, at first."""

@@ -144,7 +144,7 @@ async def test_worker_that_falls_silent_is_named_with_what_it_said_last(
     workers = Workers(1)
     async with living(workers, 0, made(3)):
         await settled(workers, 3)
-        monkeypatch.setattr("consumer_sdk.cli.run.links.Consumers.snapshots", _fails)
+        monkeypatch.setattr(Consumer, "snapshot_in_turns", _fails)
         await workers.refresh()  # the answer is an error, which is none
         (found,) = workers.snapshots()
         assert (found.stats.settled, found.health.live) == (3, True)
@@ -156,7 +156,7 @@ async def test_worker_that_falls_silent_is_named_with_what_it_said_last(
             await workers.refresh()
 
 
-def _fails(_source: object) -> None:
+async def _fails(_consumer: object) -> None:
     raise ConsumerSdkError("not now")
 
 
