@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
@@ -290,6 +291,17 @@ def test_outcomes_say_what_is_durable() -> None:
 
     assert Outcome.retry(error) == Outcome(OutcomeKind.RETRY, None, error)
     assert Outcome.durable(5) == Outcome(OutcomeKind.DURABLE, 5)
+    assert Outcome.durable(None, 2) == Outcome(OutcomeKind.DURABLE, forgotten=2)
+    assert Outcome.durable() == Outcome(OutcomeKind.DURABLE)
+
+
+def test_outcome_that_all_share_is_changed_by_nobody() -> None:
+    """Thousands of flushes are answered with the same object."""
+    with pytest.raises(FrozenInstanceError):
+        Outcome.durable().covered = 5  # type: ignore[misc]  # that is the point
+
+    assert replace(Outcome.durable(), covered=5) == Outcome.durable(5)
+    assert Outcome.durable().covered is None
 
 
 @pytest.mark.parametrize("name", ["dropped", "settled", "known", "held", "exhausted", "tries"])

@@ -139,46 +139,34 @@ def _encode(
     partition: Partition,
     encode_position: Callable[[Position], str],
 ) -> str:
-    """Fields in the order of their names, as `_checksum` has them.
+    """Fields in the order of their names, as `_checksum` has them; some only where there is one.
 
     Put together by hand: each flush pays for it, and an encoder takes three times as long.
     """
 
-    def at(position: Position | None) -> str:
-        return "null" if position is None else _quoted(encode_position(position))
+    def text(position: Position) -> str:
+        return _quoted(encode_position(position))
 
-    ranges = ",".join([f"[{at(first)},{at(last)}]" for first, last in checkpoint.ranges])
-    identity = "null" if checkpoint.identity is None else _quoted(checkpoint.identity)
-    ended = "true" if checkpoint.ended else "false"
-    application, unseen, written = _optional_fields(checkpoint, at)
-    text = (
-        f'{{{application}"attempts":{_attempts(checkpoint, encode_position)},'
-        f'"broker":{_quoted(broker)},"ended":{ended},"identity":{identity},'
+    def optional(position: Position | None) -> str:
+        return "null" if position is None else text(position)
+
+    application, identity, written = checkpoint.application, checkpoint.identity, checkpoint.written
+    tried = checkpoint.attempts.items()
+    attempts = {encode_position(p): [failures, due] for p, (failures, due) in tried}
+    ranges = ",".join([f"[{text(first)},{text(last)}]" for first, last in checkpoint.ranges])
+    unseen = ",".join([f"[{optional(lower)},{text(upper)}]" for lower, upper in checkpoint.unseen])
+    body = (
+        ("" if application is None else f'"application":{_quoted(application)},')
+        + f'"attempts":{_encode_sorted(attempts) if attempts else "{}"},"broker":{_quoted(broker)},'
+        f'"ended":{"true" if checkpoint.ended else "false"},'
+        f'"identity":{"null" if identity is None else _quoted(identity)},'
         f'"partition":{_quoted(partition.id)},"ranges":[{ranges}],'
-        f'"resume":{at(checkpoint.resume)},"stream":{_quoted(partition.stream)},'
-        f'{unseen}"version":{VERSION},'
-        f'"watermark":{at(checkpoint.watermark)}{written}'
+        f'"resume":{optional(checkpoint.resume)},"stream":{_quoted(partition.stream)},'
+        + (f'"unseen":[{unseen}],' if unseen else "")
+        + f'"version":{VERSION},"watermark":{optional(checkpoint.watermark)}'
+        + ("" if written is None else f',"written":{_encode_sorted(written)}')
     )
-    return f'{text},"crc32":{zlib.crc32(f"{text}}}".encode())}}}'
-
-
-def _attempts(checkpoint: Checkpoint, encode_position: Callable[[Position], str]) -> str:
-    if not checkpoint.attempts:
-        return "{}"
-    attempts = checkpoint.attempts.items()
-    return _encode_sorted({encode_position(p): [failures, due] for p, (failures, due) in attempts})
-
-
-def _optional_fields(
-    checkpoint: Checkpoint, at: Callable[[Position | None], str]
-) -> tuple[str, str, str]:
-    """Left out where there are none, as all texts did before there were any."""
-    application, unseen, written = checkpoint.application, checkpoint.unseen, checkpoint.written
-    return (
-        "" if application is None else f'"application":{_quoted(application)},',
-        "" if not unseen else f'"unseen":[{",".join([f"[{at(a)},{at(b)}]" for a, b in unseen])}],',
-        "" if written is None else f',"written":{_encode_sorted(written)}',
-    )
+    return f'{{{body},"crc32":{zlib.crc32(f"{{{body}}}".encode())}}}'
 
 
 def _checksum(body: dict[str, Any]) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +14,32 @@ from hypothesis import strategies as st
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.trackers import checkpoint_json, decode_checkpoint, encode_checkpoint
-from tests.trackers.codec import PARTITION, checkpoints, decode, encode, position_of
+from tests.trackers.codec import PARTITION, checkpoints, decode, encode, position_of, text_of
+
+NAMES = st.text(st.characters(), max_size=20)
+"""Also with halves of surrogate pairs, which no UTF-8 has."""
+
+
+def encoded_plainly(checkpoint: Checkpoint, broker: str, partition: Partition) -> str:
+    """The text as an encoder of JSON makes it, of all fields in a dict."""
+    optional = {"application": checkpoint.application, "written": checkpoint.written}
+    unseen = [[low if low is None else text_of(low), text_of(up)] for low, up in checkpoint.unseen]
+    body = {
+        "version": 1,
+        "broker": broker,
+        "stream": partition.stream,
+        "partition": partition.id,
+        "identity": checkpoint.identity,
+        "watermark": None if checkpoint.watermark is None else text_of(checkpoint.watermark),
+        "resume": None if checkpoint.resume is None else text_of(checkpoint.resume),
+        "ranges": [[text_of(first), text_of(last)] for first, last in checkpoint.ranges],
+        "attempts": {text_of(p): tried for p, tried in checkpoint.attempts.items()},
+        "ended": checkpoint.ended,
+        **({"unseen": unseen} if unseen else {}),
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+    signed = json.dumps(body, separators=(",", ":"), sort_keys=True)
+    return f'{signed[:-1]},"crc32":{zlib.crc32(signed.encode())}}}'
 
 
 @given(checkpoints())
@@ -23,6 +50,47 @@ def test_checkpoint_is_read_back_as_it_was(checkpoint: Checkpoint) -> None:
     assert covered is None
     assert text.isascii()
     assert decode(text, read=position_of) == checkpoint
+
+
+@given(checkpoints(), st.tuples(NAMES, NAMES, NAMES), st.none() | NAMES, st.none() | st.floats())
+def test_text_is_the_one_that_an_encoder_makes(
+    checkpoint: Checkpoint, names: tuple[str, str, str], name: str | None, time: float | None
+) -> None:
+    """To the character, whatever is in the names, and however large a time is."""
+    positions = [*checkpoint.attempts, *(last for _, last in checkpoint.ranges)]
+    checkpoint = replace(
+        checkpoint,
+        identity=name,
+        application=name,
+        written=time,
+        attempts={p: (count, time or due) for p, (count, due) in checkpoint.attempts.items()},
+        unseen=tuple(zip([None, *positions], positions, strict=False)),
+    )
+    broker, partition = names[0], Partition(*names[1:])
+    text, _ = encode_checkpoint(
+        checkpoint, broker=broker, partition=partition, encode_position=text_of
+    )
+
+    assert text == encoded_plainly(checkpoint, broker, partition)
+
+
+@pytest.mark.parametrize("text", [None, 5, b"6"])
+@pytest.mark.parametrize(
+    "checkpoint",
+    [
+        Checkpoint(5),
+        Checkpoint(resume=5),
+        Checkpoint(ranges=((8, 9),)),
+        Checkpoint(unseen=((None, 9),)),
+    ],
+)
+def test_position_without_a_text_is_not_written(checkpoint: Checkpoint, text: object) -> None:
+    """An adapter's mistake shows with the first flush, and not when a restart cannot read it."""
+    made: Any = text
+    with pytest.raises(TypeError, match="must be a string"):
+        encode_checkpoint(
+            checkpoint, broker="kafka", partition=PARTITION, encode_position=lambda _: made
+        )
 
 
 @given(checkpoints(), st.integers(0, 3000))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from consumer_sdk.records import Position
-from consumer_sdk.trackers.chunks import DONE, OPEN
+from consumer_sdk.trackers.chunks import DONE, OPEN, Span
 from consumer_sdk.trackers.window import Window, is_consecutive
 from tests.trackers.building import NOW, deliver, look, make_tracker, settled, track, tracking
 
@@ -15,6 +18,89 @@ from tests.trackers.building import NOW, deliver, look, make_tracker, settled, t
 def kept(window: Window) -> int:
     """How many positions the window holds."""
     return sum(len(chunk.positions) for chunk in window.live())
+
+
+@dataclass
+class Plain:
+    """A record of a window, in a list of all that there ever were."""
+
+    index: int
+    position: Position
+    is_late: bool
+    is_settled: bool = False
+
+
+def mint(window: Window, records: list[Plain], count: int, *, is_late: bool) -> None:
+    """Records above all others, or below what was seen of them."""
+    top = max((record.position for record in records), default=0)
+    positions = [-top - at if is_late else top + at for at in range(1, count + 1)]
+    add = window.mint_late if is_late else window.mint
+    first = add(positions, 8 * count, OPEN, NOW)
+    records += [Plain(first + at, position, is_late) for at, position in enumerate(positions)]
+
+
+def settle(window: Window, record: Plain) -> None:
+    """As a tracker does it."""
+    chunk = window.chunks[record.index >> window.bits]
+    chunk.states[record.index & window.mask] = DONE
+    chunk.left -= 1
+    if not chunk.left:
+        window.retire(chunk)
+    record.is_settled = True
+
+
+def plain_spans(records: list[Plain]) -> tuple[Position | None, list[Span]]:
+    """Neighbours in arrival order join; the first span is the prefix."""
+    spans: list[Span] = [(None, None)]
+    is_joined = True
+    for record in records:
+        if record.is_settled and is_joined:
+            spans[-1] = (spans[-1][0], record.position)
+        elif record.is_settled:
+            spans.append((record.position, record.position))
+        is_joined = record.is_settled
+    return spans[0][1], spans[1:]
+
+
+def check_window(window: Window, records: list[Plain], first: int) -> None:
+    """It says what plain loops say."""
+    expected = plain_spans([record for record in records if not record.is_late])
+    unsettled = [record.index for record in records if not record.is_settled]
+    assert window.watermark() == expected[0]
+    assert window.settled_spans() == expected
+    assert window.watermark() == expected[0]
+    assert window.first_unsettled() == min(unsettled, default=-1)
+    assert window.unsettled == len(unsettled)
+    assert window.count([OPEN], 0, window.minted) == len(unsettled)
+    assert window.count([OPEN, DONE], first, window.minted) >= sum(i >= first for i in unsettled)
+    assert window.count([OPEN], first, window.minted) == sum(i >= first for i in unsettled)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("mint"), st.integers(1, 40)),
+    st.tuples(st.just("mint late"), st.integers(1, 6)),
+    st.tuples(st.just("settle"), st.integers(0, 60)),
+    st.tuples(st.just("settle all but"), st.sampled_from([0, 0, 1, 2])),
+    st.tuples(st.just("thin out"), st.just(0)),
+)
+
+
+@given(st.integers(1, 6), st.lists(STEPS, max_size=20))
+def test_window_says_what_plain_loops_say(bits: int, steps: list[tuple[str, int]]) -> None:
+    """With chunks that are gone, thinned out or late, and with nothing unsettled at all."""
+    window, records = Window(bits), list[Plain]()
+    for name, number in steps:
+        unsettled = [record for record in records if not record.is_settled]
+        if name.startswith("mint"):
+            mint(window, records, number, is_late=name == "mint late")
+        elif name == "thin out":
+            window.thin_out()
+        elif name == "settle all but":
+            for record in unsettled[number:]:
+                settle(window, record)
+        elif unsettled:
+            settle(window, unsettled[number % len(unsettled)])
+        check_window(window, records, number)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +130,15 @@ def test_full_chunk_with_little_left_forgets_what_no_checkpoint_needs() -> None:
 
     assert settled(tracker) == (190, [(210, 390), (430, 630)])
     assert kept(tracker._window) == 10
+
+
+def test_full_chunk_with_nothing_left_keeps_both_edges() -> None:
+    """Also the only one there is: of thousands of partitions most have no other."""
+    tracker = tracking(range(0, 640, 10), chunk_bits=6)
+    tracker.ack_all(range(64))
+
+    assert settled(tracker) == (630, [])
+    assert kept(tracker._window) == 2
 
 
 @pytest.mark.parametrize("order", [[20, 40, 41], [41, 40, 20], [40, 20, 41]])
