@@ -313,7 +313,7 @@ class Flusher:
         with self._timing.measured("save"):
             outcomes = await store.save(self._adapter.group or "", items)
         return [
-            replace(outcome, covered=each.covered, forgotten=each.forgotten)
+            Outcome.durable(each.covered, each.forgotten)
             if outcome.kind is OutcomeKind.DURABLE
             else outcome
             for outcome, each in zip(outcomes, fitted, strict=True)
