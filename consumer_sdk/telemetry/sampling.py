@@ -60,13 +60,13 @@ class Sampler:
 
     def _take(self, asked: Future[Snapshot]) -> None:
         task = asyncio.create_task(self._consumer.snapshot_in_turns())
-        task.add_done_callback(partial(_answer, asked))
+        task.add_done_callback(partial(self._answer, asked))
 
-
-def _answer(asked: Future[Snapshot], task: asyncio.Task[Snapshot]) -> None:
-    if task.cancelled():
-        asked.cancel()
-    elif (error := task.exception()) is not None:
-        asked.set_exception(error)  # raised in the thread that waits
-    else:
-        asked.set_result(task.result())
+    def _answer(self, asked: Future[Snapshot], task: asyncio.Task[Snapshot]) -> None:
+        if task.cancelled():
+            asked.cancel()
+        elif (error := task.exception()) is not None:
+            asked.set_exception(error)  # raised in the thread that waits
+        else:
+            self._last = task.result()  # who waited may have gone, as may the next one
+            asked.set_result(self._last)
