@@ -172,7 +172,8 @@ def stalled(engine: Engine, seconds: float) -> list[tuple[Partition, float]]:
 
 
 def _seen(engine: Engine) -> list[PartitionSnapshot]:
-    return [h.seen for h in list(engine.holdings.values()) if h.seen is not None]
+    held = list(engine.holdings.values())
+    return [h.seen or _partition(engine, h, None, {}) for h in held]  # some have just been granted
 
 
 def _left(engine: Engine) -> list[PartitionSnapshot]:

@@ -288,6 +288,11 @@ def test_snapshot_in_turns_lets_the_loop_turn_and_bears_what_comes_and_goes(
 
             taking = asyncio.create_task(consumer.snapshot_in_turns())
             await asyncio.sleep(0)
+            next(iter(consumer._engine.holdings.values())).seen = None  # as if just granted
+            assert [each.in_flight for each in (await taking).partitions] == [1] * 8
+
+            taking = asyncio.create_task(consumer.snapshot_in_turns())
+            await asyncio.sleep(0)
             for holding in list(consumer._engine.holdings.values())[4:]:
                 consumer._engine._ownership.lost([holding.assignment])
             partitions = (await taking).partitions
