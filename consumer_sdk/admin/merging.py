@@ -85,17 +85,21 @@ class Member(NamedTuple):
         snapshot: the last one; None for none yet.
         is_running: there is a process.
         silent: seconds for which it has owed an answer.
+        is_odd: what it says last cannot be read.
     """
 
     number: int
     snapshot: Snapshot | None = None
     is_running: bool = True
     silent: float = 0.0
+    is_odd: bool = False
 
     @property
     def is_ready(self) -> bool:
         """It may hand out records."""
-        return self.snapshot is not None and self.snapshot.health.ready and self.silent <= TURN
+        if self.snapshot is None or self.is_odd:
+            return False
+        return self.snapshot.health.ready and self.silent <= TURN
 
 
 def health(members: Iterable[Member]) -> Health:
@@ -116,6 +120,8 @@ def health(members: Iterable[Member]) -> Health:
 def _reasons(member: Member) -> Iterable[str]:
     if not member.is_running:
         return ["does not run"]
+    if member.is_odd:
+        return ["says what cannot be read: see the log"]
     if member.snapshot is None:
         return ["is being started"]
     silence = [f"has not answered for {member.silent:.1f} s"] if member.silent > SLOW else []
@@ -231,7 +237,8 @@ def _times(
 def _counts(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for counts in several:
-        found.update(counts)
+        for name, number in counts.items():
+            found[name] += number
     return dict(found)
 
 

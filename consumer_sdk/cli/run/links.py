@@ -34,6 +34,8 @@ HEAD = 4
 """Bytes of a length."""
 LAST = -1
 """The number of what nobody has asked for."""
+LONGEST = 256 * 2**20
+"""Bytes that are read of one answer: snapshots of a hundred thousand partitions have less."""
 ENDING = 1.0
 """Seconds that the last words may take on each side."""
 
@@ -44,6 +46,8 @@ class LinkError(ConsumerSdkError):
 
 async def _read(reader: asyncio.StreamReader) -> Any:
     size = int.from_bytes(await reader.readexactly(HEAD), "big")
+    if size > LONGEST:
+        raise LinkError(f"{size} bytes are said to come; {LONGEST} are taken at most")
     return json.loads(await reader.readexactly(size))
 
 
@@ -59,20 +63,25 @@ class Link:
 
     Attributes:
         waiting: the questions that have no answer yet.
+        is_odd: it was closed since what came could not be read.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, who: str
+    ) -> None:
         self._writer = writer
+        self._who = who
         self._numbers = count()
         self._is_closed = False
+        self.is_odd = False
         self._last: Sequence[Any] = ()
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self._task = asyncio.create_task(self._read_all(reader), name="worker link")
 
     @classmethod
-    async def over(cls, end: socket.socket) -> Link:
+    async def over(cls, end: socket.socket, who: str = "a worker") -> Link:
         """Over one of a pair of sockets, which is the link's from now on."""
-        return cls(*await asyncio.open_unix_connection(sock=end))
+        return cls(*await asyncio.open_unix_connection(sock=end), who)
 
     def ask(self, do: str, **given: Any) -> asyncio.Future[Any]:
         """What the worker finds; it may be asked before it runs.
@@ -115,7 +124,8 @@ class Link:
         except (OSError, EOFError):  # it ends, or it has been killed
             self.close()
         except Exception:
-            log.exception("what a worker answers cannot be read")
+            log.exception("what %s answers cannot be read: it is not asked any more", self._who)
+            self.is_odd = True
             self.close()
 
     def _answered(self, answer: dict[str, Any]) -> None:

@@ -62,7 +62,7 @@ class _Process:
     """A worker while it runs.
 
     Attributes:
-        snapshots: what it said last: of each consumer.
+        snapshots: what it said last, and could be read: of each consumer.
         owes_since: the time of the question that it has not answered.
         is_asked: a question stands.
     """
@@ -74,6 +74,7 @@ class _Process:
         self.is_asked = False
         self._number = number
         self._life = life
+        self._is_odd = False
 
     async def look(self, now: float) -> None:
         """Asks, and keeps the answer; an error is an answer that it still owes."""
@@ -86,22 +87,32 @@ class _Process:
         finally:
             self.is_asked = False
         self._keep(found)
-        self.owes_since = None
 
     async def end(self) -> None:
         """One that has drained has said at its end what it had counted; one that was killed has not."""
-        if found := await self.link.last_words():
-            self._keep(found)
-        self.link.close()
+        try:
+            if found := await self.link.last_words():
+                self._keep(found)
+        finally:
+            self.link.close()
 
     def _keep(self, found: Sequence[Any]) -> None:
-        plain = map(Snapshot.from_plain, found)
-        self.snapshots = [labelled(each, self._number, self._life) for each in plain]
+        try:
+            plain = map(Snapshot.from_plain, found)
+            snapshots = [labelled(each, self._number, self._life) for each in plain]
+            merged([NOTHING, *snapshots])  # what cannot be added is seen now, and not by the others
+        except Exception:
+            if not self._is_odd:  # it says so at each look
+                log.exception("what worker %d says of itself cannot be read", self._number)
+            self._is_odd = True
+            return
+        self.snapshots, self.owes_since, self._is_odd = snapshots, None, False
 
     def member(self, consumer: int, now: float) -> Member:
         known = self.snapshots[consumer] if consumer < len(self.snapshots) else None
-        silent = 0.0 if self.owes_since is None else now - self.owes_since
-        return Member(self._number, known, silent=silent)
+        is_odd = self._is_odd or self.link.is_odd
+        silent = 0.0 if self.owes_since is None or is_odd else now - self.owes_since
+        return Member(self._number, known, silent=silent, is_odd=is_odd)
 
 
 class Workers(Source):
@@ -132,19 +143,26 @@ class Workers(Source):
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            process = _Process(number, next(self._lives), await Link.over(ours))
+            process = _Process(number, next(self._lives), await Link.over(ours, f"worker {number}"))
             self._processes[number] = process
             _ = [process.link.ask(**order) for order in self._orders]  # read before it consumes
             try:
                 yield theirs
             finally:
-                await process.end()
-                self._keep_counts(process)
-                self._processes[number] = self._merged = None
+                await self._end(number, process)
 
     def left(self, number: int) -> None:
         """This one is not started again."""
         del self._processes[number]
+
+    async def _end(self, number: int, process: _Process) -> None:
+        try:
+            await process.end()
+            self._keep_counts(process)
+        except Exception:  # the service goes on, whatever its page shows
+            log.exception("what worker %d had counted is not shown any more", number)
+        finally:
+            self._processes[number] = self._merged = None
 
     def _keep_counts(self, process: _Process) -> None:
         self._past += [NOTHING] * (len(process.snapshots) - len(self._past))
@@ -176,10 +194,7 @@ class Workers(Source):
         self._metered = [each for each in self.snapshots() if each.broker]
 
     async def _look(self, process: _Process, now: float) -> None:
-        try:
-            await process.look(now)
-        except Exception:
-            log.exception("what a worker says of itself cannot be read")
+        await process.look(now)
         self._merged = None
 
     def collector(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from consumer_sdk import Consumer, ConsumerSdkError, Message, Partition
 from consumer_sdk.admin.server import serve_source
 from consumer_sdk.admin.sources import LateError
+from consumer_sdk.cli.run import links
 from consumer_sdk.cli.run import workers as module
 from consumer_sdk.cli.run.links import LINK, Link, LinkError, answering, inherited
 from consumer_sdk.cli.run.workers import Workers, after
@@ -208,6 +210,59 @@ async def test_page_answers_while_a_worker_does_not(impatient: None) -> None:
         (view,) = (await ask(server.address, "/api/view")).json["consumers"]
         assert [(row["id"], row["is_by_hand"]) for row in view["partitions"]] == [("0", True)]
         assert b"consumer_sdk_settled_total" in (await ask(server.address, "/metrics")).body
+
+
+# -- what cannot be read --------------------------------------------------------------------------
+
+
+ODD = [
+    b"null",
+    b'[{"a": 1}]',
+    b'[{"time": "now"}]',  # over a snapshot that is right
+    b'[{"flushes": {"durable": "x"}}]',
+    b'[{"partitions": [3]}]',
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_worker_that_says_what_cannot_be_read_is_named_and_keeps_nobody_from_work(
+    odd: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The others are shown; it is logged once; and its end, with such last words, ends no service."""
+    workers = Workers(2)
+    look = links._Answerer._look
+
+    async def says(self: Any) -> bytes:
+        right, changes = json.loads(await look(self)), json.loads(odd)
+        is_change = changes and "a" not in changes[0]
+        return json.dumps([{**right[0], **changes[0]}] if is_change else changes).encode()
+
+    async with living(workers, 0, made(3)):
+        await settled(workers, 3)
+        monkeypatch.setattr(links._Answerer, "_look", says)
+        async with living(workers, 1, made(4)):
+            for _ in range(3):
+                await workers.refresh()
+            (found,) = workers.snapshots()
+            assert found.stats.settled == 3
+            assert "worker 1 says what cannot be read: see the log" in found.health.reasons
+            assert not found.health.ready
+        monkeypatch.undo()
+        await workers.refresh()
+        assert workers.snapshots()[0].stats.settled == 3
+    errors = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert ["worker 1" in each.getMessage() for each in errors].count(True) == 1, caplog.text
+
+
+async def test_answer_that_is_too_long_is_not_taken(caplog: pytest.LogCaptureFixture) -> None:
+    """Nor kept in memory: its length says so. Whether the worker lives, nobody knows any more."""
+    workers = Workers(1)
+    async with workers.linked(0) as theirs:
+        theirs.send((links.LONGEST + 1).to_bytes(4, "big"))
+        while not workers.healths()[0].reasons[0].endswith("see the log"):
+            await workers.refresh()
+        assert (workers.healths()[0].live, workers.healths()[0].ready) == (True, False)
+        assert "what worker 0 answers cannot be read" in caplog.text
 
 
 # -- what they are told ---------------------------------------------------------------------------
