@@ -280,7 +280,7 @@ class Admin:
     # -- acting ---------------------------------------------------------------------------
 
     async def _partition(self, request: Request) -> Response:
-        consumer = self._allowed(request)
+        consumer = await self._allowed(request)
         if isinstance(consumer, Response):
             return consumer
         at = Partition(request.path_params["stream"], request.path_params["id"])
@@ -289,7 +289,6 @@ class Admin:
             return refusal(
                 404, f"{action!r} cannot be done to a partition; there are pause, resume"
             )
-        await self._source.refresh()
         found = self._source.snapshots()[consumer]
         known = {each.partition: each.is_held for each in found.partitions}
         if at not in known:
@@ -300,7 +299,7 @@ class Admin:
         return JSONResponse({action: f"{at.stream}/{at.id}", "is_held": known[at]})
 
     async def _all(self, request: Request) -> Response:
-        consumer = self._allowed(request)
+        consumer = await self._allowed(request)
         if isinstance(consumer, Response):
             return consumer
         action = request.path_params["action"]
@@ -316,10 +315,11 @@ class Admin:
         self.feed.forget()
         return JSONResponse({action: "all"})
 
-    def _allowed(self, request: Request) -> int | Response:
+    async def _allowed(self, request: Request) -> int | Response:
         """Which consumer is meant; a refusal."""
         if not self._actions:
             return refusal(403, "actions are off here; the admin server takes actions=True")
+        await self._source.refresh()  # before the first look there is one
         number = request.query_params.get("consumer", "0")
         known = {str(place): place for place in range(len(self._source.states()))}
         if number not in known:

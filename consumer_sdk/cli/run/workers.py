@@ -98,15 +98,21 @@ class _Process:
 
     def _keep(self, found: Sequence[Any]) -> None:
         try:
-            plain = map(Snapshot.from_plain, found)
-            snapshots = [labelled(each, self._number, self._life) for each in plain]
-            merged([NOTHING, *snapshots])  # what cannot be added is seen now, and not by the others
+            snapshots = self._read(found)
         except Exception:
             if not self._is_odd:  # it says so at each look
                 log.exception("what worker %d says of itself cannot be read", self._number)
             self._is_odd = True
             return
         self.snapshots, self.owes_since, self._is_odd = snapshots, None, False
+
+    def _read(self, found: Sequence[Any]) -> Sequence[Snapshot]:
+        plain = map(Snapshot.from_plain, found)
+        snapshots = [labelled(each, self._number, self._life) for each in plain]
+        if not snapshots:
+            raise LinkError("it has no consumer")
+        merged([NOTHING, *snapshots])  # what cannot be added is seen now, and not by the others
+        return snapshots
 
     def member(self, consumer: int, now: float) -> Member:
         known = self.snapshots[consumer] if consumer < len(self.snapshots) else None

@@ -217,6 +217,7 @@ async def test_page_answers_while_a_worker_does_not(impatient: None) -> None:
 
 ODD = [
     b"null",
+    b"[]",
     b'[{"a": 1}]',
     b'[{"time": "now"}]',  # over a snapshot that is right
     b'[{"flushes": {"durable": "x"}}]',
@@ -288,6 +289,24 @@ async def test_pause_reaches_all_workers_and_those_that_start_later() -> None:
         async with living(workers, 1, consumers[2]):
             await settled(workers, 9)
             assert _reason(consumers[2]) is None
+
+
+async def test_second_consumer_is_known_before_anybody_has_looked() -> None:
+    """To the first request already; a third one is not there."""
+    workers, (one, two) = Workers(1), (made(), made())
+    async with (
+        serve_source(workers, "g", address="127.0.0.1:0", actions=True) as server,
+        workers.linked(0) as theirs,
+        answering(own(theirs), [one, two]),
+    ):
+        statuses = [
+            (await ask(server.address, f"/api/pause?consumer={number}", "POST", POST)).status
+            for number in (1, 2)
+        ]
+        assert statuses == [200, 404]
+        async with one, two:
+            await until(lambda: _reason(two) == "by hand", "told")
+            assert _reason(one) is None
 
 
 async def test_stop_reaches_a_worker_that_starts_later() -> None:
