@@ -21,7 +21,6 @@ INTERVAL = 1.0
 """Seconds between samples while somebody looks, and for a while after."""
 LINGER = 300.0
 """Seconds without a viewer after which nothing is sampled: a page that is opened again has its past."""
-OVER = {"closed", "failed"}
 
 
 class Viewer:
@@ -148,7 +147,7 @@ class Feed:
                 log.exception("the page's viewers are sent away: the consumer cannot be looked at")
                 self._send_away()
                 return
-            if OVER.issuperset(self._source.states()):
+            if self._source.is_over:
                 self._task = None
                 self.close()
                 return

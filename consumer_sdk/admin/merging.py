@@ -24,7 +24,7 @@ from consumer_sdk.runtime import (
 )
 from consumer_sdk.runtime.health import TURN, State
 
-__all__ = ["NOTHING", "Member", "ended", "health", "labelled", "merged"]
+__all__ = ["NOTHING", "Member", "ended", "health", "labelled", "merged", "state_of"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -47,8 +47,8 @@ COUNTS = (
     "revoked",
     "lost",
 )
-STATES: Sequence[State] = ("running", "opening", "new", "stopping")
-"""The first one that a process is in is that of all; where all have ended, others are started."""
+STATES: Sequence[State] = ("running", "opening", "new", "stopping", "closed", "failed")
+"""The first one that a process is in is that of all."""
 HELD = ("partitions", "paused", "over_hole_budget", "over_max_lag")
 NOW = ("in_flight", "in_flight_bytes", "retrying")
 NO_STATS = ConsumerStats(
@@ -179,7 +179,7 @@ def merged(snapshots: Sequence[Snapshot]) -> Snapshot:
         time=last.time,
         broker=last.broker,
         group=last.group,
-        state=_state(snapshots),
+        state=state_of(snapshots),
         health=NOTHING.health,
         stats=_stats([each.stats for each in snapshots]),
         partitions=_partitions(snapshots),
@@ -197,7 +197,8 @@ def merged(snapshots: Sequence[Snapshot]) -> Snapshot:
     )
 
 
-def _state(snapshots: Iterable[Snapshot]) -> State:
+def state_of(snapshots: Iterable[Snapshot]) -> State:
+    """The best one; where no process runs, others are started."""
     found = {each.state for each in snapshots}
     return next((state for state in STATES if state in found), NOTHING.state)
 

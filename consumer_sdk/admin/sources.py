@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FLUSH_TIME", "Consumers", "LateError", "Source"]
 
 CONSUMER = instance(Consumer, "a Consumer")
+OVER = {"closed", "failed"}
 FLUSH_TIME = 30.0
 """Seconds that a flush may take."""
 
@@ -42,6 +43,11 @@ class Source(ABC):
     @abstractmethod
     def collector(self) -> Collector:
         """What a registry of prometheus_client asks, in a thread, after `refresh`."""
+
+    @property
+    @abstractmethod
+    def is_over(self) -> bool:
+        """All have ended for good."""
 
     @abstractmethod
     def states(self) -> Sequence[State]:
@@ -107,6 +113,11 @@ class Consumers(Source):
         from consumer_sdk.telemetry import collector  # of the extra, which a worker does not need
 
         return collector(*self._consumers)
+
+    @property
+    def is_over(self) -> bool:
+        """None is opened twice."""
+        return OVER.issuperset(self.states())
 
     def states(self) -> Sequence[State]:
         """As they are now."""

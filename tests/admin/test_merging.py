@@ -89,12 +89,12 @@ def test_pause_of_a_partition_that_nobody_holds_is_shown() -> None:
 
 
 def test_state_of_all_is_that_of_the_best() -> None:
-    """Where all have ended, others are being started."""
+    """One that was stopped alone has ended, though its process runs."""
     for states, state in (
         (["opening", "running", "failed"], "running"),
         (["stopping", "opening"], "opening"),
         (["closed", "stopping"], "stopping"),
-        (["closed", "failed"], "opening"),
+        (["failed", "closed"], "closed"),
     ):
         assert merged([snapshot(state=each) for each in states]).state == state
 

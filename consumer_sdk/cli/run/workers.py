@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import count, zip_longest
 from typing import Any
 
-from consumer_sdk.admin.merging import NOTHING, Member, ended, health, labelled, merged
+from consumer_sdk.admin.merging import NOTHING, Member, ended, health, labelled, merged, state_of
 from consumer_sdk.admin.sources import FLUSH_TIME, LateError, Source
 from consumer_sdk.cli.run.links import Link, LinkError
 from consumer_sdk.errors import ConsumerSdkError
@@ -121,6 +121,12 @@ class _Process:
         return Member(self._number, known, silent=silent, is_odd=is_odd)
 
 
+def _together(past: Snapshot | None, living: Sequence[Snapshot]) -> Snapshot:
+    """What has ended counts, and says nothing of the state."""
+    found = merged(living if past is None else [past, *living])
+    return replace(found, state=state_of(living))
+
+
 class Workers(Source):
     """Some workers of one application.
 
@@ -213,6 +219,11 @@ class Workers(Source):
         """Of each consumer, what all workers said last; one of which nothing is known, at first."""
         return [self._judged(place, each) for place, each in enumerate(self._all())]
 
+    @property
+    def is_over(self) -> bool:
+        """Never: another process may begin; their parent ends whoever shows them."""
+        return False
+
     def states(self) -> Sequence[State]:
         """Of each consumer."""
         return [each.state for each in self._all()]
@@ -225,8 +236,8 @@ class Workers(Source):
         if self._merged is None:
             said = [each.snapshots for each in self._processes.values() if each is not None]
             self._merged = [
-                merged([each for each in column if each is not None])
-                for column in zip_longest(self._past, *said)
+                _together(past, [each for each in living if each is not None])
+                for past, *living in zip_longest(self._past, *said)
             ] or [NOTHING]
         return self._merged
 

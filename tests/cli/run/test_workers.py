@@ -22,7 +22,7 @@ from consumer_sdk.cli.run.links import LINK, Link, LinkError, answering, inherit
 from consumer_sdk.cli.run.workers import Workers, after
 from consumer_sdk.runtime.pauses import Pauses
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
-from tests.admin.asking import POST, ask
+from tests.admin.asking import POST, ask, watching
 from tests.integration.field import until
 
 ZERO = Partition("s", "0")
@@ -317,6 +317,31 @@ async def test_stop_reaches_a_worker_that_starts_later() -> None:
         await workers.refresh()
         await asyncio.wait_for(consumer.run(handle, handle_signals=False), 60)
     assert consumer.state == "closed"
+
+
+async def test_state_is_that_of_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of one that has ended before. Where one consumer is stopped, viewers see the others."""
+    monkeypatch.setattr("consumer_sdk.admin.feed.INTERVAL", 0.01)
+    workers, one, two = Workers(1), made(), made()
+    async with living(workers, 0, made()):
+        await settled(workers, 3)
+    assert workers.states() == ["opening"]
+    async with (
+        serve_source(workers, "g", address="127.0.0.1:0") as server,
+        workers.linked(0) as theirs,
+        answering(own(theirs), [one, two]),
+    ):
+        async with one, two:
+            await workers.refresh()
+            assert workers.states() == ["running", "running"]
+            await workers.stop(0)
+            await one.aclose()
+            await workers.refresh()
+            assert workers.states() == ["closed", "running"]
+        async with watching(server.address) as frames:
+            for _ in range(3):  # another process may begin
+                states = [each["state"] for each in (await anext(frames))["consumers"]]
+            assert states == ["closed", "closed"]
 
 
 async def test_worker_that_does_not_answer_keeps_nobody_from_being_told(impatient: None) -> None:
