@@ -24,7 +24,7 @@ from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer
 
-__all__ = ["LINK", "Link", "LinkError", "answering", "inherited"]
+__all__ = ["LINK", "GoneError", "Link", "LinkError", "answering", "inherited"]
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,14 @@ ENDING = 1.0
 
 
 class LinkError(ConsumerSdkError):
-    """The worker has said why it cannot, or has gone."""
+    """The worker has said why it cannot, or cannot be asked."""
+
+
+class GoneError(LinkError):
+    """The worker has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("has gone")
 
 
 async def _read(reader: asyncio.StreamReader) -> Any:
@@ -87,14 +94,15 @@ class Link:
         """What the worker finds; it may be asked before it runs.
 
         Raises (the future):
-            LinkError: it cannot, or it has gone.
+            GoneError: it has ended.
+            LinkError: it cannot, or what it answers cannot be read.
 
         Cancellation: the question stands, and its answer is dropped.
         """
         number, future = next(self._numbers), asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
         if self._is_closed:
-            future.set_exception(LinkError("has gone"))
+            future.set_exception(self._why())
             return future
         self.waiting[number] = future
         self._writer.write(_framed(json.dumps({"number": number, "do": do, **given}).encode()))
@@ -114,8 +122,12 @@ class Link:
         self._writer.transport.abort()
         for future in self.waiting.values():
             if not future.done():
-                future.set_exception(LinkError("has gone"))
+                future.set_exception(self._why())
         self.waiting.clear()
+
+    def _why(self) -> LinkError:
+        odd = "is not asked any more, since what it answers cannot be read"
+        return LinkError(odd) if self.is_odd else GoneError()
 
     async def _read_all(self, reader: asyncio.StreamReader) -> None:
         try:

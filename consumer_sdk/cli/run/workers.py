@@ -18,7 +18,7 @@ from typing import Any
 
 from consumer_sdk.admin.merging import NOTHING, Member, ended, health, labelled, merged, state_of
 from consumer_sdk.admin.sources import FLUSH_TIME, LateError, Source
-from consumer_sdk.cli.run.links import Link, LinkError
+from consumer_sdk.cli.run.links import GoneError, Link, LinkError
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Health, Snapshot
@@ -280,8 +280,10 @@ class Workers(Source):
         if not asked:
             return
         done, late = await asyncio.wait(asked, timeout=seconds)
-        failed = {asked[each]: each.exception() for each in done if each.exception() is not None}
+        failed = {asked[each]: why for each in done if (why := each.exception()) is not None}
         self._began = 0.0  # whoever looks next sees what was done
+        if order["do"] != "flush":  # the one after it is told
+            failed = {n: why for n, why in failed.items() if not isinstance(why, GoneError)}
         if failed:
             raise ConsumerSdkError("; ".join(f"worker {n}: {why}" for n, why in failed.items()))
         if late:

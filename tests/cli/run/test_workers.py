@@ -366,7 +366,24 @@ async def test_worker_that_cannot_says_why() -> None:
             with pytest.raises(ConsumerSdkError, match=r"^worker 0: IndexError"):
                 await workers.stop(1)
         with pytest.raises(ConsumerSdkError, match=r"^worker 0: has gone"):
-            await workers.stop(0)
+            await workers.flush(0)
+
+
+async def test_pause_while_a_worker_dies_is_done() -> None:
+    """The one after it is told before it consumes; unlike one that cannot be asked any more."""
+    workers, consumers = Workers(1), [made(), made()]
+    async with workers.linked(0) as theirs:
+        waiting = asyncio.create_task(workers.set_paused(0, ZERO, "why"))
+        await asyncio.sleep(0)
+        theirs.close()
+        await waiting
+        await workers.set_paused(0, ZERO, "again")  # before its end is seen by who starts another
+    async with living(workers, 0, consumers[0]):
+        await until(lambda: _reason(consumers[0]) == "again", "told")
+    async with workers.linked(0) as theirs:
+        theirs.send(b"\0\0\0\1}")
+        with pytest.raises(ConsumerSdkError, match=r"^worker 0: is not asked any more"):
+            await workers.set_paused(0, ZERO, None)
 
 
 ORDERS = st.lists(
@@ -427,7 +444,7 @@ async def test_answers_that_cannot_be_read_end_the_link() -> None:
     link = await Link.over(ours)
     waiting = link.ask("look")
     theirs.send(b"\0\0\0\1}")
-    with pytest.raises(LinkError, match="has gone"):
+    with pytest.raises(LinkError, match="is not asked any more"):
         await waiting
     theirs.close()
 
