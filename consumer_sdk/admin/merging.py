@@ -84,7 +84,7 @@ class Member(NamedTuple):
         number: from 0.
         snapshot: the last one; None for none yet.
         is_running: there is a process.
-        silent: seconds for which it has owed an answer.
+        silent: seconds for which it has owed an answer; none before it can answer.
         is_odd: what it says last cannot be read.
     """
 
@@ -93,6 +93,12 @@ class Member(NamedTuple):
     is_running: bool = True
     silent: float = 0.0
     is_odd: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """It need not be restarted, as far as anybody knows."""
+        is_well = self.snapshot is None or self.snapshot.health.live
+        return is_well and self.silent <= TURN
 
     @property
     def is_ready(self) -> bool:
@@ -105,13 +111,12 @@ class Member(NamedTuple):
 def health(members: Iterable[Member]) -> Health:
     """All are ready, or which is not; live is whoever is started again by itself.
 
-    One that owes an answer for longer than an event loop may stand still is not live. So is none
-    that is being started: how long an application takes to be imported, nobody knows.
+    One that owes an answer for longer than an event loop may stand still is not live. One that is
+    being started is: how long an application takes to be imported, nobody knows.
     """
     members = list(members)
-    seen = [each for each in members if each.snapshot is not None]
     return Health(
-        live=all(e.snapshot.health.live and e.silent <= TURN for e in seen if e.snapshot),
+        live=all(each.is_live for each in members),
         ready=bool(members) and all(each.is_ready for each in members),
         reasons=tuple(f"worker {each.number} {why}" for each in members for why in _reasons(each)),
     )
@@ -122,9 +127,9 @@ def _reasons(member: Member) -> Iterable[str]:
         return ["does not run"]
     if member.is_odd:
         return ["says what cannot be read: see the log"]
-    if member.snapshot is None:
-        return ["is being started"]
     silence = [f"has not answered for {member.silent:.1f} s"] if member.silent > SLOW else []
+    if member.snapshot is None:
+        return silence or ["is being started"]
     return [*silence, *(f"says: {why}" for why in member.snapshot.health.reasons)]
 
 

@@ -2,8 +2,8 @@
 
 A question is ``{"number": 7, "do": "pause", …}``, its answer ``{"number": 7, "found": …}`` or
 ``{"number": 7, "error": "…"}``, each behind its length. Answers come in any order. A worker that ends
-answers once more, with what it had counted, as number -1. The pair has no name that others could open,
-and nothing of it is left when one of the two is killed.
+answers once more, with what it had counted, as number -1; one that begins has said so, as number -2. The
+pair has no name that others could open, and nothing of it is left when one of the two is killed.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LINK = "CONSUMER_SDK_WORKER_LINK"
 """The environment variable that has the number of a worker's socket."""
 HEAD = 4
 """Bytes of a length."""
-LAST = -1
-"""The number of what nobody has asked for."""
+LAST, FIRST = -1, -2
+"""The numbers of what nobody has asked for."""
 LONGEST = 256 * 2**20
 """Bytes that are read of one answer: snapshots of a hundred thousand partitions have less."""
 ENDING = 1.0
@@ -71,6 +71,7 @@ class Link:
     Attributes:
         waiting: the questions that have no answer yet.
         is_odd: it was closed since what came could not be read.
+        began: the time from which on the worker can answer; None before.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Link:
         self._numbers = count()
         self._is_closed = False
         self.is_odd = False
+        self.began: float | None = None
         self._last: Sequence[Any] = ()
         self.waiting: dict[int, asyncio.Future[Any]] = {}
         self._task = asyncio.create_task(self._read_all(reader), name="worker link")
@@ -143,6 +145,9 @@ class Link:
     def _answered(self, answer: dict[str, Any]) -> None:
         if answer["number"] == LAST:
             self._last = answer["found"]
+            return
+        if answer["number"] == FIRST:
+            self.began = asyncio.get_running_loop().time()
             return
         future = self.waiting.pop(answer["number"])
         if future.done():
@@ -225,6 +230,7 @@ class _Answerer:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, reader: asyncio.StreamReader) -> None:
+        self._say(FIRST, b"found", b"null")
         try:
             while True:
                 question = await _read(reader)

@@ -116,8 +116,10 @@ class _Process:
 
     def member(self, consumer: int, now: float) -> Member:
         known = self.snapshots[consumer] if consumer < len(self.snapshots) else None
-        is_odd = self._is_odd or self.link.is_odd
-        silent = 0.0 if self.owes_since is None or is_odd else now - self.owes_since
+        is_odd, began = self._is_odd or self.link.is_odd, self.link.began
+        silent = 0.0
+        if self.owes_since is not None and began is not None and not is_odd:
+            silent = now - max(self.owes_since, began)
         return Member(self._number, known, silent=silent, is_odd=is_odd)
 
 

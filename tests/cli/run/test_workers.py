@@ -162,6 +162,31 @@ async def _fails(_consumer: object) -> None:
     raise ConsumerSdkError("not now")
 
 
+async def test_worker_that_is_stuck_before_anybody_has_looked_is_named(
+    impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has begun is not taken for one that is being started; nor is it live for long."""
+    monkeypatch.setattr(links._Answerer, "_look", _hangs)
+    monkeypatch.setattr(links, "ENDING", 0.0)
+    workers = Workers(1)
+    async with workers.linked(0) as theirs:
+        await workers.refresh()
+        assert workers.healths()[0].reasons == ("worker 0 is being started",)
+        monkeypatch.setattr("consumer_sdk.admin.merging.SLOW", 0.0)
+        monkeypatch.setattr("consumer_sdk.admin.merging.TURN", 0.0)
+        assert workers.healths()[0].live
+        async with answering(own(theirs), [made()]):
+            while workers.healths()[0].live:
+                await workers.refresh()
+                await asyncio.sleep(0.01)
+            (reason,) = workers.healths()[0].reasons
+            assert reason.startswith("worker 0 has not answered for"), reason
+
+
+async def _hangs(_answerer: object) -> None:
+    await asyncio.Event().wait()
+
+
 async def test_many_who_look_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the first of them goes away."""
     monkeypatch.setattr(module, "FRESH", 3e7)
