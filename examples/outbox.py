@@ -4,8 +4,8 @@ python examples/outbox.py --database postgresql://127.0.0.1/shop --kafka 127.0.0
 
 One transaction has the position of an order, what it changes, and the receipt that is to be sent. So
 an order that is delivered again, after a ``kill -9`` or a rebalance, finds its position there and does
-nothing. Receipts are sent from the table by a task of its own, and deleted when the broker has them:
-at least once, so each has an ``id``, by which a reader knows the second one.
+nothing. Receipts are sent from the table by a task of its own, and are gone from it once the broker has
+them: at least once, so each has an ``id``, by which a reader knows the second one.
 
 It needs the extra ``kafka`` and the package ``asyncpg``. It runs until SIGTERM or Ctrl-C.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from contextlib import suppress
+import logging
 from functools import partial
 from typing import TypeAlias
 
@@ -27,32 +27,64 @@ from consumer_sdk.adapters import KafkaAdapter
 
 Pool: TypeAlias = asyncpg.Pool
 
+log = logging.getLogger(__name__)
+
+GROUP = "accounts"
 TABLES = """
+SELECT pg_advisory_xact_lock(1);  -- processes that start at once would both make what is not there
 CREATE TABLE IF NOT EXISTS handled (
-    topic text, partition text, position bigint, at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (topic, partition, position));
+    consumers text, topic text, partition text, position bigint, sent bigint,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumers, topic, partition, position, sent));
 CREATE TABLE IF NOT EXISTS accounts (customer text PRIMARY KEY, total bigint NOT NULL);
 CREATE TABLE IF NOT EXISTS outbox (id bigserial PRIMARY KEY, key bytea, value bytea NOT NULL);
 """
 REMEMBER = """
-INSERT INTO handled (topic, partition, position) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING
+INSERT INTO handled (consumers, topic, partition, position, sent) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT DO NOTHING
 """
 CHARGE = """
 INSERT INTO accounts VALUES ($1, $2)
 ON CONFLICT (customer) DO UPDATE SET total = accounts.total + excluded.total RETURNING total
 """
+TAKE = """
+DELETE FROM outbox WHERE id IN (SELECT id FROM outbox ORDER BY id LIMIT 500) RETURNING *
+"""
 CONNECTIONS = 10
 PAUSE = 0.1
 """Seconds between looks into an empty outbox."""
+PATIENCE = 60.0
+"""Seconds that a transaction may stand still: a process that hangs must not hold up the others."""
+
+AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""The last one is what asyncpg raises if the server says goodbye just as a query begins."""
+
+
+def connect(url: str, patience: float = PATIENCE) -> Pool:
+    """Connections for all handlers, and one for the outbox."""
+    return asyncpg.create_pool(
+        url,
+        min_size=1,
+        max_size=CONNECTIONS + 1,
+        command_timeout=patience,
+        server_settings={"idle_in_transaction_session_timeout": f"{patience * 1000:.0f}"},
+    )
 
 
 async def handle(pool: Pool, message: Message) -> None:
     """Returning acks what the database has committed. An error rolls all of it back, and is a retry."""
     customer, amount = read(message)
-    place = (message.partition.stream, message.partition.id, message.position)
+    try:
+        await charge(pool, message, customer, amount)
+    except asyncpg.DataError as error:  # no use in trying again: a total that bigint cannot hold
+        raise Reject("the database does not take this order") from error
+
+
+async def charge(pool: Pool, message: Message, customer: str, amount: int) -> None:
+    """Does nothing if it has been done."""
     async with pool.acquire() as database, database.transaction():
         # If another transaction has the position and is not over, this waits for its end.
-        if await database.execute(REMEMBER, *place) == "INSERT 0 0":
+        if await database.execute(REMEMBER, *identity(message)) == "INSERT 0 0":
             return
         total = await database.fetchval(CHARGE, customer, amount)
         receipt = json.dumps({"customer": customer, "total": total}).encode()
@@ -62,32 +94,44 @@ async def handle(pool: Pool, message: Message) -> None:
     print(f"charged {customer} {amount}", flush=True)
 
 
+def identity(message: Message) -> tuple[str, str, str, int, int]:
+    """What no other record has, for these consumers.
+
+    A topic that is deleted and made again has the same positions again, at other times.
+    """
+    where = message.partition
+    return GROUP, where.stream, where.id, message.position, message.timestamp or 0
+
+
 def read(message: Message) -> tuple[str, int]:
     """The customer and the amount of an order; whatever fails later is worth another try."""
     try:
         order = json.loads(message.value or b"")
         return str(order["customer"]), int(order["amount"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise Reject("an order needs a customer and an amount") from error
 
 
 async def publish(pool: Pool, producer: AIOKafkaProducer, topic: str) -> None:
     """Empties the outbox again and again; what a database that was away did not commit comes again."""
     while True:
-        count = 0
-        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        count, pause = 0, PAUSE
+        try:
             count = await publish_some(pool, producer, topic)
+        except AWAY as error:
+            log.warning("the outbox has to wait: %s: %s", type(error).__name__, error)
+            pause = 10 * PAUSE
         if not count:
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(pause)
 
 
 async def publish_some(pool: Pool, producer: AIOKafkaProducer, topic: str) -> int:
-    """Sends the oldest receipts, and deletes them once the broker has them; how many."""
+    """Sends the oldest receipts; that they are gone is committed once the broker has them; how many."""
     async with pool.acquire() as database, database.transaction():
         # One process at a time, until its transaction ends: else a customer's receipts change places.
         if not await database.fetchval("SELECT pg_try_advisory_xact_lock('outbox'::regclass::int)"):
             return 0
-        rows = await database.fetch("SELECT * FROM outbox ORDER BY id LIMIT 500")
+        rows = sorted(await database.fetch(TAKE), key=lambda row: int(row["id"]))
         sent = [
             await producer.send(
                 topic, row["value"], key=row["key"], headers=[("id", str(row["id"]).encode())]
@@ -95,7 +139,6 @@ async def publish_some(pool: Pool, producer: AIOKafkaProducer, topic: str) -> in
             for row in rows
         ]
         await asyncio.gather(*sent)
-        await database.execute("DELETE FROM outbox WHERE id = ANY($1)", [row["id"] for row in rows])
     return len(rows)
 
 
@@ -116,11 +159,11 @@ async def main() -> None:
     parser.add_argument("--to", default="receipts")
     options = parser.parse_args()
     consumer = Consumer(
-        KafkaAdapter(options.topic, bootstrap_servers=options.kafka, group="accounts"),
+        KafkaAdapter(options.topic, bootstrap_servers=options.kafka, group=GROUP),
         retry=RetryPolicy(max_attempts=None, initial=0.1),  # until the database is back
     )
     async with (
-        asyncpg.create_pool(options.database, max_size=CONNECTIONS + 1) as pool,
+        connect(options.database) as pool,
         AIOKafkaProducer(
             bootstrap_servers=options.kafka, acks="all", enable_idempotence=True
         ) as producer,
