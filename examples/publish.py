@@ -45,10 +45,9 @@ async def main() -> None:
         KafkaAdapter(options.topic, bootstrap_servers=options.kafka, group="pricing"),
         retry=RetryPolicy(max_attempts=5, initial=0.1),
     )
-    # Idempotence: what the producer sends again by itself is stored once, and in order.
-    async with AIOKafkaProducer(
-        bootstrap_servers=options.kafka, enable_idempotence=True
-    ) as producer:
+    # Not enable_idempotence=True: once the broker has refused one price, too large perhaps, that
+    # producer's numbers have a hole, and the broker refuses whatever comes behind it.
+    async with AIOKafkaProducer(bootstrap_servers=options.kafka, acks="all") as producer:
         # It is inside of the producer's block: the drain still publishes.
         await consumer.run(
             partial(handle, producer, options.to), concurrency=500, ordering=Ordering.KEY

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import signal
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, OffsetAndMetadata, TopicPartition
 
 from consumer_sdk.testing.servers import KafkaServer
+from tests.adapters.kafka.harness import KafkaHarness
 from tests.admin.asking import ask, watching
 from tests.examples.running import example, held_port, lines
 
@@ -101,27 +105,97 @@ async def test_fan_out_settles_a_record_with_its_last_line(kafka_server: KafkaSe
         assert await lines(process, 1) == ["packed kiwi"]
 
 
-async def test_publish_has_each_price_in_its_topic_and_names_the_order(
-    kafka_server: KafkaServer,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """Orders, and the prices that the example makes of them."""
+
+    kafka: KafkaServer
+    prices: AIOKafkaConsumer
+    orders: str
+    options: tuple[str, ...]
+
+    async def order(self, *amounts: int, key: bytes | None = b"ann") -> None:
+        """Sends orders."""
+        async with AIOKafkaProducer(bootstrap_servers=self.kafka.bootstrap_servers) as producer:
+            for amount in amounts:
+                await producer.send_and_wait(self.orders, b'{"amount": %d}' % amount, key=key)
+
+    async def published(self, count: int) -> list[tuple[str, int]]:
+        """The next prices, with the names of their orders."""
+        found = [json.loads((await anext(self.prices)).value) for _ in range(count)]
+        return [(each["order"], each["cents"]) for each in found]
+
+    async def count(self) -> int:
+        """How many prices there are."""
+        return sum((await self.prices.end_offsets(self.prices.assignment())).values())
+
+
+@pytest.fixture
+async def pricing(kafka_server: KafkaServer) -> AsyncIterator[Pricing]:
+    """Topics that a test has for itself; prices need a key, or the broker refuses them."""
+    servers, name = kafka_server.bootstrap_servers, f"publish-{uuid.uuid4().hex[:8]}"
+    orders, to = f"{name}-orders", f"{name}-prices"
+    await kafka_server.create_topic(orders, partitions=1)
+    async with KafkaHarness(servers) as kafka:
+        await kafka.create_topic(to, cleanup_policy="compact")
+    options = ("--kafka", servers, "--topic", orders, "--to", to)
+    async with AIOKafkaConsumer(
+        to, bootstrap_servers=servers, auto_offset_reset="earliest"
+    ) as prices:
+        yield Pricing(kafka_server, prices, orders, options)
+
+
+async def test_publish_has_each_price_in_its_topic_and_names_the_order(pricing: Pricing) -> None:
     """Prices in the order of orders, none of a bad one; what was published is settled."""
-    for topic in ("publish-orders", "publish-prices"):
-        await kafka_server.create_topic(topic, partitions=1)
-    options = ["--kafka", kafka_server.bootstrap_servers]
-    options += ["--topic", "publish-orders", "--to", "publish-prices"]
-    prices = AIOKafkaConsumer(
-        "publish-prices",
-        bootstrap_servers=kafka_server.bootstrap_servers,
-        auto_offset_reset="earliest",
-    )
-    async with prices:
-        for amounts in ((2, 0, 3), (4,)):
-            await send(kafka_server, "publish-orders", *(b'{"amount": %d}' % n for n in amounts))
-            async with example("publish.py", *options) as process:
-                found = [await anext(prices) for amount in amounts if amount]
-                process.send_signal(signal.SIGTERM)
-                assert await process.wait() == 0
-            assert [record.key for record in found] == [b"ann"] * len(found)
-        last = await prices.end_offsets(prices.assignment())
-    assert json.loads(found[0].value) == {"order": "publish-orders/0/3", "cents": 1000}
-    assert [*last.values()] == [3]
+    await pricing.order(2, 0, 3)
+    async with example("publish.py", *pricing.options) as process:
+        names = [f"{pricing.orders}/0/{n}" for n in range(4)]
+        assert await pricing.published(2) == [(names[0], 500), (names[2], 750)]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    await pricing.order(4)
+    async with example("publish.py", *pricing.options) as process:
+        assert await pricing.published(1) == [(names[3], 1000)]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert await pricing.count() == 3
+
+
+async def test_publish_repeated_has_the_same_names(pricing: Pricing) -> None:
+    """Killed and sent back to the beginning, it prices each order again; none is missing."""
+    await pricing.order(1, 2, 3)
+    async with KafkaHarness(pricing.kafka.bootstrap_servers) as kafka:
+        async with example("publish.py", *pricing.options) as process:
+            first = await pricing.published(3)
+            process.kill()
+            await process.wait()
+        await kafka.end_sessions("pricing")
+        place = {TopicPartition(pricing.orders, 0): OffsetAndMetadata(0, "")}
+        async with AIOKafkaConsumer(
+            bootstrap_servers=kafka.servers, group_id="pricing", enable_auto_commit=False
+        ) as tool:
+            tool.assign(list(place))
+            await tool.commit(place)
+    await pricing.order(4)
+    async with example("publish.py", *pricing.options) as process:
+        assert await pricing.published(4) == [*first, (f"{pricing.orders}/0/3", 1000)]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert await pricing.count() == 7
+
+
+async def test_publish_with_a_price_that_the_broker_refuses_goes_on(pricing: Pricing) -> None:
+    """That order goes to the dead letters, and no other one."""
+    await pricing.order(1, key=None)
+    await pricing.order(2)
+    servers, letters = pricing.kafka.bootstrap_servers, f"{pricing.orders}-pricing-DLQ"
+    await pricing.kafka.create_topic(letters, partitions=1)
+    dead = AIOKafkaConsumer(letters, bootstrap_servers=servers, auto_offset_reset="earliest")
+    async with example("publish.py", *pricing.options) as process, dead:
+        assert await pricing.published(1) == [(f"{pricing.orders}/0/1", 500)]
+        assert (await anext(dead)).value == b'{"amount": 1}'
+        await pricing.order(3)
+        assert await pricing.published(1) == [(f"{pricing.orders}/0/2", 750)]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert await pricing.count() == 2
