@@ -171,6 +171,8 @@ class Engine:
             await self._close_after_failed_open()
             if opening.expired() and isinstance(error, Exception):
                 return False  # whatever the cancelled part has made of it
+            if isinstance(error, Exception):
+                self._failure, self._is_raised = error, True
             raise
         finally:
             self._opening = None

@@ -147,6 +147,23 @@ def test_failed_open_closes_what_was_opened() -> None:
     bench(test)
 
 
+def test_failed_open_is_a_failure_for_probes() -> None:
+    """They say what it was, for whoever does not await `run` before the end."""
+
+    async def test(b: Bench) -> None:
+        faults = Faults(error=lambda _: AdapterError("refused"))
+        faults.fail_next("open")
+        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        consumer = Consumer(adapter, clock=b.simulation.clock)
+        with pytest.raises(AdapterError, match="refused"):
+            await consumer.run(b.see)
+        assert consumer.state == "failed"
+        assert "refused" in consumer.health().reasons[1]
+        await consumer.aclose()
+
+    bench(test)
+
+
 def test_cancelled_handler_task_of_its_own_is_a_failed_delivery() -> None:
     """A CancelledError that nobody asked for is no reason to lose a record."""
 
