@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from fastapi import FastAPI
 from consumer_sdk import Consumer, Message, RetryPolicy, admin
 from consumer_sdk.adapters import KafkaAdapter
 
+log = logging.getLogger(__name__)
 totals: Counter[str] = Counter()
 
 
@@ -36,12 +38,21 @@ async def handle(message: Message) -> None:
     print(f"ends {order['customer']}", flush=True)
 
 
+async def consume(consumer: Consumer) -> None:
+    """Until the end; a failure is logged at once, since nobody awaits this before the server ends."""
+    try:
+        await consumer.run(handle)
+    except Exception:
+        log.exception("the consumer has failed")
+        raise
+
+
 def make_service(consumer: Consumer) -> FastAPI:
     """The web service: the consumer runs while it is up."""
 
     @asynccontextmanager
     async def life(_service: FastAPI) -> AsyncIterator[None]:
-        running = asyncio.create_task(consumer.run(handle))
+        running = asyncio.create_task(consume(consumer))
         yield
         consumer.stop()  # SIGTERM has said so too; the end of a test client says it here
         await running  # until what is in hand is finished and flushed; raises what has failed

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from litestar import Litestar, Response, get
 from consumer_sdk import Consumer, Message, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter
 
+log = logging.getLogger(__name__)
 totals: Counter[str] = Counter()
 
 
@@ -42,6 +44,15 @@ async def answer() -> dict[str, int]:
     return dict(totals)
 
 
+async def consume(consumer: Consumer) -> None:
+    """Until the end; a failure is logged at once, since nobody awaits this before the server ends."""
+    try:
+        await consumer.run(handle)
+    except Exception:
+        log.exception("the consumer has failed")
+        raise
+
+
 def make_service(consumer: Consumer) -> Litestar:
     """The web service: the consumer runs while it is up."""
 
@@ -57,7 +68,7 @@ def make_service(consumer: Consumer) -> Litestar:
 
     @asynccontextmanager
     async def life(_service: Litestar) -> AsyncIterator[None]:
-        running = asyncio.create_task(consumer.run(handle))
+        running = asyncio.create_task(consume(consumer))
         yield
         consumer.stop()  # SIGTERM has said so too; the end of a test client says it here
         await running  # until what is in hand is finished and flushed; raises what has failed

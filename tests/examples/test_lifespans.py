@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import sys
 
 import pytest
 from aiokafka import AIOKafkaProducer
 
 from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import ask
-from tests.examples.running import example, held_port, lines
+from tests.examples.running import EXAMPLES, example, held_port, lines, program
 
 pytestmark = pytest.mark.kafka
 
@@ -43,6 +45,35 @@ async def test_lifespan_answers_probes_and_finishes_what_it_has_in_hand_at_sigte
             assert await lines(process, 2) == ["begins cid", "ends cid"]
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("framework", ["fastapi", "litestar"])
+async def test_lifespan_whose_consumer_fails_says_so_at_once(
+    kafka_server: KafkaServer, framework: str
+) -> None:
+    """In the log and by the probes; the server serves on, until it is ended."""
+    options = ("--kafka", kafka_server.bootstrap_servers, "--topic", f"absent-{framework}")
+    with held_port() as port:
+        at = f"http://127.0.0.1:{port}/"
+        command = (sys.executable, str(EXAMPLES / f"with_{framework}.py"), *options, "--port", port)
+        async with program(*command, stderr=asyncio.subprocess.STDOUT) as process:
+            while not (await lines(process, 1))[0].endswith("check the name, or create it first"):
+                assert process.returncode is None
+            while (await _status(at, "/totals")) != 200:
+                await asyncio.sleep(
+                    0.02
+                )  # it listens when its lifespan has begun, which may be later
+            for probe in ("/healthz", "/readyz"):
+                assert (await ask(at, probe)).status == 503
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == -signal.SIGTERM
+
+
+async def _status(at: str, path: str) -> int | None:
+    try:
+        return (await ask(at, path)).status
+    except OSError:
+        return None
 
 
 async def _order(kafka: KafkaServer, topic: str, customer: str, *, seconds: int) -> None:
