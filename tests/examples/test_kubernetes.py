@@ -15,9 +15,9 @@ import yaml
 from aiokafka import AIOKafkaProducer
 from jsonschema import Draft202012Validator
 
-from consumer_sdk.testing.servers import KafkaServer, free_ports
+from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import ask
-from tests.examples.running import EXAMPLES, lines, program
+from tests.examples.running import EXAMPLES, held_port, lines, program
 
 MANIFEST = EXAMPLES / "kubernetes" / "billing.yaml"
 SCHEMA = Path(__file__).with_name("kubernetes-1.37.json")
@@ -80,6 +80,19 @@ def test_labels_volumes_and_ports_of_the_manifest_belong_together() -> None:
     assert pod()["terminationGracePeriodSeconds"] >= 2 * drain + LAST_STEPS
 
 
+def test_pod_is_allowed_where_pods_are_restricted() -> None:
+    """What the restricted Pod Security Standard asks for; and no secret but by reference."""
+    (container,) = pod()["containers"]
+    assert pod()["securityContext"]["runAsNonRoot"]
+    assert pod()["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod()["automountServiceAccountToken"] is False
+    assert all(each["valueFrom"].keys() == {"secretKeyRef"} for each in container["env"])
+    assert config()["consumer"]["url"].startswith("env:")
+    assert config()["admin"]["token"].startswith("env:")
+
+
 @pytest.mark.kafka
 async def test_pods_program_answers_its_probes_and_drains_at_sigterm(
     kafka_server: KafkaServer, tmp_path: Path
@@ -97,14 +110,19 @@ async def test_pods_program_answers_its_probes_and_drains_at_sigterm(
         "ADMIN_TOKEN": "0123456789abcdef",
     }
     assert {each["name"] for each in container["env"]} == secrets.keys()
-    (port,) = free_ports(1)
-    command = [sys.executable, "-m", "consumer_sdk", *arguments, str(tmp_path / "consumer.toml")]
-    command += ["--admin", f"127.0.0.1:{port}"]
-    async with program(*command, cwd=EXAMPLES, env={**os.environ, **secrets}) as process:
-        assert await lines(process, 1) == ["charged ann 5"]
-        for probe in ("livenessProbe", "readinessProbe"):
-            path = container[probe]["httpGet"]["path"]
-            assert (await ask(f"http://127.0.0.1:{port}/", path)).status == 200
-        assert (await ask(f"http://127.0.0.1:{port}/", "/metrics")).status == 401
-        process.send_signal(signal.SIGTERM)
-        assert await process.wait() == 0
+    command = [sys.executable, "-P", "-m", "consumer_sdk"]  # -P: as where it is installed
+    command += [*arguments, str(tmp_path / "consumer.toml")]
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), **secrets}
+    with held_port() as port:
+        command += ["--admin", f"127.0.0.1:{port}"]
+        at, called = f"http://127.0.0.1:{port}/", {"host": f"10.0.0.7:{port}"}
+        async with program(*command, cwd=EXAMPLES, env=environment) as process:
+            assert await lines(process, 1) == ["charged ann 5"]
+            for probe in ("livenessProbe", "readinessProbe"):
+                path = container[probe]["httpGet"]["path"]
+                assert (await ask(at, path, headers=called)).status == 200
+            assert (await ask(at, "/metrics", headers=called)).status == 401
+            bearer = {"authorization": f"Bearer {secrets['ADMIN_TOKEN']}", **called}
+            assert (await ask(at, "/metrics", headers=bearer)).status == 200
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
