@@ -1,6 +1,7 @@
-"""Several consumers in one process: orders of one broker, clicks of another, and one SIGTERM for both.
+r"""Several consumers in one process: orders of one broker, clicks of another, and one SIGTERM for both.
 
-python examples/several.py "kafka://127.0.0.1:9092/orders?group=shop" "kinesis://eu-central-1/clicks?group=shop"
+python examples/several.py "kafka://127.0.0.1:9092/orders?group=shop" \
+    "kinesis://eu-central-1/clicks?group=shop&dead_letter_stream=dead"
 
 If one of them fails, the other one drains too, and the program ends with that error.
 """
@@ -21,9 +22,14 @@ async def charge(message: Message) -> None:
 
 
 async def count(batch: Batch) -> None:
-    """Handles clicks, many at once."""
+    """Handles clicks, many at once; an error would have all of them again, so a bad one is settled alone."""
     for message in batch:
-        print(f"seen {json.loads(message.value or b'')['page']}", flush=True)
+        try:
+            page = json.loads(message.value or b"")["page"]
+        except (ValueError, TypeError, KeyError):
+            message.reject("a click without a page")
+        else:
+            print(f"seen {page}", flush=True)
 
 
 async def main() -> None:

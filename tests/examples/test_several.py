@@ -18,10 +18,12 @@ pytestmark = [pytest.mark.kafka, pytest.mark.kinesis]
 async def test_both_consumers_of_the_process_go_on_where_they_were(
     kafka_server: KafkaServer, kinesis_server: KinesisServer, tmp_path: Path
 ) -> None:
-    """One SIGTERM ends both; what they had settled they do not see again."""
+    """One SIGTERM ends both; what they had settled they do not see again. A bad click costs no good one."""
     await kafka_server.create_topic("several-orders", partitions=1)
-    await kinesis_server.create_stream("several-clicks")
+    for stream in ("several-clicks", "several-dead"):
+        await kinesis_server.create_stream(stream)
     options = {"group": "several", "endpoint_url": kinesis_server.endpoint_url}
+    options["dead_letter_stream"] = "several-dead"
     query = urlencode({**options, **kinesis_server.credentials})
     urls = [f"kafka://{kafka_server.bootstrap_servers}/several-orders?group=several"]
     urls += [f"kinesis://{kinesis_server.region}/several-clicks?{query}"]
@@ -29,7 +31,8 @@ async def test_both_consumers_of_the_process_go_on_where_they_were(
         order = b'{"customer": "ann", "amount": %d}' % number
         async with AIOKafkaProducer(bootstrap_servers=kafka_server.bootstrap_servers) as producer:
             await producer.send_and_wait("several-orders", order)
-        await kinesis_server.put("several-clicks", [("ann", b'{"page": "/%d"}' % number)])
+        clicks = [("ann", b"[]"), ("ann", b'{"page": "/%d"}' % number), ("ann", b"{}")]
+        await kinesis_server.put("several-clicks", clicks)
         async with example("several.py", *urls, "--store", str(tmp_path / "clicks.db")) as process:
             assert sorted(await lines(process, 2)) == [f"charged ann {number}", f"seen /{number}"]
             process.send_signal(signal.SIGTERM)
