@@ -1,7 +1,7 @@
 """Several processes of one service as one consumer; pure.
 
-Counts never fall: what a process has counted is kept when it ends, without what it held. A partition
-that moved from one to another is one partition, with the counts of both.
+Counts never fall: what a process has counted is kept when it ends, without what it held, and so is what
+it forgets while it runs. A partition that moved from one to another is one partition, with the counts of both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from consumer_sdk.runtime import (
 )
 from consumer_sdk.runtime.health import TURN, State
 
-__all__ = ["NOTHING", "Member", "ended", "health", "labelled", "merged", "state_of"]
+__all__ = ["NOTHING", "Member", "Memory", "ended", "health", "labelled", "merged", "state_of"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -169,6 +169,37 @@ def ended(snapshot: Snapshot) -> Snapshot:
 def _left(each: PartitionSnapshot) -> PartitionSnapshot:
     counts = {name: getattr(each, name) for name in COUNTS}
     return PartitionSnapshot(each.partition, is_held=False, **counts)
+
+
+class Memory:
+    """What a process has forgotten of partitions that left it, while others count them on."""
+
+    def __init__(self) -> None:
+        self._before: dict[Partition, PartitionSnapshot] = {}
+        self._forgotten: dict[Partition, PartitionSnapshot] = {}
+
+    def with_forgotten(self, now: Snapshot) -> Snapshot:
+        """Its next snapshot, with further rows of what it counted before and tells no more."""
+        rows = {each.partition: each for each in now.partitions}
+        for partition in self._forgotten.keys() & (rows.keys() - self._before.keys()):
+            if _goes_on(self._forgotten[partition], rows[partition]):  # one answer had left it out
+                del self._forgotten[partition]
+        for partition, row in self._before.items():
+            if not _goes_on(row, rows.get(partition)):
+                self._forget(row)
+        self._before = rows
+        return replace(now, partitions=(*now.partitions, *self._forgotten.values()))
+
+    def _forget(self, row: PartitionSnapshot) -> None:
+        earlier = self._forgotten.pop(row.partition, None)
+        known = [_left(row)] if earlier is None else [earlier, _left(row)]
+        self._forgotten[row.partition] = _partition(known)
+        if len(self._forgotten) > REMEMBERED:
+            del self._forgotten[next(iter(self._forgotten))]
+
+
+def _goes_on(row: PartitionSnapshot, now: PartitionSnapshot | None) -> bool:
+    return now is not None and all(getattr(now, name) >= getattr(row, name) for name in COUNTS)
 
 
 def merged(snapshots: Sequence[Snapshot]) -> Snapshot:

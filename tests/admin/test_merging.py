@@ -14,6 +14,7 @@ from consumer_sdk.admin.merging import (
     NOTHING,
     REMEMBERED,
     Member,
+    Memory,
     ended,
     health,
     labelled,
@@ -227,3 +228,47 @@ def test_worker_that_owes_an_answer_is_named_and_given_up_after_ten_seconds() ->
     found = health([Member(0, snapshot(), silent=10.5), Member(1, snapshot(), silent=0.3)])
     assert (found.live, found.ready) == (False, False)
     assert found.reasons == ("worker 0 has not answered for 10.5 s",)
+
+
+# -- what a process forgets -----------------------------------------------------------------------
+
+
+def _settled(*parts: tuple[Partition, int]) -> Snapshot:
+    return snapshot(*(PartitionSnapshot(at, settled=count) for at, count in parts))
+
+
+def test_what_a_process_has_forgotten_of_a_partition_still_counts() -> None:
+    """It keeps the counts of a thousand that left, and begins anew with one that comes back."""
+    memory, other = Memory(), _settled((ZERO, 100))
+    counts = []
+    for parts in (
+        [(ZERO, 5), (ONE, 1)],
+        [(ONE, 2)],  # forgotten
+        [(ONE, 3)],
+        [(ZERO, 1), (ONE, 3)],  # it is back, and begins anew
+        [(ZERO, 4), (ONE, 3)],
+        [(ZERO, 2), (ONE, 3)],  # it was forgotten, and came back, between two looks
+        [(ONE, 3)],
+        [(ZERO, 0), (ONE, 3)],
+    ):
+        rows = merged([memory.with_forgotten(_settled(*parts)), other]).partitions
+        counts.append({row.partition.id: row.settled for row in rows})
+    assert [each["0"] for each in counts] == [105, 105, 105, 106, 109, 111, 111, 111]
+    assert [each["1"] for each in counts] == [1, 2, 3, 3, 3, 3, 3, 3]
+
+
+def test_partition_that_one_answer_left_out_is_not_counted_twice() -> None:
+    """It came in the middle of a look: the next answer has all of it."""
+    memory = Memory()
+    counts = [
+        merged([memory.with_forgotten(_settled(*parts))]).partitions[0].settled
+        for parts in ([(ZERO, 5)], [], [(ZERO, 6)], [(ZERO, 7)])
+    ]
+    assert counts == [5, 5, 6, 7]
+
+
+def test_what_was_forgotten_is_bounded() -> None:
+    """As what was counted by those that ended is."""
+    memory = Memory()
+    memory.with_forgotten(_settled(*((Partition("s", str(n)), n) for n in range(REMEMBERED + 5))))
+    assert len(memory.with_forgotten(_settled()).partitions) == REMEMBERED

@@ -16,7 +16,16 @@ from dataclasses import replace
 from itertools import count, zip_longest
 from typing import Any
 
-from consumer_sdk.admin.merging import NOTHING, Member, ended, health, labelled, merged, state_of
+from consumer_sdk.admin.merging import (
+    NOTHING,
+    Member,
+    Memory,
+    ended,
+    health,
+    labelled,
+    merged,
+    state_of,
+)
 from consumer_sdk.admin.sources import FLUSH_TIME, LateError, Source
 from consumer_sdk.cli.run.links import GoneError, Link, LinkError
 from consumer_sdk.errors import ConsumerSdkError
@@ -75,6 +84,7 @@ class _Process:
         self._number = number
         self._life = life
         self._is_odd = False
+        self._memories: list[Memory] = []
 
     async def look(self, now: float) -> None:
         """Asks, and keeps the answer; an error is an answer that it still owes."""
@@ -112,7 +122,9 @@ class _Process:
         if not snapshots:
             raise LinkError("it has no consumer")
         merged([NOTHING, *snapshots])  # what cannot be added is seen now, and not by the others
-        return snapshots
+        self._memories += [Memory() for _ in snapshots[len(self._memories) :]]
+        pairs = zip(self._memories, snapshots, strict=False)
+        return [memory.with_forgotten(each) for memory, each in pairs]
 
     def member(self, consumer: int, now: float) -> Member:
         known = self.snapshots[consumer] if consumer < len(self.snapshots) else None

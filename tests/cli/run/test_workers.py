@@ -111,6 +111,26 @@ async def test_worker_that_ends_says_what_it_had_counted() -> None:
     assert [event.kind for event in found.events] == ["assigned", "revoked"]
 
 
+async def test_count_that_a_worker_forgets_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the thousands of partitions that have left it."""
+    workers, is_forgotten = Workers(1), False
+    look = links._Answerer._look
+
+    async def forgets(self: Any) -> bytes:
+        (found,) = json.loads(await look(self))
+        return json.dumps([{**found, "partitions": []} if is_forgotten else found]).encode()
+
+    monkeypatch.setattr(links._Answerer, "_look", forgets)
+    async with living(workers, 0, made(3)):
+        await settled(workers, 3)
+        is_forgotten = True
+        await workers.refresh()
+        (row,) = workers.snapshots()[0].partitions
+        assert (row.settled, row.is_held) == (3, False)
+    (row,) = workers.snapshots()[0].partitions
+    assert row.settled == 3
+
+
 async def test_worker_whose_parent_does_not_listen_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last words are more than its socket takes."""
     monkeypatch.setattr("consumer_sdk.cli.run.links.ENDING", 0.05)
