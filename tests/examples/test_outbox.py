@@ -266,8 +266,16 @@ async def test_processes_that_start_at_once_make_the_tables_once(
 ) -> None:
     """IF NOT EXISTS alone lets one of them fail."""
     url = await postgresql.create_database(f"shop_{uuid.uuid4().hex[:8]}")
-    async with asyncpg.create_pool(url, min_size=8) as pool:
-        await asyncio.gather(*(pool.execute(outbox.TABLES) for _ in range(8)))
+    async with (
+        asyncpg.create_pool(url, min_size=0) as pool,
+        asyncio.TaskGroup() as group,
+        pool.acquire() as first,
+        first.transaction(),
+    ):
+        await first.execute(outbox.TABLES)
+        group.create_task(pool.execute(outbox.TABLES))
+        while await pool.fetchval(WAITING) != 1:
+            await asyncio.sleep(0.02)
 
 
 async def test_killed_between_send_and_commit_a_receipt_is_sent_again_with_its_id(
