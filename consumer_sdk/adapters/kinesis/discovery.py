@@ -132,6 +132,14 @@ class Discovery:
                 return replace(each, is_closed=each.is_closed or is_parent)
         return None
 
+    async def check(self) -> None:
+        """Looks now.
+
+        Raises:
+            AdapterError: the stream is not the one that was opened, or does not answer.
+        """
+        await self._share(0.0)
+
     async def _share(self, age: float) -> Sequence[Shard]:
         """What a look finds that began so many seconds before this question at most, or later.
 

@@ -62,6 +62,7 @@ class Reader:
         now: the service's clock: what "latest" stands for when it is first read.
         lookup: asked when the service does not take the position, and before an end is believed:
             what is listed of the shard. Raises what ends the consumer.
+        check: raises what ends the consumer, unless the stream is still the one that was opened.
         on_children: called with the shard when its end, or a sign of it, was seen.
     """
 
@@ -74,6 +75,7 @@ class Reader:
         *,
         now: Callable[[], Awaitable[float]],
         lookup: Callable[[str], Awaitable[Shard | None]],
+        check: Callable[[], Awaitable[None]],
         on_children: Callable[[str], None],
     ) -> None:
         self._grant = grant
@@ -82,6 +84,7 @@ class Reader:
         self._room = room
         self._now = now
         self._lookup = lookup
+        self._check = check
         self._on_children = on_children
         self._failures = 0
         self._refusals = 0
@@ -288,6 +291,8 @@ class Reader:
         """A position that was trimmed may be refused, instead of giving what is left."""
         try:
             left = await self._first_left()
+            # What `_lookup` knows may be a moment old: this may be another stream of the same name.
+            await self._check()
         except TransientAdapterError:
             raise
         except ShardGoneError as gone:

@@ -136,6 +136,7 @@ class Session(ReadAheadSession):
             self._room,
             now=self._service.time,
             lookup=self.discovery.find,
+            check=self.discovery.check,
             on_children=self.discovery.look,
         )
         self._readers[grant] = self._spawn(reader.run())

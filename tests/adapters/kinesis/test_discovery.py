@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Message
+from consumer_sdk.adapters.kinesis import discovery
 from consumer_sdk.adapters.kinesis.discovery import FRESH
 from consumer_sdk.adapters.kinesis.service import Page, Shard
 from consumer_sdk.errors import AdapterError, TransientAdapterError
@@ -231,6 +232,33 @@ def test_stream_that_was_made_again_ends_the_consumers_of_the_old_one() -> None:
         before = new.assignment()
         await asyncio.sleep(200)
         assert new.assignment() is before
+
+    play(test)
+
+
+def test_record_of_a_stream_that_was_made_again_is_never_taken_for_one_of_the_old_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kinesis trap 25: its place is refused there, and what the last look found is of before."""
+    monkeypatch.setattr(discovery, "FRESH", 1000.0)
+
+    async def test(stage: Stage) -> None:
+        stage.put("old")
+        seen: list[str] = []
+
+        async def handle(message: Message) -> None:
+            seen.append(text_of(message))
+
+        def make_again() -> None:
+            stage.kinesis.delete_stream("s")
+            stage.kinesis.create_stream("s")
+            stage.put("new")
+
+        async with stage.consumer(adapter={"discovery_interval": 3600.0}) as consumer:
+            asyncio.get_running_loop().call_later(5, make_again)
+            with pytest.raises(AdapterError, match="was deleted and made again"):
+                await consumer.run(handle)
+        assert seen == ["old"]
 
     play(test)
 

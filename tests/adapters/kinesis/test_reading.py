@@ -100,6 +100,7 @@ class Scene:
                 self.room,
                 now=self.service.time,
                 lookup=self.lookup,
+                check=self.check,
                 on_children=self.ended.append,
             )
             grant.begin(start)
@@ -116,6 +117,9 @@ class Scene:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+    async def check(self) -> None:
+        """It is the stream that was opened."""
 
     def put(self, *values: str, shard: int = 0) -> list[int]:
         """Stores records; returns their sequence numbers."""
