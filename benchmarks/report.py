@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from os import cpu_count
 from typing import Any
 
-from benchmarks import latency, leases, markdown, partitions, pulsar_tables, stores, workers
+from benchmarks import (
+    latency,
+    leases,
+    markdown,
+    partitions,
+    pulsar_tables,
+    stores,
+    telemetry,
+    workers,
+)
 from benchmarks.kafka_contests import AIMS
 from benchmarks.kinesis import tables as kinesis
 from benchmarks.markdown import figure
@@ -17,28 +26,15 @@ from benchmarks.process import ROOT
 from benchmarks.spark import tables as spark
 from benchmarks.trackers.tables import tables
 
-__all__ = ["table", "write"]
+__all__ = ["PAGE", "TABLES", "table", "write"]
 
-_PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "performance.md"
 _CLIENTS = ("aiokafka", "faststream", "uvloop")
 
 
 def table(name: str, result: Mapping[str, Any]) -> str:
     """One benchmark's results in Markdown."""
-    by_name = {
-        "kafka": _kafka,
-        "kinesis": kinesis.tables,
-        "message": _message,
-        "latency": latency.tables,
-        "leases": leases.tables,
-        "partitions": partitions.tables,
-        "pulsar": pulsar_tables.tables,
-        "spark": spark.tables,
-        "stores": stores.tables,
-        "trackers": tables,
-        "workers": workers.tables,
-    }
-    return by_name[name](result)
+    return TABLES[name](result)
 
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
@@ -46,16 +42,16 @@ def write(results: Mapping[str, Mapping[str, Any]]) -> None:
 
     The text around the tables stays.
     """
-    page = _PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     for name, result in results.items():
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         before, found, rest = page.partition(begin)
         _, closed, after = rest.partition(end)
         if not (found and closed):
-            raise LookupError(f"{_PAGE.name} has no place for {name!r}: {begin} … {end}")
+            raise LookupError(f"{PAGE.name} has no place for {name!r}: {begin} … {end}")
         page = f"{before}{begin}\n{_machine()}\n\n{table(name, result)}\n{end}{after}"
         _draw(name, result)
-    _PAGE.write_text(page, encoding="utf-8")
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def _draw(name: str, result: Mapping[str, Any]) -> None:
@@ -63,11 +59,11 @@ def _draw(name: str, result: Mapping[str, Any]) -> None:
     if name == "spark":
         from benchmarks.spark import plots
 
-        plots.draw(result, _PAGE.parent)
+        plots.draw(result, PAGE.parent)
     if curves := result.get("curves"):
         from benchmarks.trackers.plots import draw
 
-        draw(curves, _PAGE.parent)
+        draw(curves, PAGE.parent)
 
 
 def _kafka(result: Mapping[str, Any]) -> str:
@@ -124,3 +120,19 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "absent"
+
+
+TABLES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "kafka": _kafka,
+    "kinesis": kinesis.tables,
+    "message": _message,
+    "latency": latency.tables,
+    "leases": leases.tables,
+    "partitions": partitions.tables,
+    "pulsar": pulsar_tables.tables,
+    "spark": spark.tables,
+    "stores": stores.tables,
+    "telemetry": telemetry.tables,
+    "trackers": tables,
+    "workers": workers.tables,
+}

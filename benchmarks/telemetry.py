@@ -16,7 +16,7 @@ import gc
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,12 +25,13 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased
 from prometheus_client import CollectorRegistry, generate_latest
 
 from benchmarks.harness import Say
+from benchmarks.markdown import figure, table
 from benchmarks.ours.memory_partitions import RECORD, STREAM
 from consumer_sdk import Consumer, Message, admin, telemetry
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.adapters.memory.log import StoredRecord
 
-__all__ = ["AIMS", "measure"]
+__all__ = ["AIMS", "measure", "tables"]
 
 AIMS = {
     "metrics_cost": "≤ 1.02",
@@ -257,3 +258,9 @@ async def _longest_hold(work: asyncio.Task[Any]) -> float:
         now = time.perf_counter()
         longest, before = max(longest, now - before), now
     return longest
+
+
+def tables(result: Mapping[str, Any]) -> str:
+    """The results in Markdown."""
+    rows = [(f"`{key}`", figure(result[key], 2), aim) for key, aim in AIMS.items()]
+    return table(("figure", "measured", "aim"), rows)
