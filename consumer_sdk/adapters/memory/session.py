@@ -120,15 +120,15 @@ class Session:
 
     def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """Stores positions, or acks records; fenced by what is held."""
-        if self._seam is None:
-            return list(map(self._apply, flushes))
-        return [self._commit(self._seam, flush) for flush in flushes]
+        return [self._commit(flush) for flush in flushes]
 
-    def _commit(self, seam: Seam, flush: AckFlush) -> Outcome:
-        strike = seam.strike("commit.partition")
+    def _commit(self, flush: AckFlush) -> Outcome:
+        strike = self._seam.strike("commit.partition") if self._seam else None
         if strike != "before":
             outcome = self._apply(flush)
-        return Outcome.retry(seam.error("commit.partition")) if strike else outcome
+        if self._seam and strike:
+            return Outcome.retry(self._seam.error("commit.partition"))
+        return outcome
 
     def _apply(self, flush: AckFlush) -> Outcome:
         membership, partition = self.membership, flush.assignment.partition
