@@ -44,7 +44,7 @@ from consumer_sdk.trackers.chunks import (
 )
 from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.grouping import Grouping
-from consumer_sdk.trackers.options import DELAY, MOMENT, TYPES, check_moment
+from consumer_sdk.trackers.options import DELAY, TYPES, check_moment
 from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
 from consumer_sdk.trackers.schedule import Schedule
@@ -318,7 +318,7 @@ class Deliveries(Grouping):
         self, index: int, attempt: int, now: float, delay: float | None = None, item: Any = None
     ) -> Verdict:
         DELAY.check("delay", delay, "nack")
-        MOMENT.check("now", now, "nack")
+        check_moment(now, "nack")
         if not self._is_delivery(index, attempt):
             self._ignore()
             return IGNORED
@@ -390,7 +390,7 @@ class Deliveries(Grouping):
         self, index: int, attempt: int, now: float, seconds: float, item: Any = None
     ) -> bool:
         SECONDS_OR_0.check("seconds", seconds, "extend")
-        MOMENT.check("now", now, "extend")
+        check_moment(now, "extend")
         if not self._is_delivery(index, attempt):
             return self._ignore()
         moment = self._schedule.moment_of.get(index)
@@ -410,7 +410,7 @@ class Deliveries(Grouping):
     def due(self, now: float, most: int | None = None) -> Due:
         ready: list[tuple[int, int, Any]] = []
         expired: list[tuple[int, Verdict, Any]] = []
-        MOMENT.check("now", now, "due")
+        check_moment(now, "due")
         for index, item, is_retry in self._schedule.pop_due(now, most):
             attempt = self._failures.get(index, 0) + 1
             self._window.mark(index, MARKED)

@@ -19,7 +19,7 @@ from consumer_sdk.options import (
 )
 from consumer_sdk.trackers.retry import RetryPolicy
 
-__all__ = ["CALLABLE", "DELAY", "MOMENT", "TYPES", "TrackerOptions", "check_moment"]
+__all__ = ["CALLABLE", "DELAY", "TYPES", "TrackerOptions", "check_moment"]
 
 
 class TrackerOptions(TypedDict, total=False):
@@ -66,7 +66,7 @@ TYPES: Mapping[str, OptionType] = {
 
 
 def check_moment(now: float, what: str) -> None:
-    """As ``MOMENT.check``, in a tenth of the time where all is well: for each hand-out.
+    """As ``MOMENT.check``, in a tenth of the time where all is well: records pay for it.
 
     Raises:
         ConfigurationError: it is no time.
