@@ -22,14 +22,13 @@ from consumer_sdk.runtime import (
     PartitionSnapshot,
     Snapshot,
 )
+from consumer_sdk.runtime.events import KEPT
 from consumer_sdk.runtime.health import TURN, State
 
 __all__ = ["NOTHING", "Member", "Memory", "ended", "health", "labelled", "merged", "state_of"]
 
 Key = TypeVar("Key", bound=Hashable)
 
-EVENTS = 200
-"""Events that are kept."""
 REMEMBERED = 20_000
 """Partitions of processes that have ended, whose counts are kept."""
 APART = 10**9
@@ -281,4 +280,4 @@ def _counts(several: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def _events(snapshots: Iterable[Snapshot]) -> tuple[Event, ...]:
     found = [event for snapshot in snapshots for event in snapshot.events]
-    return tuple(sorted(found, key=lambda event: (event.time, event.number))[-EVENTS:])
+    return tuple(sorted(found, key=lambda event: (event.time, event.number))[-KEPT:])
