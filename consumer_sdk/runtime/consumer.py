@@ -309,8 +309,12 @@ class Consumer(RunsHandlers):
     async def __anext__(self) -> Message:
         inbox = self._inbox or self._start_pulling()
         while True:
-            is_in_time = inbox.time() < inbox.until
-            message = inbox.pop() if is_in_time else await inbox.after_turn(inbox.pop)
+            if inbox.time() < inbox.until:
+                for queued in inbox.current:  # the next one, in half of the time of next()
+                    return queued
+                message = inbox.pop()
+            else:
+                message = await inbox.after_turn(inbox.pop)
             if message is not None:
                 return message
             if inbox.is_closed:

@@ -42,6 +42,7 @@ class Inbox:
         is_timed: deliveries have an ack timeout, so that each is handed out alone.
 
     Attributes:
+        current: what is left of the run that is being handed out.
         time: the loop's.
         until: who pulls later than this lets the loop turn first, by `after_turn`.
 
@@ -61,7 +62,7 @@ class Inbox:
         self._watch = watch
         self._is_timed = is_timed
         self._runs = Runs()
-        self._current: Iterator[Message] = iter(())
+        self.current: Iterator[Message] = iter(())
         self._current_holding: Holding | None = None
         self._arrived = asyncio.Event()
         self.count = 0
@@ -102,14 +103,14 @@ class Inbox:
         """The record waits for the user to pull it."""
         mine = [messages for owner, messages in self._runs if owner is holding]
         if self._current_holding is holding:
-            mine.append(list(copy(self._current)))
+            mine.append(list(copy(self.current)))
         return any(queued.position == message.position for queued in chain.from_iterable(mine))
 
     def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
         """What an unsettled record is doing, and its message where that waits here. O(records)."""
         mine = [messages for owner, messages in self._runs if owner is holding]
         if self._current_holding is holding:
-            mine.append(list(copy(self._current)))
+            mine.append(list(copy(self.current)))
         waiting = (message for message in chain.from_iterable(mine) if message.index == index)
         found = next(waiting, None)
         return ("handed out" if found is None else "queued"), found
@@ -130,8 +131,8 @@ class Inbox:
                 kept.append((holding, messages))
         self._runs = kept
         if self._current_holding is not None and self._current_holding in purged:
-            purged[self._current_holding] += self._current
-            self._current, self._current_holding = iter(()), None
+            purged[self._current_holding] += self.current
+            self.current, self._current_holding = iter(()), None
         return purged
 
     def abandon(self) -> None:
@@ -140,7 +141,7 @@ class Inbox:
         The runs that wait are asked about when they are opened, and none of theirs is wanted.
         """
         if self._current_holding is not None and self._current_holding.is_closed:
-            self._current, self._current_holding = iter(()), None
+            self.current, self._current_holding = iter(()), None
 
     def sweep(self) -> list[Waiting]:
         """Takes out the runs of closed holdings, in one pass; returns them."""
@@ -170,18 +171,18 @@ class Inbox:
         self._arrived.set()
 
     def _take_back(self) -> None:
-        rest = list(self._current)
+        rest = list(self.current)
         if self._current_holding is not None and rest:
             self._runs.appendleft((self._current_holding, rest))
             self.count += len(rest)
-        self._current, self._current_holding = iter(()), None
+        self.current, self._current_holding = iter(()), None
 
     def pop(self) -> Message | None:
         """The next message, if there is one now."""
-        message = next(self._current, None)
+        message = next(self.current, None)
         while message is None and self._runs and not (self.is_closed or self._is_gated):
             self._open_next_run()
-            message = next(self._current, None)
+            message = next(self.current, None)
         return message
 
     def _open_next_run(self) -> None:
@@ -191,7 +192,7 @@ class Inbox:
             self._runs.appendleft((holding, messages[1:]))
             self.count += len(messages) - 1
             messages = messages[:1]
-        self._current = iter(self._hand_out(holding, messages))
+        self.current = iter(self._hand_out(holding, messages))
         self._current_holding = holding
         self._has_left()
 
@@ -250,7 +251,7 @@ class Inbox:
                 break
             batch.append(message)
             if not self._is_timed:
-                batch.extend(islice(self._current, most - len(batch)))
+                batch.extend(islice(self.current, most - len(batch)))
         return batch
 
     def set_full(self, *, is_full: bool) -> None:
@@ -271,7 +272,7 @@ class Inbox:
     @property
     def waiting(self) -> int:
         """Messages that can be had without waiting."""
-        return 0 if self._is_gated else self.count + length_hint(self._current)
+        return 0 if self._is_gated else self.count + length_hint(self.current)
 
 
 class Batches:

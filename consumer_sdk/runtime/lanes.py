@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
-from itertools import islice
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice, repeat
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.holding import NACKED, SETTLED, Holding
@@ -104,10 +104,10 @@ class Lanes:
     """
 
     def __init__(self, ordering: Ordering, is_ready: Callable[[], None]) -> None:
-        self._key_of: Callable[[Message], Hashable | None] = {
-            Ordering.NONE: lambda _: None,
-            Ordering.KEY: lambda message: message.ordering_key or message.key or None,
-            Ordering.PARTITION: lambda _: "partition",
+        self._keys_of: Callable[[Sequence[Message]], Iterable[Hashable | None]] = {
+            Ordering.NONE: lambda messages: repeat(None, len(messages)),
+            Ordering.KEY: lambda messages: [m.ordering_key or m.key or None for m in messages],
+            Ordering.PARTITION: lambda messages: repeat("partition", len(messages)),
         }[ordering]
         self._is_ready = is_ready
         self.abandoned: Callable[[], None] = lambda: None
@@ -115,18 +115,22 @@ class Lanes:
         self.available = 0
         self.is_full = self.is_gated = False
 
+    def _key_of(self, message: Message) -> Hashable | None:
+        return next(iter(self._keys_of((message,))))
+
     # -- coming in ------------------------------------------------------------------------
 
     def put(self, holding: Holding, messages: list[Message]) -> None:
         """Queues new records, in order."""
-        lanes, ready, key_of = holding.lanes, self.ready, self._key_of
-        for message in messages:
-            key = key_of(message)
+        lanes, ready, available = holding.lanes, self.ready, self.available
+        for message, key in zip(
+            messages, self._keys_of(messages), strict=False
+        ):  # strict takes longer
             lane = lanes.get(key)
             if lane is None:
                 lane = Lane(holding, key, message)
                 ready.append(lane)
-                self.available += 1
+                available += 1
                 if key is not None:
                     lanes[key] = lane
             else:
@@ -134,7 +138,8 @@ class Lanes:
                 if lane.awaited or lane.is_parked:
                     self._block(lane, not self._is_held(message, holding))
                 elif not lane.running:
-                    self.available += 1
+                    available += 1
+        self.available = available
         self._is_ready()
 
     def hold(self, holding: Holding, message: Message) -> None:
@@ -312,7 +317,7 @@ class Lanes:
             self.available += len(queue)
             self.ready.append(lane)
         else:
-            self._end(lane)
+            lane.holding.lanes.pop(lane.key, None)
 
     @staticmethod
     def _end(lane: Lane) -> None:

@@ -15,6 +15,7 @@ __all__ = ["BOUNDS", "ErrorNames", "Histogram", "HistogramSnapshot", "Timing"]
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 """Seconds, inclusive: what OpenTelemetry's messaging conventions ask for."""
+QUICK = BOUNDS[0]
 MOST_NAMES = 50
 OTHER = "other"
 """What stands for the errors beyond the first fifty names."""
@@ -60,8 +61,8 @@ class Histogram:
         self._counts[bisect_left(BOUNDS, seconds)] += 1
         self._sum += seconds
 
-    def add_quick(self, count: int, seconds: float = 0.0) -> None:
-        """So many, none of them longer than the first bound, that took so long together."""
+    def add_quick(self, count: int, seconds: float) -> None:
+        """So many, none of them longer than `QUICK`, that took so long together."""
         self._counts[0] += count
         self._sum += seconds
 

@@ -33,7 +33,7 @@ from consumer_sdk.runtime.holding import NACKED, SETTLED
 from consumer_sdk.runtime.lanes import Lane, Lanes, Ordering, Taken
 from consumer_sdk.runtime.loop_watch import LoopWatch, timed
 from consumer_sdk.runtime.options import LoopClock
-from consumer_sdk.runtime.timing import Histogram, Timing
+from consumer_sdk.runtime.timing import QUICK, Histogram, Timing
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["BatchWorkers", "Workers", "current_message"]
@@ -48,8 +48,7 @@ MOST = 500
 """Deliveries after which it turns in any case: the next fetch has to be on its way."""
 
 LOOK = 16
-"""Quick deliveries between two looks at the clock."""
-
+"""Quick deliveries that a worker makes before they are counted."""
 
 Delivery: TypeAlias = tuple[float, *tuple[Lane, ...]]
 """The loop's time when a worker called the handler, and the lanes of what it gave it."""
@@ -79,44 +78,27 @@ class Turn:
     """What the workers of one consumer may deliver before the event loop turns.
 
     Attributes:
-        left: deliveries until `is_over` is to be asked.
-        number: of turns so far: a delivery in which it has changed has suspended.
+        ends: when they have had their time; in the past as long as none has delivered.
+        left: deliveries until then, at most, of those that do not suspend. What a worker has not
+            counted yet comes on top.
+        number: of turns so far.
     """
 
-    __slots__ = ("_clock", "_deliveries", "_ends", "_granted", "_looked", "left", "number")
+    __slots__ = ("ends", "left", "number")
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._ends: float | None = None
-        self._looked = -math.inf
-        self._deliveries = self.number = 0
-        self._granted = self.left = 1
+    def __init__(self) -> None:
+        self.ends, self.left, self.number = -math.inf, MOST, 0
 
-    def is_over(self) -> bool:
-        """Whether the loop has to turn before the next delivery."""
-        now = self._clock.monotonic()
-        if self._ends is None:
+    def is_over(self, now: float) -> bool:
+        """Whether the loop has to turn before the next delivery; the first to ask begins a turn."""
+        if self.ends == -math.inf:
             asyncio.get_running_loop().call_soon(self._turned)
-            self._ends, self._deliveries = now + TURN, 0
-        if made := self._granted - self.left:  # else two workers ask one after the other
-            self._deliveries += made
-            # Slow ones are measured one by one: sixteen of them may take much longer than a turn.
-            is_quick = (now - self._looked) * LOOK < made * TURN / 10
-            self._granted = LOOK if is_quick else 1
-            self._looked = now
-        self.left = self._granted
-        return now >= self._ends or self._deliveries >= MOST
+            self.ends, self.left = now + TURN, MOST
+        return now >= self.ends or self.left <= 0
 
     def _turned(self) -> None:
-        # Handlers may have suspended, and the delivery that ends next have taken long.
-        self._granted, self.left = self._granted - self.left, 0
-        self._ends = None
+        self.ends = -math.inf
         self.number += 1
-
-    async def begin(self) -> None:
-        """Returns when there may be a delivery."""
-        while self.is_over():  # noqa: ASYNC110 - an event would wake all workers for one delivery
-            await asyncio.sleep(0)
 
 
 class Workers:
@@ -132,8 +114,7 @@ class Workers:
         watch: asked when time has jumped.
         timing: told of deliveries that failed; what returned is counted by its holding.
 
-    A look at the loop's clock ends a delivery and begins the next one. Of quick deliveries that did
-    not suspend only every sixteenth is followed by a look: it has the time of all, the others none.
+    One look at the clock ends a delivery and begins the next one.
     """
 
     unusable: tuple[type[HandlerError], ...] = (
@@ -165,7 +146,10 @@ class Workers:
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
         self._at: dict[asyncio.Task[None], Delivery] = {}
         self._starting = 0
-        self._turn = Turn(clock or LoopClock())
+        self._turn = Turn()
+        self._time = asyncio.get_running_loop().time
+        if not (clock is None or isinstance(clock, LoopClock)):  # which asks the loop, but slowly
+            self._time = clock.monotonic
         self._is_stopped = False
         self.lanes = Lanes(ordering, self._add_worker)
         self.lanes.abandoned = self._cancel_abandoned
@@ -222,25 +206,33 @@ class Workers:
         assert task is not None  # noqa: S101 - a worker is one
         if task not in self._tasks:
             await asyncio.sleep(0)
-        await self._turn.begin()
+        await self._take_turn()
         self._starting -= 1
         return task
 
-    async def _work(self) -> None:
+    async def _take_turn(self) -> float:
+        """The time, when there may be a delivery."""
+        while self._turn.is_over(now := self._time()):  # noqa: ASYNC110 - an event would wake all
+            await asyncio.sleep(0)
+        return now
+
+    async def _work(self) -> None:  # noqa: C901, PLR0912 - see below
         task = await self._begin()
         lanes, handler, turn, at = self.lanes, self._handling(), self._turn, self._at
+        tasks = self._tasks
         CURRENT.set((at, task))
-        time, watch = asyncio.get_running_loop().time, self._watch
-        handled, quick, began, number = Histogram(), 0, time(), turn.number
+        time, watch = self._time, self._watch
+        handled, quick, number = Histogram(), 0, turn.number
+        since = now = time()
         # One frame for each delivery, and no call that can be spared: this is the hot path.
-        while watch is None or time() < watch.until or watch.look():
+        while watch is None or now < watch.until or watch.look():
             lane = lanes.take_one()
             if lane is None:
                 break
-            if not self._starting:
+            if not self._starting and len(tasks) < self._concurrency:
                 self._add_worker()
             message = lane.queue[0]
-            at[task] = (began, lane)
+            at[task] = (now, lane)
             holding = lane.holding
             into = holding.handled
             try:
@@ -252,25 +244,29 @@ class Workers:
                 self._raised((message,), error)
             else:
                 holder: Any = message.holder
-                if holder is holding:
-                    holder.moot += not holder.ack(message.index)
-                else:
+                if holder is not holding:
                     holder.returned([message])
+                elif not holder.ack(message.index):
+                    holder.moot += 1
             lanes.done(lane)
-            turn.left -= 1
-            if turn.left > 0 and into is handled and turn.number == number:
+            began, now = now, time()
+            if now - began > QUICK or into is not handled:
+                handled.add_quick(quick, began - since)
+                into.add(now - began)
+                handled, quick, since = into, 0, now
+            else:
                 quick += 1
+            if quick < LOOK and now < turn.ends:
                 continue
-            now = time()
-            handled.add_quick(quick)
-            into.add(now - began)
-            handled, quick, began = into, 0, now
-            if turn.left <= 0 and turn.is_over():
+            handled.add_quick(quick, now - since)
+            if turn.number == number:
+                turn.left -= quick
+            quick, number = 0, turn.number
+            if turn.is_over(now):
                 self._has_left()
-                await turn.begin()
-                began = time()
-            number = turn.number
-        handled.add_quick(quick, time() - began)
+                now, number = await self._take_turn(), turn.number
+            since = now
+        handled.add_quick(quick, now - since)
         self._has_left()
 
     @property
@@ -406,7 +402,7 @@ class BatchWorkers(Workers):
             await self._deliver_batch(batch)
             self._has_left()
             await asyncio.sleep(0)
-            await self._turn.begin()
+            await self._take_turn()
 
     def _collect(self) -> Taken:
         batch = Taken()

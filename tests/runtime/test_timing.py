@@ -44,8 +44,8 @@ def test_quick_ones_are_added_together() -> None:
     """They are in the first bucket; their time is one sum."""
     histogram = Histogram()
     histogram.add_quick(3, 0.5)
-    histogram.add_quick(2)
-    assert histogram.snapshot() == HistogramSnapshot((5, *[0] * 14), 0.5)
+    histogram.add_quick(2, 0.25)
+    assert histogram.snapshot() == HistogramSnapshot((5, *[0] * 14), 0.75)
 
 
 def test_fifty_names_are_kept() -> None:
