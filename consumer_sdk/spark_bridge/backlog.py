@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from consumer_sdk.spark_bridge.pull.admission import Limit
 
-__all__ = ["Backlog"]
+__all__ = ["Backlog", "Waiting"]
+
+
+class Waiting(NamedTuple):
+    """A segment that Spark has not taken.
+
+    Attributes:
+        rows: in it.
+        size: bytes of its file.
+        at: when it was written, in milliseconds since the epoch.
+    """
+
+    rows: int
+    size: int
+    at: int
 
 
 @dataclass(slots=True)
@@ -16,40 +31,44 @@ class Backlog:
 
     Attributes:
         first: the number of the first one.
-        sizes: rows and bytes of each, from ``first`` on.
+        segments: each of them, from ``first`` on.
     """
 
     first: int = 0
-    sizes: list[tuple[int, int]] = field(default_factory=list)
+    segments: list[Waiting] = field(default_factory=list)
 
     @property
     def end(self) -> int:
         """The number after the last one."""
-        return self.first + len(self.sizes)
+        return self.first + len(self.segments)
 
     @property
     def rows(self) -> int:
         """Of all of them."""
-        return sum(rows for rows, _ in self.sizes)
+        return sum(each.rows for each in self.segments)
+
+    def behind(self, end: int) -> Sequence[Waiting]:
+        """Those that wait behind ``end``."""
+        return self.segments[max(0, end - self.first) :]
 
     def drop_below(self, number: int) -> None:
         """Spark has taken everything below ``number``."""
-        del self.sizes[: max(0, number - self.first)]
+        del self.segments[: max(0, number - self.first)]
         self.first = max(self.first, number)
 
     def admit(self, start: int, end: int, limit: Limit) -> int:
         """Where a read that starts at ``start`` ends, at most ``end``; at least one segment."""
-        sizes = self.sizes[start - self.first : end - self.first]
+        waiting = self.segments[start - self.first : end - self.first]
         match limit.kind:
             case "max_files":
-                return start + min(len(sizes), max(1, limit.number))
+                return start + min(len(waiting), max(1, limit.number))
             case "max_rows":
-                return start + _fitting([rows for rows, _ in sizes], limit.number)
+                return start + _fitting([each.rows for each in waiting], limit.number)
             case "max_bytes":
-                return start + _fitting([size for _, size in sizes], limit.number)
-            case "min_rows" if sum(rows for rows, _ in sizes) < limit.number:
+                return start + _fitting([each.size for each in waiting], limit.number)
+            case "min_rows" if sum(each.rows for each in waiting) < limit.number:
                 return start
-        return start + len(sizes)
+        return start + len(waiting)
 
 
 def _fitting(costs: Sequence[int], budget: int) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from consumer_sdk.spark_bridge.backlog import Backlog
+from consumer_sdk.spark_bridge.backlog import Backlog, Waiting
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
@@ -69,6 +69,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._mark = None if url.reader is None else ReaderMark(self._files, url.reader)
         self._backlog: Backlog | None = None
         self._first: int | None = None
+        self._end_at = 0
         self._target: int | None = None
         self._next = NextBatch(self.initialOffset, _limit(url))
         self._let_go = -math.inf
@@ -105,9 +106,24 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = self._backlog.end if self._backlog else self._log.floor()
         self._target = first + sum(1 for _ in self._log.news(first))
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802 - Spark's name
-        """The end of the feed as last seen, for progress reports."""
-        return _offset(self._backlog.end) if self._backlog else None
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """The end of the feed as last seen, for progress reports.
+
+        With whose it is, and what waits behind the end that was answered: see `spark_bridge.lag`.
+        """
+        if self._backlog is None:
+            return None
+        waiting = self._backlog.behind(self._end_at)
+        report = {
+            **_offset(self._backlog.end),
+            "broker": "feed",
+            "group": self._url.reader,
+            "directory": str(self._files.directory),
+            "records": sum(each.rows for each in waiting),
+        }
+        if waiting and waiting[0].at:
+            report["waiting"] = waiting[0].at / 1000
+        return report
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """The segments between two offsets, in few tasks."""
@@ -154,6 +170,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._known(begin).admit(begin, end, limit)
         if end > begin:
             self._let_go = time.monotonic()
+        self._end_at = end
         if start == _UNRESOLVED:
             return {**_offset(end), "since": begin}
         return start if end == begin else _offset(end)
@@ -189,7 +206,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Takes in new manifests; returns the end."""
         backlog = self._known(begin)
         for manifest in self._log.news(backlog.end):
-            backlog.sizes.append((manifest.rows, manifest.size))
+            backlog.segments.append(Waiting(manifest.rows, manifest.size, manifest.at))
         return backlog.end
 
     def _news(self, begin: int) -> int:

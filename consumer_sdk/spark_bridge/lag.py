@@ -3,6 +3,11 @@
 Spark hands on two JSON texts of a source: where the micro-batch ended, and what the source said was
 the latest. Those of the bridge are ``{"version": 1, "positions": {"orders": {"0": "41"}}}`` (pull) and
 ``{"next": 7}`` (feed, which counts segments).
+
+The latest one is no checkpoint, so it also says what an end has no place for: ``broker`` and ``group``
+(and of a feed ``directory``), and what waits behind the end that the source has just chosen. That is
+``"waiting": {"orders": {"0": 1790000000.5}}`` for a pull (since when, in seconds since the epoch), and
+``"waiting": 1790000000.5, "records": 200`` for a feed.
 """
 
 from __future__ import annotations
@@ -10,12 +15,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consumer_sdk.records import Partition
 
-__all__ = ["FEED", "Lag", "LagUnit", "read_lag"]
+__all__ = ["FEED", "Lag", "LagUnit", "Origin", "read_lag", "read_origin"]
 
 LagUnit: TypeAlias = Literal["positions", "segments"]
 
@@ -23,6 +28,8 @@ FEED = Partition("feed", "segments")
 """What stands for a whole feed, whose segments are in one order."""
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
+_BESIDE = {"since", "broker", "group", "directory", "waiting", "records"}
+"""What may stand beside ``next``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +41,30 @@ class Lag:
             transactions; or ``"segments"`` of a feed.
         behind: for each partition; None where it is not known, as with positions that are no
             numbers (Pulsar), or in a partition that was not read yet or is gone.
+        waiting: since when the first record waits that was not read, in seconds since the epoch; of
+            the partitions where that is known. Of a feed, since when it is in the feed.
+        feed_records: in those segments, where that is known; None for positions.
     """
 
     unit: LagUnit
     behind: Mapping[Partition, int | None]
+    waiting: Mapping[Partition, float] = field(default_factory=dict)
+    feed_records: int | None = None
+
+    def records(self, partition: Partition) -> int | None:
+        """Records behind; None where that is not known."""
+        return self.feed_records if self.unit == "segments" else self.behind[partition]
+
+    def seconds(self, partition: Partition, now: float) -> float | None:
+        """For how long the first record waits that was not read: 0 if there is none, None if unknown.
+
+        Args:
+            now: seconds since the epoch.
+        """
+        if self.behind[partition] == 0:
+            return 0.0
+        since = self.waiting.get(partition)
+        return None if since is None else max(0.0, now - since)
 
     @property
     def total(self) -> int | None:
@@ -65,6 +92,28 @@ class Lag:
         return [each for each in self.behind.values() if each is not None]
 
 
+class Origin(NamedTuple):
+    """What a source reads from.
+
+    Attributes:
+        broker: ``"kafka"``, ``"pulsar"`` or ``"feed"``.
+        group: whose position it moves, or the feed's reader; None for nobody's.
+        directory: of a feed, else None.
+    """
+
+    broker: str
+    group: str | None
+    directory: str | None = None
+
+
+def read_origin(latest: str | None) -> Origin | None:
+    """What a source of the bridge reads from, by its latest offset; None where that does not say."""
+    found = _json(latest)
+    if not isinstance(found, dict) or not isinstance(found.get("broker"), str):
+        return None
+    return Origin(found["broker"], _text(found.get("group")), _text(found.get("directory")))
+
+
 def read_lag(end: str | None, latest: str | None) -> Lag | None:
     """The lag that two offsets mean; None when they are of another source than the bridge's.
 
@@ -80,37 +129,54 @@ def read_lag(end: str | None, latest: str | None) -> Lag | None:
     there = _places(latest)
     newest = there[1] if there and there[0] == unit else {}
     partitions = sorted(read.keys() | newest.keys())
-    return Lag(unit, {each: _behind(read.get(each), newest.get(each)) for each in partitions})
+    behind = {each: _behind(read.get(each), newest.get(each)) for each in partitions}
+    return Lag(unit, behind, *(_waiting(latest, unit) if newest else ()))
 
 
-def _behind(read: int | None, newest: int | None) -> int | None:
+def _behind(read: str | None, newest: str | None) -> int | None:
+    if read is None or newest is None:
+        return None
+    if read == newest:
+        return 0  # whatever the positions are
+    if not _NUMBER.fullmatch(read) or not _NUMBER.fullmatch(newest):
+        return None
     # The source looks for the latest offset now and then: a batch may have ended behind it.
-    return None if read is None or newest is None else max(0, newest - read)
+    return max(0, int(newest) - int(read))
 
 
-def _places(offset: str | None) -> tuple[LagUnit, dict[Partition, int | None]] | None:
+def _places(offset: str | None) -> tuple[LagUnit, dict[Partition, str]] | None:
     found = _json(offset)
     if not isinstance(found, dict):
         return None
-    if found.keys() - {"since"} == {"next"} and type(found["next"]) is int:
-        return "segments", {FEED: found["next"]}
+    if found.keys() - _BESIDE == {"next"} and type(found["next"]) is int:
+        return "segments", {FEED: str(found["next"])}
     positions = found.get("positions")
     if found.get("version") != 1 or not isinstance(positions, dict):
         return None
-    return "positions", _numbers(positions)
+    return "positions", _by_partition(positions, str)
 
 
-def _numbers(positions: dict[str, Any]) -> dict[Partition, int | None]:
+def _waiting(latest: str | None, unit: LagUnit) -> tuple[dict[Partition, float], int | None]:
+    found = _json(latest)
+    waiting, records = found.get("waiting"), found.get("records")
+    if unit == "segments":
+        since = {FEED: waiting} if type(waiting) in {int, float} else {}
+        return since, records if type(records) is int else None
+    return _by_partition(waiting, (int, float)) if isinstance(waiting, dict) else {}, None
+
+
+def _by_partition(streams: dict[str, Any], kind: type | tuple[type, ...]) -> dict[Partition, Any]:
     return {
-        Partition(stream, number): _number(text)
-        for stream, places in positions.items()
-        if isinstance(places, dict)
-        for number, text in places.items()
+        Partition(stream, number): value
+        for stream, values in streams.items()
+        if isinstance(values, dict)
+        for number, value in values.items()
+        if isinstance(value, kind)
     }
 
 
-def _number(text: Any) -> int | None:
-    return int(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
+def _text(found: Any) -> str | None:
+    return found if isinstance(found, str) else None
 
 
 def _json(text: str | None) -> Any:

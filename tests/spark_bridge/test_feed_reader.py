@@ -26,6 +26,7 @@ from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader, FeedStreamRea
 from consumer_sdk.spark_bridge.feed_url import FeedUrl
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter
 from consumer_sdk.spark_bridge.files import PosixFiles
+from consumer_sdk.spark_bridge.lag import FEED, Origin, read_lag, read_origin
 from tests.spark_bridge.feeding import manifests, messages
 
 Feed = Callable[[int, int], None]
@@ -71,7 +72,28 @@ def test_no_news_is_the_same_text(reader: FeedStreamReader, feed: Feed) -> None:
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     again = reader.latestOffset(end, ReadAllAvailable())
     assert json.dumps(again) == json.dumps(end)
-    assert reader.reportLatestOffset() == {"next": 1}
+    report = {"next": 1, "broker": "feed", "group": None, "directory": str(reader._files.directory)}
+    assert reader.reportLatestOffset() == report | {"records": 0}
+
+
+def test_report_says_what_waits_behind_the_end(reader: FeedStreamReader, feed: Feed) -> None:
+    """Records, and since when the first one is in the feed; nothing before it has looked."""
+    assert reader.reportLatestOffset() is None
+    before = time.time()
+    feed(0, 9)
+    feed(10, 29)
+    end = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(1))
+    report = reader.reportLatestOffset()
+    assert report is not None
+    lag, origin = read_lag(json.dumps(end), json.dumps(report)), read_origin(json.dumps(report))
+    assert lag is not None
+    assert (lag.behind, lag.records(FEED)) == ({FEED: 1}, 20)
+    assert before - 0.001 <= lag.waiting[FEED] <= time.time()
+    assert origin == Origin("feed", None, str(reader._files.directory))
+    reader.latestOffset(end, ReadAllAvailable())
+    last = reader.reportLatestOffset()
+    assert last is not None
+    assert (last["records"], "waiting" in last) == (0, False)
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,18 @@ class QueryRun:
 
     @property
     def latest(self) -> Offset | None:
-        """Where the logs ended when they were last asked; None before."""
+        """Where the logs ended when they were last asked, for progress reports; None before.
+
+        With whose they are, and since when what was not taken waits: see `spark_bridge.lag`.
+        """
         found = self._planner.latest
-        return None if found is None else found.to_json(self._texts.encode_position)
+        if found is None:
+            return None
+        waiting: dict[str, dict[str, float]] = {}
+        for partition, since in self._planner.waiting.items():
+            waiting.setdefault(partition.stream, {})[partition.id] = since
+        origin = {"broker": self._options.broker, "group": self._options.group, "waiting": waiting}
+        return found.to_json(self._texts.encode_position) | origin
 
     def close(self) -> None:
         """Makes durable what is done, in two seconds at most; disconnects. Idempotent."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.spark_bridge.pull.admission import Limit, Whole, admit, is_enough, stops
+from consumer_sdk.spark_bridge.pull.arrivals import Arrivals
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.offsets import Offsets
 from consumer_sdk.spark_bridge.pull.options import PullOptions
@@ -37,9 +39,12 @@ class StreamPlanner:
         options: what was asked for.
         connections: where readers come from.
         clock: monotonic seconds; the event loop's if None.
+        wall: seconds since the epoch; they are shown, and may be wrong.
 
     Attributes:
         latest: where the broker's logs ended when they were last asked; None before.
+        waiting: since when a record waits behind the end that was answered last, in seconds since the
+            epoch; of the partitions where that is known.
         look_cost: how many requests that was.
     """
 
@@ -48,13 +53,17 @@ class StreamPlanner:
         options: PullOptions,
         connections: Connections,
         clock: Callable[[], float] | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._options = options
         self._connections = connections
         self._clock = clock or (lambda: asyncio.get_running_loop().time())
         self._targets: _Positions | None = None
         self._let_go = -math.inf
+        self._wall = wall
+        self._arrivals = Arrivals()
         self.latest: Offsets | None = None
+        self.waiting: Mapping[Partition, float] = {}
         self.look_cost = 1
 
     @property
@@ -98,11 +107,14 @@ class StreamPlanner:
         hidden = await _hidden(reader, begin, partitions)
         since = await self._since(reader, begin, partitions)
         starts = {**begin.positions, **since}
+        asked_at = self._wall()
         latest = await _latest(reader, partitions)
+        self._arrivals.look(latest, asked_at)
         self.latest, self.look_cost = Offsets(latest), reader.requests_per_look
         reach = stops({p: starts[p] for p in latest if p in starts}, latest, self._targets)
         chosen = await self._admitted(reader, starts, reach, limit)
         end = begin if chosen is None else begin.advance({**hidden, **chosen}, since)
+        self.waiting = self._arrivals.waiting(end.positions)
         if end is not begin:
             self._let_go = self._clock()
             _log_batch(begin, end, latest)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.lag import FEED, Lag, read_lag
+from consumer_sdk.spark_bridge.lag import FEED, Lag, Origin, read_lag, read_origin
 
 PARTITIONS = st.builds(Partition, st.sampled_from(["a", "b"]), st.sampled_from(["0", "1", "x"]))
 PLACES = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))
@@ -72,6 +72,56 @@ def test_positions_that_are_no_numbers_have_no_lag() -> None:
     end = '{"version":1,"positions":{"t":{"0":"5:3:-1"}}}'
     latest = '{"version":1,"positions":{"t":{"0":"5:9:-1"}}}'
     assert read_lag(end, latest) == Lag("positions", {Partition("t", "0"): None})
+
+
+def test_equal_positions_are_no_lag_whatever_they_are() -> None:
+    """A query on Pulsar that is at the end is known to be there."""
+    end = '{"version":1,"positions":{"t":{"0":"5:9:-1"}}}'
+    found = read_lag(end, end)
+    assert found == Lag("positions", {Partition("t", "0"): 0})
+    assert found.seconds(Partition("t", "0"), 50.0) == 0.0
+
+
+def test_seconds_are_since_the_first_unread_record_waits() -> None:
+    """They grow while nobody reports; none where something waits, and nobody knows since when."""
+    end = '{"version":1,"positions":{"t":{"0":"7","1":"7","2":"7"}}}'
+    latest = {"version": 1, "positions": {"t": {"0": "9", "1": "9", "2": "7"}}}
+    found = read_lag(end, json.dumps(latest | {"waiting": {"t": {"0": 100.5}, "u": 3}}))
+    assert found is not None
+    assert [found.seconds(Partition("t", p), 103.0) for p in "012"] == [2.5, None, 0.0]
+    assert found.seconds(Partition("t", "0"), 99.0) == 0.0  # a clock that was put back
+    assert [found.records(Partition("t", p)) for p in "012"] == [2, 2, 0]
+
+
+def test_feed_says_how_many_records_wait() -> None:
+    """And since when; of an older one neither is known, and both are not 0."""
+    latest = '{"next":4,"broker":"feed","group":"r","directory":"/d","records":30,"waiting":100}'
+    found = read_lag('{"next":1}', latest)
+    assert found is not None
+    assert (found.records(FEED), found.seconds(FEED, 103.0)) == (30, 3.0)
+    before = read_lag('{"next":1}', '{"next":4}')
+    assert before is not None
+    assert (before.records(FEED), before.seconds(FEED, 103.0)) == (None, None)
+    assert read_origin(latest) == Origin("feed", "r", "/d")
+
+
+@pytest.mark.parametrize("waiting", ["7", "[]", '{"t":7}', '{"t":{"0":"soon"}}', "null"])
+def test_times_of_another_form_are_not_known(waiting: str) -> None:
+    """Of a later version, perhaps."""
+    head = '{"version":1,"positions":{"t":{"0":"9"}}'
+    found = read_lag(f"{head}}}".replace("9", "7"), f'{head},"waiting":{waiting}}}')
+    assert found == Lag("positions", {Partition("t", "0"): 2})
+
+
+@pytest.mark.parametrize(
+    "latest", [pytest.param(None, id="nothing"), "null", "7", "{", '{"next":4}']
+)
+def test_origin_is_not_known_where_nothing_says_it(latest: str | None) -> None:
+    """Before PySpark 4.2 Spark does not ask a Python source."""
+    assert read_origin(latest) is None
+    assert read_origin('{"version":1,"positions":{},"broker":"kafka","group":null}') == Origin(
+        "kafka", None
+    )
 
 
 def test_where_the_first_batch_began_is_no_position() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -511,10 +512,22 @@ def test_a_reader_that_only_travels_starts_nothing() -> None:
 
 
 def test_progress_reports_show_the_end_as_last_seen() -> None:
-    """Without asking the broker."""
+    """Whose it is, and since when something waits; without asking the broker."""
     logs = Logs.of(3)
-    query = Query(logs)
-    query.plan()
+    query = Query(logs, maxOffsetsPerTrigger=2)
+    query.batch()
     asked = logs.asked
-    assert query.reader.reportLatestOffset() == {"version": 1, "positions": {"t": {"0": "3"}}}
+    ours = {"version": 1, "broker": "memory", "group": "g"}
+    at_end = {"positions": {"t": {"0": "3"}}, "waiting": {}}
+    assert query.reader.reportLatestOffset() == ours | at_end
     assert logs.asked == asked
+    logs.add(0, 3)
+    before = time.time()
+    query.batch()
+    logs.add(0, 3)
+    query.batch()
+    found = query.reader.reportLatestOffset()
+    assert found is not None
+    assert found["positions"] == {"t": {"0": "9"}}
+    assert before <= found["waiting"]["t"]["0"] <= time.time()
+    json.dumps(found)
