@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         StrictAckError,
         TransientFeedError,
     )
-    from consumer_sdk.spark_bridge.feed import FeedStats, SparkFeed
+    from consumer_sdk.spark_bridge.feed import SparkFeed
+    from consumer_sdk.spark_bridge.feed_stats import FeedStats
     from consumer_sdk.spark_bridge.frames import read, read_stream, register
     from consumer_sdk.spark_bridge.lag import Lag
     from consumer_sdk.spark_bridge.metrics import SourceMetrics, count_bytes, watch
@@ -76,7 +77,7 @@ __getattr__ = lazy_names(
         "FeedError": "consumer_sdk.spark_bridge.errors",
         "FeedFormatError": "consumer_sdk.spark_bridge.errors",
         "FeedRecordError": "consumer_sdk.spark_bridge.errors",
-        "FeedStats": "consumer_sdk.spark_bridge.feed",
+        "FeedStats": "consumer_sdk.spark_bridge.feed_stats",
         "Lag": "consumer_sdk.spark_bridge.lag",
         "OffsetFormatError": "consumer_sdk.spark_bridge.errors",
         "QueryStats": "consumer_sdk.spark_bridge.query_stats",

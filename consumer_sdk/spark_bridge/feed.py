@@ -11,10 +11,10 @@ import contextlib
 import logging
 import math
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, final
@@ -26,11 +26,12 @@ from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError, TransientFeedError
 from consumer_sdk.spark_bridge.feed_fsspec import files_on
 from consumer_sdk.spark_bridge.feed_rows import place_text
+from consumer_sdk.spark_bridge.feed_stats import FeedStats
 from consumer_sdk.spark_bridge.feed_writer import FeedWriter, Keeping
 from consumer_sdk.spark_bridge.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.pending import Entry, Pending, size_of
 
-__all__ = ["FeedStats", "SparkFeed"]
+__all__ = ["SparkFeed"]
 
 log = logging.getLogger(__name__)
 
@@ -46,32 +47,6 @@ _TENDING = 5.0
 _LONGEST_LOOK = 0.5
 # The index of a message that settles nothing, and that nobody waits for.
 _OVER = -2
-
-
-@dataclass(frozen=True, slots=True)
-class FeedStats:
-    """What a feed has done since it was opened.
-
-    Attributes:
-        written: records that it made durable.
-        dropped: records that were in the directory already, and so were not written again.
-        pending: records that wait for their group to be durable.
-        segments: segments in the directory, of all writers, as far as this one has looked.
-        backlog_rows: records in segments that Spark's readers have not all committed, likewise.
-        backlog_bytes: bytes of those segments.
-        committed: the first segment that some reader may still need, as last seen; None without
-            a reader.
-        is_full: records wait for Spark, because the backlog is at its limit.
-    """
-
-    written: int
-    dropped: int
-    pending: int
-    segments: int
-    backlog_rows: int
-    backlog_bytes: int
-    committed: int | None
-    is_full: bool
 
 
 @final
@@ -251,18 +226,23 @@ class SparkFeed:
             raise FeedRecordError.of(foreign)
 
     def stats(self) -> FeedStats:
-        """A snapshot of the counters."""
-        writer = self._writer
-        rows, size = writer.backlog()
+        """A snapshot of the counters; in any thread."""
+        writer, seen, now = self._writer, self._writer.seen, time.time()
+        unread = seen.unread
         return FeedStats(
             written=writer.written,
             dropped=writer.dropped,
             pending=self._pending.rows,
-            segments=writer.segments,
-            backlog_rows=rows,
-            backlog_bytes=size,
-            committed=writer.committed,
+            segments=seen.segments,
+            backlog_rows=unread.rows,
+            backlog_bytes=unread.size,
+            committed=seen.committed,
             is_full=self._is_full,
+            directory=str(writer.directory),
+            is_open=self._pump is not None and not self._pump.done(),
+            backlog_segments=unread.segments,
+            backlog_age=_age(unread.at, now) if unread.segments else 0.0,
+            segment_age=_age(seen.at, now),
         )
 
     async def aclose(self) -> None:
@@ -393,7 +373,8 @@ class SparkFeed:
         log.warning("%r is full, records wait for Spark: %s", self, why)
 
     def _exceeds(self) -> bool:
-        return any(n >= most for n, most in zip(self._writer.backlog(), self._most, strict=True))
+        unread, (most_rows, most_bytes) = self._writer.seen.unread, self._most
+        return unread.rows >= most_rows or unread.size >= most_bytes
 
     async def _in_thread(self, work: Callable[[], None]) -> None:
         await self._loop.run_in_executor(self._thread, work)
@@ -450,6 +431,11 @@ class SparkFeed:
     def __del__(self) -> None:
         if getattr(self, "_pump", None) is not None and not self._closing:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, stacklevel=2)
+
+
+def _age(at: int, now: float) -> float | None:
+    """Seconds since a time in milliseconds, which another machine's clock may have told."""
+    return max(0.0, now - at / 1000) if at else None
 
 
 def _fail(message: Message, reason: str) -> bool:

@@ -5,13 +5,30 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from consumer_sdk.spark_bridge.contents import Contents
 from consumer_sdk.spark_bridge.feed_summary import Summary
 from consumer_sdk.spark_bridge.manifest import Manifest
 from consumer_sdk.spark_bridge.manifest_log import ManifestLog
 
-__all__ = ["FeedIndex", "Kept"]
+__all__ = ["FeedIndex", "Kept", "Unread"]
+
+
+class Unread(NamedTuple):
+    """Segments that some reader has not committed.
+
+    Attributes:
+        rows: records in them.
+        size: their bytes.
+        segments: how many.
+        at: what the first one's manifest says as its time; 0 without one.
+    """
+
+    rows: int = 0
+    size: int = 0
+    segments: int = 0
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +40,14 @@ class Kept:
         segment: its file name.
         rows: records in all segments that this writer has seen, up to and with this one.
         size: their bytes, likewise.
+        at: the time that the manifest says.
     """
 
     number: int
     segment: str
     rows: int
     size: int
+    at: int
 
 
 class FeedIndex:
@@ -92,17 +111,18 @@ class FeedIndex:
         """Drops text positions that are old enough."""
         self.contents.forget(self._remember)
 
-    def backlog(self, committed: int | None) -> tuple[int, int]:
-        """Rows and bytes that are kept and that no reader has committed yet.
+    def unread(self, committed: int | None) -> Unread:
+        """What is kept and not committed by every reader yet.
 
         Args:
             committed: the first number that some reader may read again; None without a reader.
         """
-        waiting = self.kept[max(0, (committed or 0) - self.floor) :]
-        if not waiting:
-            return 0, 0
-        before = self._before(waiting[0].number)
-        return waiting[-1].rows - before[0], waiting[-1].size - before[1]
+        first = max(0, (committed or 0) - self.floor)
+        if first >= len(self.kept):
+            return Unread()
+        oldest, last = self.kept[first], self.kept[-1]
+        rows, size = self._before(oldest.number)
+        return Unread(last.rows - rows, last.size - size, len(self.kept) - first, oldest.at)
 
     def commits(self, number: int) -> None:
         """Every reader has committed what is below ``number``, as is seen just now."""
@@ -154,7 +174,8 @@ class FeedIndex:
         self.at = max(self.at, manifest.at)
         self._rows += manifest.rows
         self._size += manifest.size
-        self.kept.append(Kept(manifest.number, manifest.segment, self._rows, self._size))
+        kept = Kept(manifest.number, manifest.segment, self._rows, self._size, manifest.at)
+        self.kept.append(kept)
 
     def _before(self, number: int) -> tuple[int, int]:
         """Rows and bytes of all that was seen before ``number``, one of those kept."""

@@ -114,7 +114,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._backlog is None:
             return None
         waiting = self._backlog.behind(self._end_at)
-        report = {
+        report: dict[str, Any] = {
             **_offset(self._backlog.end),
             "broker": "feed",
             "group": self._url.reader,

@@ -17,6 +17,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.records import Message, Position
@@ -24,7 +25,7 @@ from consumer_sdk.spark_bridge.arrow import warm_up
 from consumer_sdk.spark_bridge.columns import Rows, encode
 from consumer_sdk.spark_bridge.contents import ranges_of, texts_of
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
-from consumer_sdk.spark_bridge.feed_index import FeedIndex
+from consumer_sdk.spark_bridge.feed_index import FeedIndex, Unread
 from consumer_sdk.spark_bridge.feed_readers import read_marks
 from consumer_sdk.spark_bridge.feed_rows import count_rows, place_text, rows_of
 from consumer_sdk.spark_bridge.feed_summary import Summary
@@ -40,7 +41,7 @@ from consumer_sdk.spark_bridge.manifest_log import (
 )
 from consumer_sdk.spark_bridge.writer_lock import DeadWriters, WriterLock
 
-__all__ = ["FeedWriter", "Keeping"]
+__all__ = ["FeedWriter", "Keeping", "Seen"]
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,22 @@ class Keeping:
 
     segments: float = 300.0
     texts: float = 3600.0
+
+
+class Seen(NamedTuple):
+    """The directory, as far as a writer has looked; a value, since other threads look at it.
+
+    Attributes:
+        unread: what some reader has not committed.
+        segments: that are there.
+        committed: the first one that some reader may still need; None without a reader.
+        at: when the last one was written, in milliseconds since the epoch; 0 without one.
+    """
+
+    unread: Unread = Unread()
+    segments: int = 0
+    committed: int | None = None
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ class Segment:
 
 
 class FeedWriter:
-    """One writer of a feed directory. Concurrency: one call at a time.
+    """One writer of a feed directory. Concurrency: one call at a time; `seen` is for all threads.
 
     Args:
         files: of the directory.
@@ -113,6 +130,7 @@ class FeedWriter:
         self.written = 0
         self.committed: int | None = None
         self.slowest: str | None = None
+        self.seen = Seen()
         self._files = files
         self._encode_position = encode_position
         self._keeping = keeping or Keeping()
@@ -126,11 +144,6 @@ class FeedWriter:
         self._name = ""
         self._epoch = self._swept = 0
         self._ignored: frozenset[str] = frozenset()
-
-    @property
-    def segments(self) -> int:
-        """Segments in the directory, as far as this writer has looked."""
-        return len(self._index.kept)
 
     def open(self) -> None:
         """Makes the folders, reads every manifest, and clears up after dead writers."""
@@ -160,12 +173,10 @@ class FeedWriter:
             messages = [*itertools.chain.from_iterable(entries)]
             bad = {id(message): reason for message, reason in self._faults(messages)}
             self._commit(message for message in messages if id(message) not in bad)
+            self._show()
             return [_fault(entry, bad) for entry in entries]
+        self._show()
         return [None] * len(entries)
-
-    def backlog(self) -> tuple[int, int]:
-        """Rows and bytes of segments that Spark has not committed, as far as this one knows."""
-        return self._index.backlog(self.committed)
 
     def tend(self) -> None:
         """Looks how far Spark is, and deletes what it has committed; failures are logged.
@@ -177,6 +188,7 @@ class FeedWriter:
             self._index.forget()
             if self.committed is not None and self._clock() >= self._cut_at:
                 self._cut()
+                self._show()
         except (OSError, FeedError) as error:
             log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
         except Exception:
@@ -217,6 +229,12 @@ class FeedWriter:
         self.slowest = min(sound, key=sound.__getitem__, default=None)
         self.committed = None if self.slowest is None else sound[self.slowest]
         self._index.commits(self.committed or 0)
+        self._show()
+
+    def _show(self) -> None:
+        index = self._index
+        unread = index.unread(self.committed)
+        self.seen = Seen(unread, len(index.kept), self.committed, index.at)
 
     def _complain(self, ignored: frozenset[str]) -> None:
         if ignored - self._ignored:

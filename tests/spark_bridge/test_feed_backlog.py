@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import SupportsIndex
 
 import pytest
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.errors import ConsumerClosedError
-from consumer_sdk.spark_bridge import SparkFeed
+from consumer_sdk.spark_bridge import FeedStats, SparkFeed
+from consumer_sdk.spark_bridge.feed_index import Kept
 from consumer_sdk.spark_bridge.feed_readers import ReaderMark
 from consumer_sdk.spark_bridge.files import PosixFiles
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
@@ -143,3 +146,45 @@ async def test_a_limit_that_is_not_reached_changes_nothing(tmp_path: Path, name:
         await feed.write(messages(0, 99))
         assert not feed.stats().is_full
     assert offsets(tmp_path) == list(range(100))
+
+
+async def test_stats_are_right_while_the_feed_deletes(tmp_path: Path) -> None:
+    """Deleting is another thread's work: who looks meanwhile sees all of it, or nothing."""
+    seen: list[FeedStats] = []
+
+    class Looked(list[Kept]):
+        def __delitem__(self, at: SupportsIndex | slice) -> None:
+            super().__delitem__(at)
+            seen.append(feed.stats())
+
+    async with SparkFeed(tmp_path, max_wait=0.0, max_rows=10, keep_for=0.0) as feed:
+        for first in range(0, 40, 10):
+            await feed.write(messages(first, first + 9))
+        index = feed._writer._index
+        index.kept = Looked(index.kept)
+        ReaderMark(PosixFiles(tmp_path), "query").move(2)
+        await feed._in_thread(feed._writer.tend)
+        assert [each.backlog_rows for each in (*seen, feed.stats())] == [20, 20]
+        assert [each.segments for each in (*seen, feed.stats())] == [4, 2]
+
+
+async def test_stats_say_how_old_the_backlog_is(tmp_path: Path) -> None:
+    """Of the first segment that some reader needs, and of the last one; also after the end."""
+    async with SparkFeed(tmp_path, max_wait=0.0, max_rows=10) as feed:
+        empty = feed.stats()
+        assert (empty.is_open, empty.backlog_segments) == (True, 0)
+        assert (empty.backlog_age, empty.segment_age) == (0.0, None)
+        for at in (1000, 3000):
+            feed._writer._wall = lambda at=at: at
+            await feed.write(messages(at, at + 9))
+        waits = feed.stats()
+        assert waits.backlog_segments == 2
+        assert waits.backlog_age is not None
+        assert waits.segment_age is not None
+        assert waits.backlog_age - waits.segment_age == pytest.approx(2000)
+        assert waits.segment_age == pytest.approx(time.time() - 3000, abs=1000)
+        ReaderMark(PosixFiles(tmp_path), "query").move(2)
+        await feed._in_thread(feed._writer.tend)
+        assert (feed.stats().backlog_segments, feed.stats().backlog_age) == (0, 0.0)
+    assert (feed.stats().is_open, feed.stats().written) == (False, 20)
+    assert feed.stats().directory == str(tmp_path)
