@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from consumer_sdk.spark_bridge.frames import read, read_stream, register
     from consumer_sdk.spark_bridge.lag import Lag
     from consumer_sdk.spark_bridge.metrics import SourceMetrics, count_bytes, watch
-    from consumer_sdk.spark_bridge.query_stats import QueryStats, Sample, SourceStats
+    from consumer_sdk.spark_bridge.query_stats import QueryStats, SourceStats
     from consumer_sdk.spark_bridge.rejects import route_rejects, split_rejects
 
 __all__ = [
@@ -46,7 +46,6 @@ __all__ = [
     "Lag",
     "OffsetFormatError",
     "QueryStats",
-    "Sample",
     "SinkError",
     "SourceMetrics",
     "SourceStats",
@@ -81,7 +80,6 @@ __getattr__ = lazy_names(
         "Lag": "consumer_sdk.spark_bridge.lag",
         "OffsetFormatError": "consumer_sdk.spark_bridge.errors",
         "QueryStats": "consumer_sdk.spark_bridge.query_stats",
-        "Sample": "consumer_sdk.spark_bridge.query_stats",
         "SinkError": "consumer_sdk.spark_bridge.errors",
         "SourceMetrics": "consumer_sdk.spark_bridge.metrics",
         "SourceStats": "consumer_sdk.spark_bridge.query_stats",

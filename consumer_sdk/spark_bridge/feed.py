@@ -245,6 +245,10 @@ class SparkFeed:
             segment_age=_age(seen.at, now),
         )
 
+    def measured(self) -> tuple[FeedStats, ...]:
+        """What `telemetry.collector` and `telemetry.otel` read."""
+        return (self.stats(),)
+
     async def aclose(self) -> None:
         """Makes what is pending durable, then releases the directory. Idempotent.
 

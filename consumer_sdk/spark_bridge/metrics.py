@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from consumer_sdk.errors import ConfigurationError
@@ -16,8 +18,9 @@ from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 from consumer_sdk.spark_bridge.query_stats import (
     BYTES,
     Progress,
+    QueryCounts,
+    QuerySnapshot,
     QueryStats,
-    Sample,
     add_progress,
 )
 
@@ -29,6 +32,8 @@ __all__ = ["SourceMetrics", "count_bytes", "watch"]
 log = logging.getLogger(__name__)
 
 _MOST_ENDED = 100
+_MOST_RUNS = 1000
+"""Runs that have ended and are remembered as such: nothing brings them back to life."""
 
 
 class SourceMetrics:
@@ -40,15 +45,25 @@ class SourceMetrics:
         callback: called with a query's snapshot after each of its reports: a micro-batch, an idle
             trigger, its end. It runs in a thread that Spark's reports come through, so it
             should be quick. What it raises is logged and counted, and never reaches the query.
+        clock: seconds since the epoch.
 
     Concurrency: any thread may ask. Reports come later than what they report, by a tenth of a
     second or so; they are not lost.
     """
 
-    def __init__(self, callback: Callable[[QueryStats], Any] | None = None) -> None:
+    def __init__(
+        self,
+        callback: Callable[[QueryStats], Any] | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._callback = callback
+        self._clock = clock
         self._lock = threading.Lock()
         self._queries: dict[str, QueryStats] = {}
+        self._counts: dict[str, QueryCounts] = {}
+        self._over: dict[tuple[str, str], None] = {}
+        self._is_closed = False
         self._detach: Callable[[], Any] | None = None
         self._errors = 0
 
@@ -68,13 +83,23 @@ class SourceMetrics:
         with self._lock:
             return tuple(self._queries.values())
 
-    def samples(self) -> Iterator[Sample]:
-        """The same as numbers with labels, for a collector that asks when it wants to know."""
-        for query in self.stats():
-            yield from query.samples()
+    def measured(self) -> tuple[QuerySnapshot, ...]:
+        """What `telemetry.collector` and `telemetry.otel` read; nothing once it is closed."""
+        with self._lock:
+            last: dict[str, QueryStats] = {}
+            for each in () if self._is_closed else self._queries.values():
+                known = last.get(each.name)
+                if known is None or each.is_active or not known.is_active:
+                    last[each.name] = each
+            now = self._clock()
+            return tuple(
+                QuerySnapshot(time=now, last=each, counts=self._counts[name])
+                for name, each in last.items()
+            )
 
     def close(self) -> None:
-        """Hears no more reports; what it has heard stays. Idempotent."""
+        """Hears no more reports; what it has heard stays in `stats`. Idempotent."""
+        self._is_closed = True
         detach, self._detach = self._detach, None
         if detach is not None:
             detach()
@@ -83,11 +108,26 @@ class SourceMetrics:
 
     def started(self, query_id: str, run_id: str) -> None:
         """A query runs; whether it has a source of the bridge is known if it ran before."""
-        self._update(query_id, lambda before: before and before.restarted(run_id))
+
+        def start(before: QueryStats | None) -> QueryStats | None:
+            if before is None or before.run_id == run_id or (query_id, run_id) in self._over:
+                return None
+            return before.restarted(run_id)
+
+        self._update(query_id, start)
 
     def progress(self, progress: Progress) -> None:
-        """A micro-batch is done."""
-        self._update(str(progress.id), lambda before: add_progress(before, progress))
+        """A micro-batch is done; that of a run that has ended is counted, and no more."""
+
+        def add(before: QueryStats | None) -> QueryStats | None:
+            found = add_progress(before, progress)
+            if found is None or (found.query_id, found.run_id) not in self._over:
+                return found
+            if before is None or before.run_id != found.run_id:
+                return None  # another run has followed
+            return found.ended(has_failed=before.has_failed)
+
+        self._update(str(progress.id), add)
 
     def idle(self, query_id: str, run_id: str) -> None:
         """A trigger found nothing to do."""
@@ -101,6 +141,7 @@ class SourceMetrics:
         """A query has ended; a later run of it may have reported already."""
 
         def end(before: QueryStats | None) -> QueryStats | None:
+            self._end(query_id, run_id)
             if before is None or before.run_id != run_id:
                 return None
             return before.ended(has_failed=has_failed)
@@ -111,17 +152,32 @@ class SourceMetrics:
         self, query_id: str, change: Callable[[QueryStats | None], QueryStats | None]
     ) -> None:
         with self._lock:
-            found = change(self._queries.get(query_id))
+            before = self._queries.get(query_id)
+            found = change(before)
             if found is None:
                 return
+            if before is not None and before.run_id != found.run_id:
+                self._end(query_id, before.run_id)
+            found = replace(found, heard=self._clock())
             self._queries[query_id] = found
+            counts = self._counts.get(found.name, QueryCounts())
+            self._counts[found.name] = counts.plus(before, found)
             self._forget()
         self._tell(found)
 
+    def _end(self, query_id: str, run_id: str) -> None:
+        self._over[query_id, run_id] = None
+        if len(self._over) > _MOST_RUNS:
+            del self._over[next(iter(self._over))]
+
     def _forget(self) -> None:
-        ended = [name for name, each in self._queries.items() if not each.is_active]
-        for name in ended[:-_MOST_ENDED]:
-            del self._queries[name]
+        ended = [id_ for id_, each in self._queries.items() if not each.is_active]
+        if len(ended) <= _MOST_ENDED:
+            return
+        for id_ in ended[:-_MOST_ENDED]:
+            del self._queries[id_]
+        names = {each.name for each in self._queries.values()}
+        self._counts = {name: each for name, each in self._counts.items() if name in names}
 
     def _tell(self, stats: QueryStats) -> None:
         if self._callback is None:
@@ -140,9 +196,8 @@ def watch(
 
     ::
 
-        metrics = spark_bridge.watch(spark, lambda query: print(query.name, query.sources))
-        ...
-        for name, labels, value in metrics.samples(): ...
+        queries = spark_bridge.watch(spark, lambda query: print(query.name, query.sources))
+        REGISTRY.register(telemetry.collector(queries))
 
     Args:
         spark: the session.

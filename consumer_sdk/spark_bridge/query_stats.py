@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from consumer_sdk.spark_bridge.lag import Lag, read_lag
+from consumer_sdk.spark_bridge.lag import FEED, Lag, Origin, read_lag, read_origin
 
-__all__ = ["BYTES", "Progress", "QueryStats", "Sample", "SourceStats", "add_progress"]
+__all__ = [
+    "BYTES",
+    "Progress",
+    "QueryCounts",
+    "QuerySnapshot",
+    "QueryStats",
+    "SourceId",
+    "SourceStats",
+    "add_progress",
+]
 
 BYTES = "consumer_sdk_bytes"
 """The observation that counts bytes, and what its name begins with."""
@@ -52,12 +61,19 @@ class Progress(Protocol):
     def sources(self) -> Sequence[Source]: ...
 
 
-class Sample(NamedTuple):
-    """One number, as Prometheus and its like take it."""
+@dataclass(frozen=True, slots=True)
+class SourceId:
+    """Which source of a query something is of.
 
-    name: str
-    labels: Mapping[str, str]
-    value: float
+    Attributes:
+        index: the source's place in the query, from 0.
+        origin: what it reads from; None where no report has said so.
+        stream: the only one that it reads, or the feed's directory; empty where it is not one.
+    """
+
+    index: int
+    origin: Origin | None
+    stream: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +84,21 @@ class SourceStats:
         index: the source's place in the query, from 0.
         rows: read in this run. Spark counts rows again when a query reads them more than once.
         lag: after the last micro-batch.
+        origin: what it reads from; None where no report has said so.
     """
 
     index: int
     rows: int
     lag: Lag
+    origin: Origin | None = None
+
+    @property
+    def id(self) -> SourceId:
+        """Which one it is."""
+        directory = self.origin.directory if self.origin else None
+        streams = {each.stream for each in self.lag.behind if each != FEED}
+        stream = directory or (min(streams) if len(streams) == 1 else "")
+        return SourceId(self.index, self.origin, stream)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +121,7 @@ class QueryStats:
         is_idle: the last trigger found nothing to do.
         is_active: it runs.
         has_failed: it ended with an error.
+        heard: when the last report of it came, in seconds since the epoch.
     """
 
     query_id: str
@@ -112,6 +139,7 @@ class QueryStats:
     is_idle: bool = False
     is_active: bool = True
     has_failed: bool = False
+    heard: float = 0.0
 
     def idle(self) -> QueryStats:
         """The same, after a trigger that found nothing to do."""
@@ -128,26 +156,57 @@ class QueryStats:
         """The same, after its end."""
         return replace(self.idle(), is_active=False, has_failed=has_failed)
 
-    def samples(self) -> Iterator[Sample]:
-        """All of it as numbers with labels; what is not known is left out."""
-        query = {"query": self.name}
-        yield Sample("consumer_sdk_spark_batches_total", query, self.batches)
-        yield Sample("consumer_sdk_spark_rows_total", query, self.rows)
-        if self.bytes is not None:
-            yield Sample("consumer_sdk_spark_bytes_total", query, self.bytes)
-        yield Sample("consumer_sdk_spark_rows_per_second", query, self.rows_per_second)
-        yield Sample("consumer_sdk_spark_batch_seconds", query, self.batch_seconds)
-        yield Sample("consumer_sdk_spark_active", query, self.is_active)
-        for source in self.sources:
-            yield from _lag_samples(source, query)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryCounts:
+    """What the queries of one name have done since they were watched first; it never falls.
+
+    Attributes:
+        batches: micro-batches.
+        failures: runs that ended with an error.
+        bytes: of keys and values; None where nobody counts them.
+        rows: read by each source.
+    """
+
+    batches: int = 0
+    failures: int = 0
+    bytes: int | None = None
+    rows: Mapping[SourceId, int] = field(default_factory=dict)
+
+    def plus(self, before: QueryStats | None, after: QueryStats) -> QueryCounts:
+        """With what a query has done between two snapshots of it."""
+        if before is None or before.run_id != after.run_id:
+            before = after.restarted(after.run_id)
+        rows, known = dict(self.rows), {each.index: each.rows for each in before.sources}
+        for each in after.sources:
+            rows[each.id] = rows.get(each.id, 0) + each.rows - known.get(each.index, 0)
+        size = None if after.bytes is None else after.bytes - (before.bytes or 0)
+        return QueryCounts(
+            batches=self.batches + after.batches - before.batches,
+            failures=self.failures + (after.has_failed and not before.has_failed),
+            bytes=self.bytes if size is None else size + (self.bytes or 0),
+            rows=rows,
+        )
 
 
-def _lag_samples(source: SourceStats, query: Mapping[str, str]) -> Iterator[Sample]:
-    labels = {**query, "source": str(source.index), "unit": source.lag.unit}
-    for partition, behind in source.lag.behind.items():
-        if behind is not None:
-            place = {"stream": partition.stream, "partition": partition.id}
-            yield Sample("consumer_sdk_spark_lag", {**labels, **place}, behind)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySnapshot:
+    """The queries of one name at one moment: one runs, or none.
+
+    Attributes:
+        time: seconds since the epoch.
+        last: of the one that runs, or that ended last.
+        counts: of all of them.
+    """
+
+    time: float
+    last: QueryStats
+    counts: QueryCounts
+
+    @property
+    def is_running(self) -> bool:
+        """One of them runs."""
+        return self.last.is_active
 
 
 def add_progress(before: QueryStats | None, progress: Progress) -> QueryStats | None:
@@ -158,7 +217,7 @@ def add_progress(before: QueryStats | None, progress: Progress) -> QueryStats | 
         progress: what Spark reports.
     """
     if before is not None and before.run_id != str(progress.runId):
-        before = None
+        before = before.restarted(str(progress.runId))
     sources = tuple(_sources(before, progress))
     if not sources:
         return None
@@ -179,12 +238,15 @@ def add_progress(before: QueryStats | None, progress: Progress) -> QueryStats | 
 
 
 def _sources(before: QueryStats | None, progress: Progress) -> Iterator[SourceStats]:
-    rows = {each.index: each.rows for each in before.sources} if before else {}
+    known = {each.index: each for each in before.sources} if before else {}
     for index, source in enumerate(progress.sources):
         lag = read_lag(source.endOffset, source.latestOffset)
         if lag is not None:
-            total = rows.get(index, 0) + source.numInputRows
-            yield SourceStats(index=index, rows=total, lag=lag)
+            last = known.get(index)
+            total = (last.rows if last else 0) + max(0, source.numInputRows)
+            # A micro-batch that is repeated after a restart is reported without a latest offset.
+            origin = read_origin(source.latestOffset) or (last.origin if last else None)
+            yield SourceStats(index=index, rows=total, lag=lag, origin=origin)
 
 
 def _bytes(before: QueryStats | None, observed: Mapping[str, Any]) -> int | None:

@@ -1,7 +1,7 @@
-"""Metrics, traces and logs of a consumer, for OpenTelemetry, Prometheus and whatever reads JSON.
+"""Metrics, traces and logs, for OpenTelemetry, Prometheus and whatever reads JSON.
 
-Nothing of this is called for each record but `traced`: metrics are read from `Consumer.snapshot`
-when somebody collects them.
+Nothing of this is called for each record but `traced`: metrics are read when somebody collects them,
+from `Consumer.snapshot`, from what Spark has reported of its queries, and from a feed's counters.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from consumer_sdk.lazy import lazy_names
 from consumer_sdk.telemetry.logs import JsonFormatter, message_fields
-from consumer_sdk.telemetry.model import Metric
+from consumer_sdk.telemetry.metric import Metric
 
 if TYPE_CHECKING:
     from consumer_sdk.telemetry.opentelemetry import otel

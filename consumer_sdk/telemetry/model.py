@@ -1,22 +1,24 @@
-"""The metrics of a consumer: their names, and how they are read from a snapshot; pure."""
+"""All metrics: their names, and how they are read from snapshots; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Snapshot
+from consumer_sdk.spark_bridge.feed_stats import FeedStats
+from consumer_sdk.spark_bridge.query_stats import QuerySnapshot
+from consumer_sdk.telemetry import spark_metrics as spark
+from consumer_sdk.telemetry.metric import Kind, Labels, Metric, Reading, system
 
 __all__ = [
     "ATTRIBUTES",
     "METRICS",
     "SEMANTIC_CONVENTIONS",
-    "Metric",
-    "Reading",
+    "Measured",
+    "Seen",
     "collected",
-    "system",
 ]
 
 SEMANTIC_CONVENTIONS = "1.44.0"
@@ -36,69 +38,60 @@ ATTRIBUTES: Mapping[str, str] = {
     "event": "consumer_sdk.event",
     "outcome": "consumer_sdk.outcome",
     "reason": "consumer_sdk.reason",
+    "query": "consumer_sdk.spark.query",
+    "source": "consumer_sdk.spark.source",
 }
 """A label → OpenTelemetry's attribute. Prometheus gets the labels."""
 
-SYSTEMS = {"kinesis": "aws_kinesis"}
-"""Brokers that the conventions, or those who use them, call otherwise."""
-
-Labels: TypeAlias = Mapping[str, str]
+Seen: TypeAlias = Snapshot | QuerySnapshot | FeedStats
+"""What values are read of."""
 
 
-class Reading(NamedTuple):
-    """One value of a metric."""
+@runtime_checkable
+class Measured(Protocol):
+    """What can be looked at in any thread: `SourceMetrics`, `SparkFeed`."""
 
-    labels: Labels
-    value: float | HistogramSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One metric.
-
-    Attributes:
-        name: as OpenTelemetry has it.
-        kind: what it is; a counter never falls while the consumer lives.
-        unit: in UCUM, such as ``"s"`` or ``"{message}"``.
-        description: one line.
-        read: its values in a snapshot, without the labels that all have (system, group).
-        labels: those that its values have.
-    """
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    unit: str
-    description: str
-    labels: tuple[str, ...]
-    read: Callable[[Snapshot], Iterator[Reading]]
+    def measured(self) -> Iterable[QuerySnapshot | FeedStats]:
+        """As it is now."""
 
 
-def system(broker: str) -> str:
-    """``messaging.system`` of a broker."""
-    return SYSTEMS.get(broker, broker)
-
-
-def collected(metric: Metric, snapshots: Iterable[Snapshot]) -> Iterator[Reading]:
-    """The values of some consumers, with the labels that all have, one after another.
+def collected(metric: Metric, seen: Iterable[Seen]) -> Iterator[Reading]:
+    """The values of some consumers, queries and feeds, one after another, with all labels.
 
     Each set of labels has one value, since whoever collects them would drop another one: those of
     consumers of one group are added.
     """
-    groups: dict[tuple[str, str], list[Snapshot]] = {}
-    for snapshot in snapshots:
-        shared = system(snapshot.broker), snapshot.group or ""
-        groups.setdefault(shared, []).append(snapshot)
-    for (system_, group), members in groups.items():
-        shared_labels = {"system": system_, "group": group}
-        readings: Iterable[Reading] = chain.from_iterable(map(metric.read, members))
-        if len(members) > 1 or not _is_each_once(members[0]):
-            readings = _added(metric, readings)
-        for labels, value in readings:
-            yield Reading({**shared_labels, **labels}, value)
+    groups: dict[tuple[tuple[str, str], ...], dict[object, Seen]] = {}
+    for each in seen:
+        if type(each) in metric.readers:
+            members = groups.setdefault(tuple(_shared(each).items()), {})
+            members.setdefault(_identity(each), each)
+    for shared, by_identity in groups.items():
+        found = [*by_identity.values()]
+        readings = chain.from_iterable(metric.readers[type(each)](each) for each in found)
+        is_plain = len(found) == 1 and _is_each_once(found[0])
+        for labels, value in readings if is_plain else _added(metric, readings):
+            yield Reading({**dict(shared), **labels}, value)
 
 
-def _is_each_once(snapshot: Snapshot) -> bool:
-    return len({each.partition for each in snapshot.partitions}) == len(snapshot.partitions)
+def _shared(seen: Seen) -> Labels:
+    """The labels that all values of it have."""
+    if isinstance(seen, Snapshot):
+        return {"system": system(seen.broker), "group": seen.group or ""}
+    if isinstance(seen, QuerySnapshot):
+        return {"query": seen.last.name}
+    return spark.feed_labels(seen.directory)
+
+
+def _identity(seen: Seen) -> object:
+    """Equal where two have looked at the same: a session may be watched twice."""
+    return seen.last.query_id if isinstance(seen, QuerySnapshot) else id(seen)
+
+
+def _is_each_once(seen: Seen) -> bool:
+    if not isinstance(seen, Snapshot):
+        return True
+    return len({each.partition for each in seen.partitions}) == len(seen.partitions)
 
 
 def _added(metric: Metric, readings: Iterable[Reading]) -> Iterator[Reading]:
@@ -110,11 +103,11 @@ def _added(metric: Metric, readings: Iterable[Reading]) -> Iterator[Reading]:
 
 
 def _together(metric: Metric, one: Any, other: Any) -> float | HistogramSnapshot:
-    """The sum, or the worse of two times."""
+    """The sum, or the worse of two times, or of two looks at one thing."""
     if isinstance(one, HistogramSnapshot):
         return one.plus(other)
     is_time = metric.kind == "gauge" and metric.unit == "s"
-    return float(max(one, other) if is_time else one + other)
+    return float(max(one, other) if is_time or metric.is_common else one + other)
 
 
 PARTITION = ("stream", "partition")
@@ -122,13 +115,19 @@ PARTITION = ("stream", "partition")
 
 def _partition(
     name: str,
-    kind: Literal["counter", "gauge"],
+    kind: Kind,
     unit: str,
     description: str,
     value: Callable[[PartitionSnapshot], float | None],
+    *,
+    query: Callable[[QuerySnapshot], Iterator[Reading]] | None = None,
     **labels: str,
 ) -> Metric:
-    """A metric with a value for each partition; gauges of those that are held."""
+    """A metric with a value for each partition; gauges of those that are held.
+
+    Args:
+        query: reads the same of a query.
+    """
 
     def read(snapshot: Snapshot) -> Iterator[Reading]:
         for each in snapshot.partitions:
@@ -137,19 +136,23 @@ def _partition(
                 stream, id_ = each.partition
                 yield Reading({"stream": stream, "partition": id_, **labels}, number)
 
-    return Metric(name, kind, unit, description, (*PARTITION, *labels), read)
+    if query is None:
+        return Metric(name, kind, unit, description, (*PARTITION, *labels), {Snapshot: read})
+    names = (*PARTITION, *labels, "query", "source")
+    return Metric(name, kind, unit, description, names, {Snapshot: read, QuerySnapshot: query})
 
 
 def _single(
     name: str,
-    kind: Literal["counter", "gauge"],
+    kind: Kind,
     unit: str,
     description: str,
     value: Callable[[Snapshot], float],
 ) -> Metric:
-    return Metric(
-        name, kind, unit, description, (), lambda snapshot: iter([Reading({}, value(snapshot))])
-    )
+    def read(snapshot: Snapshot) -> Iterator[Reading]:
+        yield Reading({}, value(snapshot))
+
+    return Metric(name, kind, unit, description, (), {Snapshot: read})
 
 
 def _counts(
@@ -158,7 +161,7 @@ def _counts(
     def read(snapshot: Snapshot) -> Iterator[Reading]:
         return (Reading({label: key}, count) for key, count in of(snapshot).items())
 
-    return Metric(name, "counter", unit, description, (label,), read)
+    return Metric(name, "counter", unit, description, (label,), {Snapshot: read})
 
 
 def _paused(snapshot: Snapshot) -> Iterator[Reading]:
@@ -194,6 +197,7 @@ METRICS: tuple[Metric, ...] = (
         "{message}",
         "Deliveries to the application: records fetched, and retries.",
         lambda p: p.fetched + p.redelivered,
+        query=spark.consumed,
         operation="receive",
     ),
     Metric(
@@ -202,7 +206,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "How long handlers took.",
         ("stream", "operation", "error_type"),
-        _handler_times,
+        {Snapshot: _handler_times},
     ),
     Metric(
         "messaging.client.operation.duration",
@@ -210,7 +214,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "How long requests to the broker and the store took.",
         ("operation", "error_type"),
-        _request_times,
+        {Snapshot: _request_times},
     ),
     _partition(
         "consumer_sdk.settled", "counter", "{message}", "Records settled.", lambda p: p.settled
@@ -236,7 +240,12 @@ METRICS: tuple[Metric, ...] = (
         lambda snapshot: snapshot.dead_letters,
     ),
     _partition(
-        "consumer_sdk.lag", "gauge", "{message}", "Records behind the end.", lambda p: p.lag
+        "consumer_sdk.lag",
+        "gauge",
+        "{message}",
+        "Records behind the end.",
+        lambda p: p.lag,
+        query=spark.lag,
     ),
     _partition(
         "consumer_sdk.lag.seconds",
@@ -244,6 +253,7 @@ METRICS: tuple[Metric, ...] = (
         "s",
         "Seconds behind the end; the age of the record fetched last where the broker does not say.",
         lambda p: p.lag_seconds,
+        query=spark.lag_seconds,
     ),
     _partition(
         "consumer_sdk.in_flight", "gauge", "{message}", "Records unsettled.", lambda p: p.in_flight
@@ -278,7 +288,7 @@ METRICS: tuple[Metric, ...] = (
         "{partition}",
         "1 for a partition that is not fetched, with the reason.",
         (*PARTITION, "reason"),
-        _paused,
+        {Snapshot: _paused},
     ),
     _single(
         "consumer_sdk.handlers", "gauge", "{handler}", "Handlers that run.", lambda s: s.handlers
@@ -310,7 +320,7 @@ METRICS: tuple[Metric, ...] = (
         "{assignment}",
         "Times that a partition was assigned, revoked, or lost without a last flush.",
         (*PARTITION, "event"),
-        _assignments,
+        {Snapshot: _assignments},
     ),
     _counts(
         "consumer_sdk.flushes",
@@ -340,5 +350,6 @@ METRICS: tuple[Metric, ...] = (
         "Checkpoints that did not fit as a whole, each flush of a partition.",
         lambda s: s.stats.truncated,
     ),
+    *spark.SPARK_METRICS,
 )
 """All of them, in the order in which they are collected."""

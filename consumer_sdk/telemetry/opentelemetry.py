@@ -7,10 +7,17 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from consumer_sdk.errors import MissingExtraError
-from consumer_sdk.options import instance
 from consumer_sdk.runtime import Consumer, HistogramSnapshot
-from consumer_sdk.telemetry.model import ATTRIBUTES, METRICS, SCHEMA_URL, Metric, collected
-from consumer_sdk.telemetry.sampling import Sampler
+from consumer_sdk.telemetry.metric import Metric
+from consumer_sdk.telemetry.model import (
+    ATTRIBUTES,
+    METRICS,
+    SCHEMA_URL,
+    Measured,
+    Seen,
+    collected,
+)
+from consumer_sdk.telemetry.sampling import looks_at
 
 try:
     from opentelemetry import metrics
@@ -20,19 +27,15 @@ except ImportError as _error:
 
 __all__ = ["otel"]
 
-CONSUMER = instance(Consumer, "a Consumer")
-
 Observe = Callable[[CallbackOptions], Iterable[Observation]]
+Looks = dict[object, Callable[[], Iterable[Seen]]]
 
-
-Samplers = dict[Consumer, Sampler]
-
-_samplers: WeakKeyDictionary[MeterProvider, Samplers] = WeakKeyDictionary()
+_looks: WeakKeyDictionary[MeterProvider, Looks] = WeakKeyDictionary()
 """A provider drops, without a word, what a second instrument of one name observes. So each has one
-set of instruments, and all consumers that it was given."""
+set of instruments, and all that it was given to look at."""
 
 
-def otel(*consumers: Consumer, provider: MeterProvider | None = None) -> None:
+def otel(*consumers: Consumer | Measured, provider: MeterProvider | None = None) -> None:
     """Makes OpenTelemetry's instruments for consumers: one for each of `METRICS`.
 
     They are observable: a collection, in whatever thread, takes one snapshot in the consumer's event
@@ -41,45 +44,45 @@ def otel(*consumers: Consumer, provider: MeterProvider | None = None) -> None:
 
     Args:
         consumers: not yet closed; they may be opened later. Those of one group are counted together,
-            also with those of earlier calls.
+            also with those of earlier calls. Also what `spark_bridge.watch` returned, and
+            `SparkFeed` objects.
         provider: the global one if None.
 
     Raises:
         MissingExtraError: the extra ``otel`` is not installed.
-        ConfigurationError: this is no consumer.
+        ConfigurationError: this is none of these.
     """
-    for consumer in consumers:
-        CONSUMER.check("consumer", consumer, "otel")
+    given = looks_at(consumers, "otel")
     meters = provider or metrics.get_meter_provider()
-    samplers = _samplers.get(meters)
-    if samplers is None:
-        samplers = _samplers[meters] = {}
+    looks = _looks.get(meters)
+    if looks is None:
+        looks = _looks[meters] = {}
         meter = meters.get_meter("consumer_sdk", schema_url=SCHEMA_URL)
         for metric in METRICS:
-            _register(meter, metric, samplers)
-    for consumer in consumers:
-        samplers.setdefault(consumer, Sampler(consumer))
+            _register(meter, metric, looks)
+    for each, look in given.items():
+        looks.setdefault(each, look)
 
 
-def _register(meter: Meter, metric: Metric, samplers: Samplers) -> None:
+def _register(meter: Meter, metric: Metric, looks: Looks) -> None:
     name, unit, text = metric.name, metric.unit, metric.description
     if metric.kind == "gauge":
-        meter.create_observable_gauge(name, [_observer(metric, samplers)], unit, text)
+        meter.create_observable_gauge(name, [_observer(metric, looks)], unit, text)
     elif metric.kind == "counter":
-        meter.create_observable_counter(name, [_observer(metric, samplers)], unit, text)
+        meter.create_observable_counter(name, [_observer(metric, looks)], unit, text)
     else:
         parts = {"count": (_count, "1"), "sum": (_sum, unit), "bucket": (_buckets, "1")}
         for part, (split, of) in parts.items():
-            observer = _observer(metric, samplers, split)
+            observer = _observer(metric, looks, split)
             meter.create_observable_counter(f"{name}.{part}", [observer], of, text)
 
 
-def _observer(metric: Metric, samplers: Samplers, split: Any = None) -> Observe:
+def _observer(metric: Metric, looks: Looks, split: Any = None) -> Observe:
     split = split or _value
 
     def observe(_options: CallbackOptions) -> Iterator[Observation]:
-        snapshots = [each for s in list(samplers.values()) if (each := s.snapshot())]
-        for labels, value in collected(metric, snapshots):
+        seen = [each for look in list(looks.values()) for each in look()]
+        for labels, value in collected(metric, seen):
             attributes = {ATTRIBUTES[label]: text for label, text in labels.items() if text}
             yield from split(value, attributes)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from consumer_sdk.errors import MissingExtraError
-from consumer_sdk.options import instance
 from consumer_sdk.runtime import Consumer, HistogramSnapshot, Snapshot
-from consumer_sdk.telemetry.model import METRICS, Metric, Reading, collected
-from consumer_sdk.telemetry.sampling import Sampler
+from consumer_sdk.telemetry.metric import Metric, Reading
+from consumer_sdk.telemetry.model import METRICS, Measured, Seen, collected
+from consumer_sdk.telemetry.sampling import looks_at
 
 try:
     from prometheus_client.core import (
@@ -26,31 +27,29 @@ except ImportError as _error:
 
 __all__ = ["collector", "collector_of", "prometheus_name"]
 
-CONSUMER = instance(Consumer, "a Consumer")
 SHARED = ("system", "group")
 
 
-def collector(*consumers: Consumer) -> Collector:
+def collector(*consumers: Consumer | Measured) -> Collector:
     """What a registry of prometheus_client asks at each scrape: ``REGISTRY.register(collector(c))``.
 
     A scrape, in whatever thread, takes one snapshot in the consumer's event loop; a record costs
     nothing.
 
     Args:
-        consumers: all consumers of the process that this registry tells of; a second collector
-            with the same names would be refused. Those of one group are counted together.
+        consumers: all consumers of the process that this registry tells of, what
+            `spark_bridge.watch` returned, and `SparkFeed` objects; a second collector with the same
+            names would be refused. Consumers of one group are counted together.
 
     Raises:
         MissingExtraError: the extra ``prometheus`` is not installed.
-        ConfigurationError: this is no consumer.
+        ConfigurationError: this is none of these.
     """
-    for consumer in consumers:
-        CONSUMER.check("consumer", consumer, "collector")
-    samplers = [Sampler(consumer) for consumer in consumers]
-    return collector_of(lambda: (each for s in samplers if (each := s.snapshot()) is not None))
+    looks = looks_at(consumers, "collector").values()
+    return collector_of(lambda: chain.from_iterable(look() for look in looks))
 
 
-def collector_of(read: Callable[[], Iterable[Snapshot]]) -> Collector:
+def collector_of(read: Callable[[], Iterable[Seen]]) -> Collector:
     """As `collector`, of snapshots that somebody else takes.
 
     Args:
@@ -67,7 +66,7 @@ def prometheus_name(metric: Metric) -> str:
 
 
 class _Collector(Collector):
-    def __init__(self, read: Callable[[], Iterable[Snapshot]]) -> None:
+    def __init__(self, read: Callable[[], Iterable[Seen]]) -> None:
         self._read = read
 
     def describe(self) -> Iterator[Family]:
@@ -75,10 +74,13 @@ class _Collector(Collector):
         return map(_family, METRICS)
 
     def collect(self) -> Iterator[Family]:
-        snapshots = list(self._read())
+        seen = list(self._read())
+        kinds = {Snapshot, *map(type, seen)}  # a service without Spark hears nothing of it
         for metric in METRICS:
+            if kinds.isdisjoint(metric.readers):
+                continue
             family = _family(metric)
-            read = partial(collected, metric, snapshots)
+            read = partial(collected, metric, seen)
             if isinstance(family, HistogramMetricFamily):
                 _add_histograms(family, metric, read())
             else:

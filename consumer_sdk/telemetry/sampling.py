@@ -5,19 +5,47 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 
+from consumer_sdk.options import OptionType
 from consumer_sdk.runtime import Consumer, Snapshot
+from consumer_sdk.telemetry.model import Measured, Seen
 
-__all__ = ["Sampler"]
+__all__ = ["Sampler", "looks_at"]
 
 FRESH = 0.5
 """Seconds for which one snapshot serves: a collection asks once for each metric."""
 PATIENCE = 2.0
 """Seconds that a collection waits for an event loop that is blocked; then it gets the last snapshot."""
+
+
+MEASURED = OptionType(
+    "a Consumer, what spark_bridge.watch returns, or a SparkFeed",
+    lambda value: isinstance(value, Consumer | Measured) and not isinstance(value, type),
+)
+
+
+def looks_at(
+    of: Iterable[Consumer | Measured], user: str
+) -> dict[object, Callable[[], Iterable[Seen]]]:
+    """How each of them is looked at, in whatever thread.
+
+    Args:
+        of: consumers, watched sessions and feeds; one that is named twice is one.
+        user: the function that they were given to.
+
+    Raises:
+        ConfigurationError: one is something else.
+    """
+    found: dict[object, Callable[[], Iterable[Seen]]] = {}
+    for each in of:
+        MEASURED.check("consumer", each, user)
+        look = Sampler(each).look if isinstance(each, Consumer) else each.measured
+        found.setdefault(each, look)
+    return found
 
 
 class Sampler:
@@ -37,6 +65,11 @@ class Sampler:
             return self._fresh(self._consumer.snapshot)  # unlocked: who has the lock waits for this
         with self._lock:
             return self._fresh(partial(self._ask, loop))
+
+    def look(self) -> Iterable[Snapshot]:
+        """The same, as what is read of others."""
+        found = self.snapshot()
+        return () if found is None else (found,)
 
     def _fresh(self, take: Callable[[], Snapshot | None]) -> Snapshot | None:
         if time.monotonic() - self._taken >= FRESH:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import SupportsIndex
 
@@ -175,7 +176,7 @@ async def test_stats_say_how_old_the_backlog_is(tmp_path: Path) -> None:
         assert (empty.is_open, empty.backlog_segments) == (True, 0)
         assert (empty.backlog_age, empty.segment_age) == (0.0, None)
         for at in (1000, 3000):
-            feed._writer._wall = lambda at=at: at
+            feed._writer._wall = partial(float, at)
             await feed.write(messages(at, at + 9))
         waits = feed.stats()
         assert waits.backlog_segments == 2

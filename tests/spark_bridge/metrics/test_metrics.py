@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from consumer_sdk.records import Partition
+from consumer_sdk.spark_bridge.lag import Origin
 from consumer_sdk.spark_bridge.metrics import SourceMetrics
-from consumer_sdk.spark_bridge.query_stats import QueryStats, Sample
+from consumer_sdk.spark_bridge.query_stats import QueryStats
 
 FOREIGN = '{"orders":{"0":41}}'
 
@@ -176,17 +177,38 @@ def test_a_callback_hears_of_everything_and_may_fail(caplog: pytest.LogCaptureFi
     assert "query orders failed" in caplog.text
 
 
-def test_samples_are_what_prometheus_and_its_like_take() -> None:
-    """Numbers with labels; a lag that is not known is left out rather than 0."""
+def test_what_a_source_reads_from_is_kept() -> None:
+    """Also over a micro-batch that is repeated after a restart, whose report does not say it."""
     metrics = SourceMetrics()
-    metrics.progress(Report([Source(pull(p0=5, p1=7), pull(p0=9))], name=None))
-    query = {"query": "q1"}
-    place = {"source": "0", "unit": "positions", "stream": "orders", "partition": "0"}
-    assert list(metrics.samples()) == [
-        Sample("consumer_sdk_spark_batches_total", query, 1),
-        Sample("consumer_sdk_spark_rows_total", query, 10),
-        Sample("consumer_sdk_spark_rows_per_second", query, 100.0),
-        Sample("consumer_sdk_spark_batch_seconds", query, 0.25),
-        Sample("consumer_sdk_spark_active", query, True),
-        Sample("consumer_sdk_spark_lag", {**query, **place}, 4),
-    ]
+    latest = '{"version":1,"positions":{"orders":{"0":"9"}},"broker":"kafka","group":"g"}'
+    metrics.progress(Report([Source(pull(p0=5), latest)]))
+    assert only(metrics).sources[0].origin == Origin("kafka", "g")
+    metrics.progress(Report([Source(pull(p0=6), "null")], runId="r2"))
+    assert only(metrics).sources[0].origin == Origin("kafka", "g")
+    assert only(metrics).sources[0].lag.total is None
+
+
+def test_late_report_brings_no_run_back_to_life() -> None:
+    """One of a run that has ended is counted; one of a run that another has followed is not."""
+    metrics = SourceMetrics()
+    metrics.progress(Report([Source(pull(p0=5), pull(p0=9))]))
+    metrics.terminated("q1", "r1", has_failed=True)
+    metrics.progress(Report([Source(pull(p0=9), pull(p0=9))]))
+    found = only(metrics)
+    assert (found.is_active, found.has_failed, found.rows) == (False, True, 20)
+    metrics.progress(Report([Source(pull(p0=9), pull(p0=9), 1)], runId="r2"))
+    metrics.progress(Report([Source(pull(p0=9), pull(p0=9), 1)]))
+    metrics.started("q1", "r1")
+    found = only(metrics)
+    assert (found.run_id, found.is_active, found.rows) == ("r2", True, 1)
+    metrics.started("q1", "r2")  # heard after its first report
+    assert only(metrics).rows == 1
+
+
+def test_runs_that_have_ended_are_not_remembered_for_ever() -> None:
+    """A session may start queries for months."""
+    metrics = SourceMetrics()
+    for number in range(1200):
+        metrics.terminated("never heard of", f"r{number}", has_failed=False)
+    assert len(metrics._over) == 1000
+    assert ("never heard of", "r0") not in metrics._over

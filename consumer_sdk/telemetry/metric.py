@@ -1,0 +1,55 @@
+"""What a metric is, whoever it is read of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from consumer_sdk.runtime import HistogramSnapshot
+
+__all__ = ["Kind", "Labels", "Metric", "Readers", "Reading", "system"]
+
+SYSTEMS = {"kinesis": "aws_kinesis"}
+"""Brokers that the conventions, or those who use them, call otherwise."""
+
+Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
+Labels: TypeAlias = Mapping[str, str]
+
+
+class Reading(NamedTuple):
+    """One value of a metric."""
+
+    labels: Labels
+    value: float | HistogramSnapshot
+
+
+Readers: TypeAlias = Mapping[type, Callable[[Any], Iterator[Reading]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Attributes:
+        name: as OpenTelemetry has it.
+        kind: what it is; a counter never falls while what is counted lives.
+        unit: in UCUM, such as ``"s"`` or ``"{message}"``.
+        description: one line.
+        labels: those that its values may have, besides the system and the group.
+        readers: a type of snapshot → its values in one, without the labels that all of that have.
+        is_common: a gauge of something that several may look at: the largest value counts.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    description: str
+    labels: tuple[str, ...]
+    readers: Readers
+    is_common: bool = False
+
+
+def system(broker: str) -> str:
+    """``messaging.system`` of a broker."""
+    return SYSTEMS.get(broker, broker)
