@@ -28,6 +28,8 @@ SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_c
 NAME = re.compile(r"\b(?:consumer_sdk|messaging)_\w+")
 SELECTED = re.compile(r"\b((?:consumer_sdk|messaging)_\w+)(?:\{(.*?)\})?")
 SCRAPED = {"job", "instance", "le"}
+WITHOUT_SERIES = ("consumer_sdk_paused", "consumer_sdk_spark", "consumer_sdk_feed", 'query!=""')
+"""Nothing is paused where a lone consumer is scraped, and Spark is not there."""
 
 
 def _exported() -> dict[str, set[str]]:
@@ -100,14 +102,16 @@ def test_variables_of_the_dashboard_are_labels_that_there_are() -> None:
 def test_all_metrics_that_tell_of_trouble_have_a_panel_or_an_alert() -> None:
     """Counters of things that should not be, and ages."""
     used = set(NAME.findall(" ".join(_queries())))
-    for name in ("pinned_age_seconds", "dead_lettered_total", "failed_total", "paused", "lag"):
+    names = ["pinned_age_seconds", "dead_lettered_total", "failed_total", "paused", "lag"]
+    names += ["spark_failures_total", "spark_report_age_seconds", "feed_full", "feed_backlog"]
+    for name in names:
         assert f"consumer_sdk_{name}" in used
 
 
 def test_rules_say_what_to_do() -> None:
     """Each has a severity, a summary and a description."""
     blocks = asset("prometheus").split("- alert: ")[1:]
-    assert len(blocks) == len(_rules()) == 10
+    assert len(blocks) == len(_rules()) == 13
     for block in blocks:
         assert all(word in block for word in ("severity:", "summary:", "description:")), block
 
@@ -139,7 +143,37 @@ tests:
     values: 7x20
   - series: consumer_sdk_paused{system="kafka",group="g",stream="s",partition="3",reason="full"}
     values: 1x20
+  - series: consumer_sdk_spark_failures_total{query="q"}
+    values: 0x5 1x15
+  - series: consumer_sdk_spark_report_age_seconds{query="q"}
+    values: 0+60x20
+  - series: consumer_sdk_feed_full{system="feed",stream="/d"}
+    values: 1x20
   alert_rule_test:
+  - {alertname: SparkQueryFailed, eval_time: 4m, exp_alerts: []}
+  - alertname: SparkQueryFailed
+    eval_time: 8m
+    exp_alerts:
+    - exp_labels: {severity: critical, query: q}
+      exp_annotations:
+        summary: "the query q has ended with an error"
+        description: "The driver's log has it. Started again with its checkpoint, the query goes on where it was."
+  - {alertname: SparkQueryHangs, eval_time: 10m, exp_alerts: []}
+  - alertname: SparkQueryHangs
+    eval_time: 14m
+    exp_alerts:
+    - exp_labels: {severity: warning, query: q}
+      exp_annotations:
+        summary: "Spark has not told of the query q for 14m 0s"
+        description: "A micro-batch takes long, or hangs: look at its tasks in Spark's page."
+  - {alertname: FeedFull, eval_time: 9m, exp_alerts: []}
+  - alertname: FeedFull
+    eval_time: 12m
+    exp_alerts:
+    - exp_labels: {severity: warning, system: feed, stream: /d}
+      exp_annotations:
+        summary: "the feed /d is full: its consumers wait for Spark"
+        description: "A query does not keep up, or is gone: the feed's log says which reader is the last one."
   - {alertname: ConsumerStuckPartition, eval_time: 7m, exp_alerts: []}
   - alertname: ConsumerStuckPartition
     eval_time: 10m
@@ -197,13 +231,13 @@ async def test_queries_of_the_dashboard_have_answers_of_a_real_prometheus(tmp_pa
         for query in _dashboard_queries():
             asked = query.replace("$__rate_interval", "5s").replace('"$group"', '"billing"')
             asked = asked.replace('"$stream"', '"orders"')
-            if "consumer_sdk_paused" in query:  # nothing is, so there is no series
+            if any(name in query for name in WITHOUT_SERIES):
                 assert (await _ask(at, asked))["status"] == "success"
                 continue
             while not (await _ask(at, asked))["data"]["result"]:
                 await asyncio.sleep(0.2)
         rules = (await ask(at, "/api/v1/rules", headers={"host": "localhost"})).json["data"]
-        assert len(rules["groups"][0]["rules"]) == 10
+        assert len(rules["groups"][0]["rules"]) == 13
 
 
 @asynccontextmanager
