@@ -1,20 +1,24 @@
 """Since when records wait that a query has not read yet, from where the logs ended at each look. Pure.
 
-No record is asked for its time. A look at ``T`` that finds the end at 100 says that whatever is at 100
-or above came after ``T``; so a query that has read up to 100 is behind since ``T`` at the earliest.
+A look at ``T`` that finds the end at 100 says that whatever is at 100
+or above came after ``T``; so a query that has read up to 100 is behind since ``T`` at the earliest. Where no look tells, the time of one record does.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition, Position
 
 __all__ = ["Arrivals"]
 
 _MOST = 16
 """Looks that are remembered of a partition that a query is behind in."""
+_COARSE = 60.0
+"""Seconds between two looks, of which it is worth to know more."""
 
 _Look: TypeAlias = tuple[Position, float]
 
@@ -48,11 +52,36 @@ class Arrivals:
         found = {}
         for partition, at in read.items():
             looks = self._looks.get(partition, [])
-            passed = sum(end <= at for end, _ in looks)
-            del looks[: max(0, passed - 1)]  # of those that it is past, the last one tells
-            if passed and looks[-1][0] > at:
+            while len(looks) > 1 and looks[1][0] <= at:
+                del looks[0]  # of those that it is past, the last one tells
+            if looks and looks[0][0] <= at < looks[-1][0]:
                 found[partition] = looks[0][1]
         return found
+
+    def vague(self, read: Mapping[Partition, Position]) -> list[PartitionRange]:
+        """What is not read yet, where nothing or little is known of since when; the former first.
+
+        Args:
+            read: as for `waiting`, which was called before.
+        """
+        unknown, coarse = [], []
+        for partition, at in read.items():
+            looks = self._looks.get(partition, [])
+            if not looks or looks[-1][0] <= at:
+                continue
+            waits = PartitionRange(partition, at, looks[-1][0])
+            if looks[0][0] > at:
+                unknown.append(waits)
+            elif looks[0][0] < at and looks[1][1] - looks[0][1] > _COARSE:
+                coarse.append(waits)
+        return unknown + coarse
+
+    def note(self, partition: Partition, at: Position, since: float) -> None:
+        """What is at ``at``, and whatever follows it, came at ``since`` or later."""
+        looks = self._looks.get(partition, [])
+        place = bisect_right(looks, at, key=lambda look: look[0])
+        if place < len(looks):  # it is not at the end, nor gone
+            looks.insert(place, (at, min(since, looks[place][1])))
 
 
 def _with(looks: list[_Look], end: Position, now: float) -> list[_Look]:

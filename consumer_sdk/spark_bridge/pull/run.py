@@ -119,6 +119,7 @@ class QueryRun:
         await self._acks.settle(_LAST_ACK_SECONDS)
         await self._acks.aclose()
         await self._news.aclose()
+        await self._planner.aclose()
         await self._targets.aclose()
         await self._connections.aclose()
 

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.spark_bridge.pull.admission import Limit, Whole, admit, is_enough, stops
+from consumer_sdk.spark_bridge.pull.ages import Ages
 from consumer_sdk.spark_bridge.pull.arrivals import Arrivals
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.offsets import Offsets
@@ -62,6 +63,7 @@ class StreamPlanner:
         self._let_go = -math.inf
         self._wall = wall
         self._arrivals = Arrivals()
+        self._ages = Ages(options, connections, self._arrivals, self._clock)
         self.latest: Offsets | None = None
         self.waiting: Mapping[Partition, float] = {}
         self.look_cost = 1
@@ -102,6 +104,10 @@ class StreamPlanner:
             gone = begin.gone_in(stop)
             return await plan_tasks(reader, begin.ranges_to(stop), self._options, gone)
 
+    async def aclose(self) -> None:
+        """Asks for nothing more."""
+        await self._ages.aclose()
+
     async def _end(self, reader: RangeReader, begin: Offsets, limit: Limit) -> Offsets:
         partitions = await reader.partitions()
         hidden = await _hidden(reader, begin, partitions)
@@ -115,6 +121,7 @@ class StreamPlanner:
         chosen = await self._admitted(reader, starts, reach, limit)
         end = begin if chosen is None else begin.advance({**hidden, **chosen}, since)
         self.waiting = self._arrivals.waiting(end.positions)
+        self._ages.ask(end.positions)
         if end is not begin:
             self._let_go = self._clock()
             _log_batch(begin, end, latest)

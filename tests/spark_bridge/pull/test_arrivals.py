@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.pull.arrivals import Arrivals
 
@@ -47,6 +48,34 @@ def test_what_came_before_the_first_look_came_nobody_knows_when() -> None:
     arrivals.look({P: 120}, 20.0)
     assert arrivals.waiting({P: 99}) == {}
     assert arrivals.waiting({P: 100}) == {P: 10.0}
+
+
+def test_time_of_a_record_tells_where_no_look_does() -> None:
+    """It is worth to know where nothing is known, and where two looks are far apart."""
+    arrivals = Arrivals()
+    arrivals.look({P: 100}, 1000.0)
+    assert arrivals.vague({P: 50}) == [PartitionRange(P, 50, 100)]
+    arrivals.note(P, 50, 400.0)
+    assert arrivals.waiting({P: 50}) == arrivals.waiting({P: 60}) == {P: 400.0}
+    assert arrivals.vague({P: 50}) == []  # as good as it gets
+    assert arrivals.vague({P: 60}) == [PartitionRange(P, 60, 100)]
+    arrivals.note(P, 60, 990.0)
+    assert arrivals.waiting({P: 70}) == {P: 990.0}
+    assert arrivals.vague({P: 70}) == []
+    assert arrivals.vague({P: 100}) == []
+
+
+def test_times_that_producers_made_up_do_no_harm() -> None:
+    """One is later than the look that has seen its record; one is of a record that is read by now."""
+    arrivals = Arrivals()
+    arrivals.look({P: 100}, 1000.0)
+    arrivals.note(P, 50, 5000.0)
+    assert arrivals.waiting({P: 50}) == {P: 1000.0}
+    arrivals.note(P, 100, 10.0)
+    arrivals.note(Partition("gone", "0"), 1, 10.0)
+    assert arrivals.waiting({P: 100}) == {}
+    arrivals.look({P: 101}, 1001.0)
+    assert arrivals.waiting({P: 100}) == {P: 1000.0}
 
 
 def test_topic_that_is_made_anew_begins_anew() -> None:

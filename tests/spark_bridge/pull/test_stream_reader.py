@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pickle
 import threading
@@ -531,3 +532,25 @@ def test_progress_reports_show_the_end_as_last_seen() -> None:
     assert found["positions"] == {"t": {"0": "9"}}
     assert before <= found["waiting"]["t"]["0"] <= time.time()
     json.dumps(found)
+
+
+def test_query_that_begins_behind_asks_how_old_its_records_are() -> None:
+    """In the background: the next report has it. Its records have their times from 1 s on."""
+    logs = Logs.of(30)
+    query = Query(logs, startingOffsets="earliest", maxOffsetsPerTrigger=5)
+    query.batch()
+    running = query.reader._run
+    assert running is not None
+    asked = running._planner._ages._round
+    assert asked is not None
+    of_this_process().loop.call(asyncio.wait([asked]), timeout=PATIENCE)
+    query.batch()
+    found = query.reader.reportLatestOffset()
+    assert found is not None
+    assert found["waiting"] == {"t": {"0": 1.005}}
+    while query.batch():
+        pass
+    found = query.reader.reportLatestOffset()
+    assert found is not None
+    assert found["waiting"] == {}
+    query.reader.stop()
