@@ -148,7 +148,10 @@ class QueryStats:
     def restarted(self, run_id: str) -> QueryStats:
         """A new run, of which nothing is known but that it began."""
         known = replace(self.idle(), run_id=run_id, is_idle=False, is_active=True, has_failed=False)
-        unread = tuple(replace(each, rows=0) for each in self.sources)
+        unread = tuple(
+            replace(each, rows=0, lag=Lag(each.lag.unit, dict.fromkeys(each.lag.behind)))
+            for each in self.sources
+        )
         size = None if self.bytes is None else 0
         return replace(known, batches=0, rows=0, bytes=size, sources=unread)
 

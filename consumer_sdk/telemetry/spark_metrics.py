@@ -101,7 +101,7 @@ SPARK_METRICS: tuple[Metric, ...] = (
         "{query}",
         "1 for a query that runs, 0 for one that has ended.",
         ("query",),
-        {QuerySnapshot: lambda query: iter([Reading({}, query.is_running)])},
+        {QuerySnapshot: lambda query: iter([Reading({}, int(query.is_running))])},
     ),
     _query(
         "consumer_sdk.spark.failures",
@@ -178,7 +178,7 @@ SPARK_METRICS: tuple[Metric, ...] = (
         "gauge",
         "{feed}",
         "1 while records wait for Spark, because the backlog is at its limit.",
-        lambda feed: feed.is_full,
+        lambda feed: int(feed.is_full),
         is_common=True,
     ),
     _feed(

@@ -248,6 +248,18 @@ def test_counters_go_on_when_a_query_is_started_again(query_id: str) -> None:
     assert found["consumer_sdk_lag"] == {partition("0"): 1}
 
 
+def test_run_that_has_not_reported_does_not_keep_up() -> None:
+    """What the run before had read says nothing of how far behind this one is."""
+    metrics = watched(Report([source({"0": 9}, {"0": 9})]))
+    assert scraped(metrics)["consumer_sdk_lag"] == {partition("0"): 0}
+    metrics.terminated("q1", "r1", has_failed=True)
+    metrics.started("q1", "r2")
+    found = scraped(metrics)
+    assert found["consumer_sdk_spark_active"] == {QUERY: 1}
+    assert "consumer_sdk_lag" not in found
+    assert "consumer_sdk_lag_seconds" not in found
+
+
 def test_query_of_the_same_name_on_another_topic_has_series_of_its_own() -> None:
     """What was read of the one is not counted for the other."""
     metrics = watched(Report([source({"0": 5}, {"0": 9})]))
