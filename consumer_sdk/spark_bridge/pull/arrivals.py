@@ -77,11 +77,15 @@ class Arrivals:
         return unknown + coarse
 
     def note(self, partition: Partition, at: Position, since: float) -> None:
-        """What is at ``at``, and whatever follows it, came at ``since`` or later."""
+        """What is at ``at``, and whatever follows it, came at ``since`` or later, as a producer says.
+
+        What the looks at both sides of it say is known for certain.
+        """
         looks = self._looks.get(partition, [])
         place = bisect_right(looks, at, key=lambda look: look[0])
         if place < len(looks):  # it is not at the end, nor gone
-            looks.insert(place, (at, min(since, looks[place][1])))
+            earliest = looks[place - 1][1] if place else since
+            looks.insert(place, (at, min(max(since, earliest), looks[place][1])))
 
 
 def _with(looks: list[_Look], end: Position, now: float) -> list[_Look]:

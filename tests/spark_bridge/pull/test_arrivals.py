@@ -78,6 +78,16 @@ def test_times_that_producers_made_up_do_no_harm() -> None:
     assert arrivals.waiting({P: 100}) == {P: 1000.0}
 
 
+def test_record_cannot_be_older_than_the_look_that_it_was_not_there_at() -> None:
+    """A producer may give it the time of what it tells of, years ago."""
+    arrivals = Arrivals()
+    arrivals.look({P: 100}, 1000.0)
+    arrivals.look({P: 200}, 2000.0)
+    assert arrivals.waiting({P: 150}) == {P: 1000.0}
+    arrivals.note(P, 150, 3.0)
+    assert arrivals.waiting({P: 150}) == {P: 1000.0}
+
+
 def test_topic_that_is_made_anew_begins_anew() -> None:
     """And a partition that is gone is forgotten."""
     arrivals = Arrivals()
