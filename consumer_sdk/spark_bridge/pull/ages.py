@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
@@ -52,6 +53,7 @@ class Ages:
         self._arrivals = arrivals
         self._clock = clock
         self._due = 0.0
+        self._asked: dict[Partition, float] = {}
         self._round: asyncio.Task[None] | None = None
 
     def ask(self, read: Mapping[Partition, Position]) -> None:
@@ -63,8 +65,9 @@ class Ages:
         if self._clock() < self._due or (self._round is not None and not self._round.done()):
             return
         self._due = self._clock() + _EVERY
-        if wanted := self._arrivals.vague(read)[:_MOST]:
-            self._round = asyncio.create_task(self._note(wanted))
+        if wanted := self._arrivals.vague(read):
+            wanted.sort(key=lambda each: self._asked.get(each.partition, -math.inf))
+            self._round = asyncio.create_task(self._note(wanted[:_MOST]))
 
     async def aclose(self) -> None:
         """Ends a round that is under way."""
@@ -86,6 +89,7 @@ class Ages:
                     await self._note_one(reader, each)
 
     async def _note_one(self, reader: RangeReader, wanted: PartitionRange) -> None:
+        self._asked[wanted.partition] = self._clock()  # the others have their turn before it
         try:
             since = await _time_of_first(reader, wanted)
         except Exception:  # noqa: BLE001 - deleted meanwhile, for one; the connection is others' too

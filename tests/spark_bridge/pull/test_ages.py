@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 class Asked:
     """Ages of logs, by a clock of the test's own."""
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: Logs, looked: float = 50.0) -> None:
         self.now = 100.0
         self.arrivals = Arrivals()
         self.connections = Connections()
         self.ages = Ages(
             memory_options(logs), self.connections, self.arrivals, clock=lambda: self.now
         )
-        self.arrivals.look({each: logs.end(each) for each in logs.values}, 50.0)
+        self.arrivals.look({each: logs.end(each) for each in logs.values}, looked)
 
     async def ask(self, *read: int) -> dict[str, float]:
         """What is known of partitions 0, 1, … that are read so far, after a round that begins."""
@@ -77,6 +77,20 @@ async def test_round_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(await asked.ask(1, 1, 1)) == 2
     asked.now += 10
     assert len(await asked.ask(1, 1, 1)) == 3
+    await asked.connections.aclose()
+
+
+@pytest.mark.parametrize("first", [0, 20])
+async def test_each_partition_has_its_turn(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another one cannot be told, or is worth to be told again and again."""
+    monkeypatch.setattr(module, "_MOST", 1)
+    logs = Logs.of(30, 30)
+    logs.first[at(0)] = first
+    asked, told = Asked(logs, looked=1000.0), []
+    for read in (7, 8, 9, 10):
+        told.append((await asked.ask(read, read)).get("1"))
+        asked.now += 10
+    assert told == [None, 1.008, 1.008, 1.01]
     await asked.connections.aclose()
 
 
