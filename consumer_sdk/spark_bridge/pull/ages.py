@@ -1,7 +1,9 @@
 """How old the first record is that a query has not read, where the looks at the logs' ends do not tell.
 
 A query that begins far behind has to be asked about: one record of a partition is read, in the background
-and now and then, and nobody waits for that. What goes wrong leaves the age unknown, and nothing else.
+and now and then, and nobody waits for that. What goes wrong leaves the age unknown, and nothing else. It
+has a connection of its own, since a broker answers the requests of one in their order: where a read is
+slow (another tier, a quota), who plans the next micro-batch would wait for it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any
 
 from consumer_sdk.range_reads import PartitionRange, RangeReader
@@ -48,7 +50,7 @@ class Ages:
         arrivals: Arrivals,
         clock: Callable[[], float],
     ) -> None:
-        self._options = options
+        self._options = options.for_tasks()
         self._connections = connections
         self._arrivals = arrivals
         self._clock = clock
@@ -76,23 +78,22 @@ class Ages:
             await asyncio.wait([self._round])
 
     async def _note(self, wanted: Sequence[PartitionRange]) -> None:
+        identity, make = (Ages, self._options.identity()), self._options.open_reader
         try:
-            async with self._connections.borrowed(self._options) as reader:
-                await self._note_all(reader, wanted)
-        except Exception:  # noqa: BLE001 - whoever plans finds out what is wrong with the broker
-            _log.debug("it is not known how old unread records are", exc_info=True)
-
-    async def _note_all(self, reader: RangeReader, wanted: Sequence[PartitionRange]) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE):
+            async with (
+                asyncio.timeout(_PATIENCE),
+                self._connections.client(identity, make) as reader,
+            ):
                 for each in wanted:
                     await self._note_one(reader, each)
+        except Exception:  # noqa: BLE001 - whoever plans finds out what is wrong with the broker
+            _log.debug("it is not known how old unread records are", exc_info=True)
 
     async def _note_one(self, reader: RangeReader, wanted: PartitionRange) -> None:
         self._asked[wanted.partition] = self._clock()  # the others have their turn before it
         try:
             since = await _time_of_first(reader, wanted)
-        except Exception:  # noqa: BLE001 - deleted meanwhile, for one; the connection is others' too
+        except Exception:  # noqa: BLE001 - deleted meanwhile, for one; others are there
             _log.debug("it is not known how old %s is", wanted, exc_info=True)
             return
         if since is not None:

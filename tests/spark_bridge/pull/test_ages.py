@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 class Asked:
     """Ages of logs, by a clock of the test's own."""
 
-    def __init__(self, logs: Logs, looked: float = 50.0) -> None:
+    def __init__(self, logs: Logs, looked: float = 50.0, group: str | None = "g") -> None:
         self.now = 100.0
         self.arrivals = Arrivals()
         self.connections = Connections()
         self.ages = Ages(
-            memory_options(logs), self.connections, self.arrivals, clock=lambda: self.now
+            memory_options(logs, group), self.connections, self.arrivals, clock=lambda: self.now
         )
         self.arrivals.look({each: logs.end(each) for each in logs.values}, looked)
 
@@ -94,8 +94,20 @@ async def test_each_partition_has_its_turn(first: int, monkeypatch: pytest.Monke
     await asked.connections.aclose()
 
 
+@pytest.mark.parametrize("group", ["g", None])
+async def test_round_has_a_connection_of_its_own(group: str | None) -> None:
+    """A broker answers one request after another: who plans would wait for a read that is slow."""
+    logs = Logs.of(30)
+    asked = Asked(logs, group=group)
+    async with asked.connections.borrowed(memory_options(logs, group)):
+        assert await asked.ask(7) == {"0": 1.007}
+    assert logs.openers == [group, None]
+    await asked.connections.aclose()
+    assert logs.closed == 2
+
+
 async def test_what_goes_wrong_leaves_the_age_unknown() -> None:
-    """Of that partition alone; the connection, which is the planner's too, stays."""
+    """Of that partition alone; the connection stays."""
     logs = Logs.of(30, 30)
     logs.first[at(0)] = 10  # what comes first was deleted
     asked = Asked(logs)
@@ -120,8 +132,6 @@ async def test_round_ends_with_the_query() -> None:
     """However long the broker takes; a second end does nothing."""
     logs = Logs.of(30)
     asked = Asked(logs)
-    async with asked.connections.borrowed(memory_options(logs)):
-        pass
     logs.delay = 3600
     asked.arrivals.waiting({at(0): 7})
     asked.ages.ask({at(0): 7})
@@ -136,15 +146,13 @@ async def test_round_ends_with_the_query() -> None:
 
 
 async def test_slow_broker_is_not_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection stays all the same."""
+    """However far it came: the next round has another connection."""
     logs = Logs.of(30)
     asked = Asked(logs)
-    async with asked.connections.borrowed(memory_options(logs)):
-        pass
     monkeypatch.setattr(module, "_PATIENCE", 0.0)
     logs.delay = 3600
     assert await asked.ask(7) == {}
-    assert (logs.opened, logs.closed) == (1, 0)
+    assert logs.opened == logs.closed
     await asked.connections.aclose()
 
 
