@@ -147,6 +147,10 @@ tests:
     values: 0x5 1x15
   - series: consumer_sdk_spark_report_age_seconds{query="q"}
     values: 0+60x20
+  - series: consumer_sdk_lag{system="kafka",stream="s",query="q",source="0",partition="0"}
+    values: 20000+100x40
+  - series: consumer_sdk_lag{system="kafka",stream="s",query="other",source="0",partition="0"}
+    values: 90000-200x40
   - series: consumer_sdk_feed_full{system="feed",stream="/d"}
     values: 1x20
   alert_rule_test:
@@ -166,6 +170,14 @@ tests:
       exp_annotations:
         summary: "Spark has not told of the query q for 14m 0s"
         description: "A micro-batch takes long, or hangs: look at its tasks in Spark's page."
+  - {alertname: ConsumerLagGrows, eval_time: 14m, exp_alerts: []}
+  - alertname: ConsumerLagGrows
+    eval_time: 35m
+    exp_alerts:
+    - exp_labels: {severity: warning, query: q, stream: s}
+      exp_annotations:
+        summary: "the query q falls behind on s"
+        description: "More handlers, more processes, or a faster handler. consumer_sdk_handlers at its limit tells which. Of a query: more tasks."
   - {alertname: FeedFull, eval_time: 9m, exp_alerts: []}
   - alertname: FeedFull
     eval_time: 12m
