@@ -37,8 +37,8 @@ class FeedStats:
     backlog_bytes: int
     committed: int | None
     is_full: bool
-    directory: str = ""
-    is_open: bool = False
-    backlog_segments: int = 0
-    backlog_age: float | None = None
-    segment_age: float | None = None
+    directory: str
+    is_open: bool
+    backlog_segments: int
+    backlog_age: float | None
+    segment_age: float | None
