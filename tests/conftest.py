@@ -14,10 +14,12 @@ from consumer_sdk.testing.servers import Server
 from tests.distribution import SERVERS, Distribution
 
 # A deadline measures the machine's other work, not ours; so does the check that data are quick to make.
-hypothesis.settings.register_profile(
-    "consumer_sdk", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+_PATIENT = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("consumer_sdk")
+hypothesis.settings.register_profile("few", _PATIENT, max_examples=25)
+hypothesis.settings.register_profile("many", _PATIENT, max_examples=500)  # tests/test_properties.py
+hypothesis.settings.load_profile("few")
 
 _SUITES = Path(consumer_sdk.__file__).parent / "testing" / "conformance"
 

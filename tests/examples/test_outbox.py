@@ -182,6 +182,7 @@ async def test_killed_in_a_transaction_and_behind_it_each_order_is_charged_once(
     await shop.check_books(ORDERS + CUSTOMERS)
 
 
+@pytest.mark.campaign
 async def test_order_in_the_transaction_of_a_stopped_process_waits_for_it(shop: Shop) -> None:
     """The partitions move to another process meanwhile; both end well, and each order counts once."""
     await shop.order(ORDERS)

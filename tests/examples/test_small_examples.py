@@ -70,7 +70,7 @@ async def _see_observed(port: str, *options: str) -> None:
             assert await process.wait() == -signal.SIGTERM  # uvicorn raises it again in the end
 
 
-@pytest.mark.parametrize("style", [[], ["--batches"]])
+@pytest.mark.parametrize("style", [pytest.param([], marks=pytest.mark.campaign), ["--batches"]])
 async def test_pull_run_twice_goes_on_where_it_was(
     kafka_server: KafkaServer, style: list[str]
 ) -> None:

@@ -38,6 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", _FAST_START)
         .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.python.daemon.module", "tests.spark_bridge.warm_daemon")
         .config("spark.executorEnv.PYTHONPATH", str(ROOT))
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

@@ -66,7 +66,7 @@ def by_arrow(spark: SparkSession, lines: list[Line]) -> list[bytes]:
     return [row.receipts for _ in range(2) for row in results.collect()]
 
 
-@pytest.mark.parametrize("run", [by_partitions, by_arrow])
+@pytest.mark.parametrize("run", [pytest.param(by_partitions, marks=pytest.mark.campaign), by_arrow])
 def test_spark_tasks_settle_branches_though_they_run_twice(
     spark: SparkSession, run: Callable[[SparkSession, list[Line]], list[bytes]]
 ) -> None:

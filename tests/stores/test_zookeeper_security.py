@@ -209,6 +209,7 @@ async def test_sasl_sessions_are_made_anew_after_a_kill(
         assert await alice.peek("g", [FIRST]) == {FIRST: "text"}
 
 
+@pytest.mark.campaign
 async def test_wrong_password_is_said_at_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -301,6 +301,7 @@ async def test_workers_of_a_parent_that_is_killed_end(service: Service) -> None:
         await service.until(lambda: service.log.count("engine: closed") == 2, "both closed")
 
 
+@pytest.mark.campaign
 async def test_workers_of_a_parent_that_is_killed_end_before_they_have_a_consumer(
     service: Service,
 ) -> None:
@@ -377,6 +378,7 @@ async def test_another_signal_kills_workers_that_do_not_end(
     assert all(map(is_gone, started(caplog)))
 
 
+@pytest.mark.campaign
 async def test_worker_that_is_ended_by_a_signal_of_its_own_is_replaced(service: Service) -> None:
     """It has drained, but its service is not over."""
     async with service.running(*MEMORY, "--workers", "2") as process:

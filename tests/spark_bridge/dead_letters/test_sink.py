@@ -56,6 +56,7 @@ def test_a_batch_that_is_written_twice_is_there_once_in_a_file(
     assert timeless(stored(path)) == [letter(at) for at in range(5)]
 
 
+@pytest.mark.campaign
 def test_a_task_that_is_tried_again_loses_no_row(spark: SparkSession, tmp_path: Path) -> None:
     """What its first try wrote may be there twice elsewhere; a file has it once (Spark trap 6)."""
     path, marker = tmp_path / "letters.db", tmp_path / "failed"

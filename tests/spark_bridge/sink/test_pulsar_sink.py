@@ -47,7 +47,14 @@ def url_of(topic: PulsarTopic, options: str = "") -> str:
     return f"pulsar://{urlsplit(topic.server.service_url).netloc}/{topic.name}{options}"
 
 
-@pytest.mark.parametrize("options", ["", "?batching=key&compression=zstd", "?batching=none"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("", marks=pytest.mark.campaign),
+        "?batching=key&compression=zstd",
+        pytest.param("?batching=none", marks=pytest.mark.campaign),
+    ],
+)
 def test_rows_arrive_as_they_are(spark: SparkSession, target: PulsarTopic, options: str) -> None:
     """Keys, properties, tombstones, empty bytes and partitions, in the order of their task."""
     headers = [("a", b"1"), ("b", b"\xff")]
@@ -89,7 +96,11 @@ def test_a_stream_that_is_started_again_goes_on(
     "columns, message",
     [
         (["value", "7 AS partition"], "partition 7: topic '.*' has the partitions 0 to 1"),
-        (["cast(repeat('x', 6000000) AS binary) AS value"], "MessageTooBig.*batching=none"),
+        pytest.param(
+            ["cast(repeat('x', 6000000) AS binary) AS value"],
+            "MessageTooBig.*batching=none",
+            marks=pytest.mark.campaign,
+        ),
     ],
 )
 def test_what_cannot_be_written_fails_the_task(

@@ -49,6 +49,7 @@ def test_resolved_set_is_fetched_once(
     assert len(caplog.messages) == 1
 
 
+@pytest.mark.campaign
 def test_settings_file_can_come_from_the_environment(
     tmp_path: Path, settings: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +80,7 @@ def test_unresolvable_artefact_is_named_and_nothing_is_cached(
             assert part in str(caught.value)
 
 
+@pytest.mark.campaign
 def test_damaged_jar_is_refused(tmp_path: Path, settings: Path) -> None:
     """A proxy's error page under a jar's name is no jar."""
     (tmp_path / "present-1.0.jar").write_text("<html>denied</html>", encoding="utf-8")

@@ -29,6 +29,10 @@ pytestmark = pytest.mark.kinesis
 
 SHARD_0, SHARD_1 = "shardId-000000000000", "shardId-000000000001"
 SERVERS = pytest.mark.parametrize("server_class", [KinesisServer, KinesaliteServer])
+ONE_OF_THEM = pytest.mark.parametrize(
+    "server_class", [pytest.param(KinesisServer, marks=pytest.mark.campaign), KinesaliteServer]
+)
+"""Both in the campaigns: they have their process in common."""
 
 AnyServer = type[KinesisServer] | type[KinesaliteServer]
 
@@ -154,16 +158,14 @@ async def test_child_shards_and_filters_are_known_to_kinesis_local(
 
 
 @pytest.mark.skipif(not Path("/proc/self/net").exists(), reason="only Linux lists sockets there")
-@SERVERS
+@ONE_OF_THEM
 async def test_only_loopback_is_served(server_class: AnyServer) -> None:
     """No port of the server can be reached from another machine."""
     async with server_class() as server:
         assert listening(server.pid) == only_loopback(*server.ports)
 
 
-@pytest.mark.parametrize(
-    "server_class", [pytest.param(KinesisServer, marks=pytest.mark.campaign), KinesaliteServer]
-)
+@ONE_OF_THEM
 async def test_kill_empties_pause_keeps(server_class: AnyServer) -> None:
     """A restart has the port and no stream; a paused server answers late and loses nothing."""
     async with server_class() as server:
@@ -184,7 +186,7 @@ async def test_kill_empties_pause_keeps(server_class: AnyServer) -> None:
     assert not folder.exists()
 
 
-@SERVERS
+@ONE_OF_THEM
 async def test_stopped_server_ends_by_itself(server_class: AnyServer) -> None:
     """SIGTERM is enough, and no process is left."""
     async with server_class() as server:
@@ -255,7 +257,7 @@ async def test_variables_of_the_shell_do_not_reach_the_server(
         assert arn == "arn:aws:kinesis:us-east-1:000000000000:stream/mine"
 
 
-@pytest.mark.parametrize("what", ["kinesis", "kinesalite"])
+@pytest.mark.parametrize("what", ["kinesis", pytest.param("kinesalite", marks=pytest.mark.campaign)])
 def test_command_line_runs_a_server_until_ctrl_c(tmp_path: Path, what: str) -> None:
     """``python -m consumer_sdk.testing.servers`` prints the address, and ends clean."""
     command = [sys.executable, "-m", "consumer_sdk.testing.servers", what, "--dir", str(tmp_path)]

@@ -88,6 +88,7 @@ def test_archive_cut_short_is_refused_and_fetched_again(
     assert repository.unpacked().is_dir()
 
 
+@pytest.mark.campaign
 def test_page_under_the_archives_name_is_refused(repository: Repository) -> None:
     """A proxy's error page is no archive."""
     repository.archive.write_text("<html>denied</html>", encoding="utf-8")
@@ -95,7 +96,7 @@ def test_page_under_the_archives_name_is_refused(repository: Repository) -> None
         repository.unpacked()
 
 
-@pytest.mark.parametrize("name", ["../outside", "some-1.0/../../outside"])
+@pytest.mark.parametrize("name", [pytest.param("../outside", marks=pytest.mark.campaign), "some-1.0/../../outside"])
 def test_file_outside_of_the_folder_is_refused(repository: Repository, name: str) -> None:
     """An archive writes nothing beside its folder."""
     repository.hold("some-1.0/conf/some.conf", name)
@@ -104,6 +105,7 @@ def test_file_outside_of_the_folder_is_refused(repository: Repository, name: str
     assert not list(repository.cache.parent.rglob("outside"))
 
 
+@pytest.mark.campaign
 def test_archive_without_a_folder_is_refused(repository: Repository) -> None:
     """Something else under the name of the release is not published."""
     repository.hold("loose")

@@ -67,6 +67,7 @@ def command(folder: Path, inner: str, *options: str) -> list[str]:
     """Starts pytest on one file."""
     (folder / "test_inner.py").write_text(inner, encoding="utf-8")
     program = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider"]
+    program += ["-p", "no:anyio", "-p", "no:kinesis", "-p", "no:hypothesispytest"]  # what they take to import
     return [*program, *options, "--rootdir", str(folder), str(folder)]
 
 
@@ -129,6 +130,7 @@ def _absent(name: str) -> Server:
     raise ServerError(f"{name}: there is no such server")
 
 
+@pytest.mark.campaign
 def test_interrupted_parallel_run_leaves_nothing(tmp_path: Path) -> None:
     """Ctrl-C ends controller, workers and servers, and says so in one line."""
     mark = f"SHARED_TEST={uuid.uuid4()}"

@@ -101,6 +101,7 @@ def test_ended_test_run_leaves_no_server(tmp_path: Path, number: signal.Signals)
     assert is_gone_soon(pid)
 
 
+@pytest.mark.campaign
 def test_command_line_runs_a_server_until_ctrl_c(tmp_path: Path) -> None:
     """``python -m consumer_sdk.testing.servers`` prints the address, and ends clean."""
     command = [sys.executable, "-m", "consumer_sdk.testing.servers", "zookeeper"]
