@@ -17,7 +17,9 @@ from tests.examples.running import EXAMPLES, example, held_port, lines, program
 pytestmark = pytest.mark.kafka
 
 
-@pytest.mark.parametrize("framework", ["fastapi", pytest.param("litestar", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "framework", ["fastapi", pytest.param("litestar", marks=pytest.mark.campaign)]
+)
 async def test_lifespan_answers_probes_and_finishes_what_it_has_in_hand_at_sigterm(
     kafka_server: KafkaServer, framework: str
 ) -> None:
@@ -47,7 +49,9 @@ async def test_lifespan_answers_probes_and_finishes_what_it_has_in_hand_at_sigte
             assert await process.wait() == -signal.SIGTERM
 
 
-@pytest.mark.parametrize("framework", [pytest.param("fastapi", marks=pytest.mark.campaign), "litestar"])
+@pytest.mark.parametrize(
+    "framework", [pytest.param("fastapi", marks=pytest.mark.campaign), "litestar"]
+)
 async def test_lifespan_whose_consumer_fails_says_so_at_once(
     kafka_server: KafkaServer, framework: str
 ) -> None:

@@ -31,6 +31,7 @@ class TestWithoutStore(StartCases):
         return Scene(kafka, None)
 
 
+@pytest.mark.campaign
 @pytest.mark.kafka
 class TestLocalStore(StoredStartCases):
     """Handles on one file."""

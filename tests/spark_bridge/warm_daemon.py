@@ -5,7 +5,7 @@ A process whose task fails is not used again. The next one would import for 0.7 
 
 from __future__ import annotations
 
-import pyarrow  # noqa: F401
+import pyarrow as pa  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

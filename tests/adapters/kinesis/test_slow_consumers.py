@@ -16,7 +16,7 @@ from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits
 from tests.adapters.kinesis.harness import FakeAdapter
 
 ITERATOR_LIFE = 300.0
-RECORDS = 14
+RECORDS = 9
 
 
 class CountingService(FakeService):

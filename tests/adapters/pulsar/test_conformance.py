@@ -15,6 +15,7 @@ from tests.adapters.pulsar.harness import PulsarHarness
 pytestmark = pytest.mark.pulsar
 
 
+@pytest.mark.campaign
 class TestExclusive(RedeliveringLogSuite):
     """A log with one consumer."""
 
@@ -44,6 +45,7 @@ class TestFailover(RedeliveringLogSuite):
         return PulsarHarness(pulsar_server, type="failover")
 
 
+@pytest.mark.campaign
 class TestShared(QueueSuite):
     """A queue."""
 

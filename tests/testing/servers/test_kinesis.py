@@ -257,7 +257,9 @@ async def test_variables_of_the_shell_do_not_reach_the_server(
         assert arn == "arn:aws:kinesis:us-east-1:000000000000:stream/mine"
 
 
-@pytest.mark.parametrize("what", ["kinesis", pytest.param("kinesalite", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "what", ["kinesis", pytest.param("kinesalite", marks=pytest.mark.campaign)]
+)
 def test_command_line_runs_a_server_until_ctrl_c(tmp_path: Path, what: str) -> None:
     """``python -m consumer_sdk.testing.servers`` prints the address, and ends clean."""
     command = [sys.executable, "-m", "consumer_sdk.testing.servers", what, "--dir", str(tmp_path)]

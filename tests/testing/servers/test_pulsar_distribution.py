@@ -96,7 +96,9 @@ def test_page_under_the_archives_name_is_refused(repository: Repository) -> None
         repository.unpacked()
 
 
-@pytest.mark.parametrize("name", [pytest.param("../outside", marks=pytest.mark.campaign), "some-1.0/../../outside"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("../outside", marks=pytest.mark.campaign), "some-1.0/../../outside"]
+)
 def test_file_outside_of_the_folder_is_refused(repository: Repository, name: str) -> None:
     """An archive writes nothing beside its folder."""
     repository.hold("some-1.0/conf/some.conf", name)

@@ -67,7 +67,14 @@ def command(folder: Path, inner: str, *options: str) -> list[str]:
     """Starts pytest on one file."""
     (folder / "test_inner.py").write_text(inner, encoding="utf-8")
     program = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider"]
-    program += ["-p", "no:anyio", "-p", "no:kinesis", "-p", "no:hypothesispytest"]  # what they take to import
+    program += [
+        "-p",
+        "no:anyio",
+        "-p",
+        "no:kinesis",
+        "-p",
+        "no:hypothesispytest",
+    ]  # what they take to import
     return [*program, *options, "--rootdir", str(folder), str(folder)]
 
 

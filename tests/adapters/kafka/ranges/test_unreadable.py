@@ -137,7 +137,11 @@ def change(log: Path, find: bytes, distance: int, new: bytes) -> None:
     log.write_bytes(raw)
 
 
-@pytest.mark.parametrize("is_direct", [True, False], ids=["direct", "plain"])
+@pytest.mark.parametrize(
+    "is_direct",
+    [True, pytest.param(False, marks=pytest.mark.campaign)],
+    ids=["direct", "plain"],
+)
 async def test_corrupt_batch_in_the_log_stops_a_range_each_time(
     own: KafkaHarness,
     own_kafka_server: KafkaServer,

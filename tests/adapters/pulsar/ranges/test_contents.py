@@ -82,8 +82,17 @@ async def test_partitions_are_read_apart(stage: Stage) -> None:
     )
 
 
-@pytest.mark.parametrize("step", [1, 2, 5])
-@pytest.mark.parametrize("admin", [False, True])
+@pytest.mark.parametrize(
+    "admin, step",
+    [
+        (False, 1),
+        (True, 2),
+        *(
+            pytest.param(*case, marks=pytest.mark.campaign)
+            for case in [(False, 2), (False, 5), (True, 1), (True, 5)]
+        ),
+    ],
+)
 async def test_chunked_messages_are_whole_in_every_split(
     stage: Stage, *, admin: bool, step: int
 ) -> None:
