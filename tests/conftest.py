@@ -18,7 +18,9 @@ _PATIENT = hypothesis.settings(
     deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.register_profile("few", _PATIENT, max_examples=25)
-hypothesis.settings.register_profile("many", _PATIENT, max_examples=500)  # tests/test_properties.py
+hypothesis.settings.register_profile(
+    "many", _PATIENT, max_examples=500
+)  # tests/fuzz/test_properties.py
 hypothesis.settings.load_profile("few")
 
 _SUITES = Path(consumer_sdk.__file__).parent / "testing" / "conformance"
