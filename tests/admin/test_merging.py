@@ -21,7 +21,8 @@ from consumer_sdk.admin.merging import (
     merged,
 )
 from consumer_sdk.runtime import Event, Health, HistogramSnapshot, PartitionSnapshot, Snapshot
-from consumer_sdk.telemetry.model import METRICS, Labels, collected
+from consumer_sdk.telemetry.metric import Labels
+from consumer_sdk.telemetry.model import METRICS, collected
 
 ZERO, ONE = Partition("s", "0"), Partition("s", "1")
 READY = Health(live=True, ready=True)
