@@ -28,6 +28,7 @@ from pathlib import Path
 from consumer_sdk.cli.run.links import LINK
 from consumer_sdk.cli.run.restarts import Restarts, Signals, changes, modified
 from consumer_sdk.cli.run.services import WORKER
+from consumer_sdk.cli.run.signalling import send_signal
 from consumer_sdk.cli.run.workers import Workers
 
 __all__ = ["SIGNALLED", "Supervisor", "worker_command"]
@@ -117,8 +118,7 @@ class Supervisor:
 
     def _send(self, number: signal.Signals) -> None:
         for process in self._processes:
-            with suppress(ProcessLookupError):  # it has just ended
-                process.send_signal(number)
+            send_signal(process, number)
 
     # -- one worker ---------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Supervisor:
         try:
             # Asked for before there was a process to tell.
             if self._stopping.is_set() or changed.is_set():
-                process.terminate()
+                send_signal(process, signal.SIGTERM)
             log.info("worker %d: pid %d", number, process.pid)
             return await process.wait()
         finally:
