@@ -7,6 +7,7 @@ process, and so does touching a loop that was closed meanwhile: neither can happ
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,9 +16,11 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.faults import translate_result
 from consumer_sdk.adapters.pulsar.interpreter_exit import held, inside
-from consumer_sdk.errors import TransientAdapterError
+from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 
-__all__ = ["CLOSE", "ask", "call", "close_client"]
+__all__ = ["CLOSE", "ask", "call", "close_client", "close_quietly"]
+
+log = logging.getLogger(__name__)
 
 CLOSE = 5.0
 """Seconds for the broker's answer to a close; the client goes on with it."""
@@ -106,6 +109,23 @@ async def close_client(client: Any) -> None:
     Cancellation: the client goes on.
     """
     await ask(client.close_async, "closing the client", CLOSE)
+
+
+async def close_quietly(native: Any, doing: str) -> None:
+    """Closes a consumer or producer that nobody needs any more, within `CLOSE`; a failure is logged.
+
+    The client lets go of it all the same, and so does the broker, when it reads the request or loses the
+    connection. The client does not repeat the request on another connection, as it does others.
+
+    Args:
+        doing: as in `call`.
+
+    Cancellation: the client goes on.
+    """
+    try:
+        await ask(native.close_async, doing, CLOSE)
+    except (AdapterError, ConfigurationError) as error:
+        log.warning("%s", error)
 
 
 def _quietly(late: Callable[[Any], object], result: Any, value: Any) -> None:

@@ -42,6 +42,8 @@ TRANSIENT = {
 }
 UNNAMED = "???"
 """What the extension calls results that it does not register: nothing tells that they would last."""
+DISCONNECTED = 46
+"""One of them, ``ResultDisconnected``: the connection was lost before the broker's answer."""
 
 BUSY = {Result.ConsumerAssignError, Result.ConsumerBusy}
 USAGE = {
@@ -63,7 +65,7 @@ DENIED = {
 
 def translate_result(result: Any, doing: str) -> ConsumerSdkError:
     """The error for a result that is not Ok."""
-    what = f"{doing}: {result.name}"
+    what = f"{doing}: {_name(result)}"
     if result in BUSY:
         return BusyError(
             f"{what}: another consumer has the subscription, or has it with another type"
@@ -78,6 +80,13 @@ def translate_result(result: Any, doing: str) -> ConsumerSdkError:
     if result in DENIED:
         return AdapterError(f"{what}: check the token or certificate, and the role's permissions")
     return AdapterError(what)
+
+
+def _name(result: Any) -> str:
+    if result.name != UNNAMED:
+        return str(result.name)
+    is_lost = int(result) == DISCONNECTED
+    return "Disconnected" if is_lost else f"result {int(result)} of the client, which has no name"
 
 
 def translate(error: Any, doing: str) -> ConsumerSdkError:

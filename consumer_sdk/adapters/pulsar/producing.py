@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import struct
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial, reduce
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import CLOSE, ask, call, close_client
+from consumer_sdk.adapters.pulsar.calls import call, close_client, close_quietly
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.details import PulsarDetails
 from consumer_sdk.adapters.pulsar.faults import BusyError, SchemaError, translate
@@ -206,7 +206,7 @@ class Producers:
         each = [use.making for group in uses.values() for use in group.values()]
         await asyncio.gather(self._looks.aclose(), self._kept.aclose(), *map(self._close, each))
         if client is not None:
-            await _quietly(close_client(client))
+            await _close_client(client)
 
     # -- partitions ---------------------------------------------------------------------------
 
@@ -305,7 +305,8 @@ class Producers:
             )
         except BusyError:  # somebody reads it as another type, and so it is there
             return
-        await call(consumer.close_async, f"closing the consumer of {topic}")
+        # The subscription is there: a letter does not wait for another try.
+        await close_quietly(consumer, f"closing the consumer of {topic}")
 
     def _configuration(self, info: Any) -> Any:
         made = _pulsar.ProducerConfiguration()
@@ -332,12 +333,12 @@ class Producers:
         making.cancel()
         found = (await asyncio.gather(making, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
-            await _quietly(ask(found.close_async, "closing a producer", CLOSE))
+            await close_quietly(found, "closing a producer")
 
 
-async def _quietly(closing: Awaitable[Any]) -> None:
+async def _close_client(client: Any) -> None:
     try:
-        await closing
+        await close_client(client)
     except AdapterError as error:
         log.warning("%s", error)
 

@@ -17,10 +17,12 @@ from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.topics import partition_of
 from consumer_sdk.records import Assignment, Start, StartPoint
 
-__all__ = ["Client", "Native", "Owner", "adapter_on", "subscriber_on"]
+__all__ = ["DISCONNECTED", "Client", "Native", "Owner", "adapter_on", "subscriber_on"]
 
 Callback = Callable[..., None]
 Result = _pulsar.Result
+DISCONNECTED = Result(46)
+"""``ResultDisconnected`` of the C++ client, which the extension gives no name."""
 
 
 class Native:
@@ -29,6 +31,7 @@ class Native:
     Attributes:
         is_silent: questions are not answered.
         is_frozen: nor is its close.
+        closing: the answer to its close.
         acks: what was acked, and whether that was cumulative.
     """
 
@@ -36,6 +39,7 @@ class Native:
         self.name = name
         self.queue: queue.Queue[Any] = queue.Queue()
         self.is_closed = self.is_silent = self.is_frozen = False
+        self.closing = Result.Ok
         self.acks: list[tuple[object, bool]] = []
 
     def receive(self, milliseconds: int) -> Any:
@@ -65,7 +69,7 @@ class Native:
         """At once."""
         self.is_closed = True
         if done is not None and not self.is_frozen:
-            done(Result.Ok)
+            done(self.closing)
 
     def acknowledge_async(self, native: object, done: Callback) -> None:
         """One by one."""
@@ -99,6 +103,7 @@ class Client:
         waiting: by topic, callbacks that got no answer.
         made: by topic, the consumers.
         is_silent: it does not answer to its close.
+        closing: what consumers answer to theirs; None: nothing.
     """
 
     is_silent = False
@@ -109,6 +114,7 @@ class Client:
         self.names: dict[str, list[str]] = {}
         self.waiting: dict[str, Callback] = {}
         self.made: dict[str, list[Native]] = {}
+        self.closing: Any = Result.Ok
 
     def subscribe_async(self, topic: str, name: str, options: Any, done: Callback) -> None:
         """As the answers say."""
@@ -119,6 +125,7 @@ class Client:
             self.waiting[topic] = done
         elif answer == Result.Ok:
             native = Native()
+            native.is_frozen, native.closing = self.closing is None, self.closing
             self.made.setdefault(topic, []).append(native)
             done(answer, native)
         else:

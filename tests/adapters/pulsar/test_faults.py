@@ -54,10 +54,13 @@ def test_exception_is_the_error_of_its_result() -> None:
     assert isinstance(translate(_pulsar.AlreadyClosed("x"), "t"), TransientAdapterError)
 
 
-def test_result_that_the_client_does_not_name_is_tried_again() -> None:
+@pytest.mark.parametrize(
+    "number, text", [(46, "Disconnected"), (120, "result 120 of the client, which has no name")]
+)
+def test_result_that_the_client_does_not_name_is_tried_again(number: int, text: str) -> None:
     """Nothing tells that it would last; the extension leaves some of its client's out."""
-    unnamed = Result(120)
+    unnamed = Result(number)
     assert unnamed.name == "???"
     error = translate_result(unnamed, "asking t")
     assert isinstance(error, TransientAdapterError)
-    assert str(error).startswith("asking t: ")
+    assert str(error) == f"asking t: {text}"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar import producing
+from consumer_sdk.adapters.pulsar import calls, producing
 from consumer_sdk.adapters.pulsar.connection import Connection
 from consumer_sdk.adapters.pulsar.producing import Producers, Writing
 from consumer_sdk.errors import AdapterError, ConsumerClosedError, TransientAdapterError
-from tests.adapters.pulsar.scripted import Callback, Client, Result
+from tests.adapters.pulsar.scripted import DISCONNECTED, Callback, Client, Result
 
 TOPIC = "persistent://public/default/t"
 KEYS = [b"a", b"b", b"c", b"d"]
@@ -29,7 +29,7 @@ class Producer:
     def send_async(self, message: Any, done: Callback) -> None:
         """At once."""
         self.sent.append(message.partition_key().encode())
-        done(Result.Disconnected if self.is_lost else Result.Ok)
+        done(DISCONNECTED if self.is_lost else Result.Ok)
 
     def is_connected(self) -> bool:
         """Until it is closed."""
@@ -124,6 +124,25 @@ async def test_subscription_that_is_refused_is_tried_again(client: Writer) -> No
     assert not client.producers
     await made.send(TOPIC, of(KEYS[0]))
     assert client.subscribed == [TOPIC] * 2
+    await made.aclose()
+
+
+@pytest.mark.parametrize("closing", [DISCONNECTED, Result.TopicNotFound, None])
+async def test_subscription_whose_consumer_cannot_be_closed_is_made(
+    client: Writer,
+    closing: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """(1) The broker has it; (2) the connection is lost, and with it the consumer; (3) another one is good."""
+    monkeypatch.setattr(calls, "CLOSE", 0.01)
+    client.closing = closing
+    made = producers(subscription="kept")
+    for key in KEYS[:2]:
+        await made.send(TOPIC, of(key))
+    assert [each.sent for each in client.producers] == [[b"a"], [b"b"]]
+    assert client.subscribed == [TOPIC]
+    assert f"closing the consumer of {TOPIC}: " in caplog.text
     await made.aclose()
 
 
