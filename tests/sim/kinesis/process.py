@@ -122,18 +122,18 @@ class KinesisProcess(Process):
     def freeze(self, seconds: float) -> None:
         """Stops it for a while."""
         self.frozen += seconds
-        self.woken(seconds)
+        goes_on = self._world.clock.monotonic() + seconds
+        self.awake_since = max(self.awake_since, goes_on)  # another stop may last longer
         self._scene.freezer.freeze(self.name)
-        asyncio.get_running_loop().call_later(seconds, self._thaw, seconds)
+        asyncio.get_running_loop().call_later(seconds, self._thaw)
 
-    def _thaw(self, seconds: float) -> None:
-        if seconds > GAP:
+    def _thaw(self) -> None:
+        if self._scene.freezer.thaw(self.name) > GAP:
             self._scene.shards.woken_at[self.name] = self._world.clock.monotonic()
-        self._scene.freezer.thaw(self.name)
 
-    def woken(self, seconds: float = 0.0) -> None:
-        """It goes on in so many seconds; or it has just joined, or was killed."""
-        self.awake_since = self._world.clock.monotonic() + seconds
+    def woken(self) -> None:
+        """It has just joined, or was killed."""
+        self.awake_since = self._world.clock.monotonic()
 
     def _crash(self) -> None:
         self.adapter.crash()
