@@ -4,7 +4,9 @@ While the loop stands still, because a handler blocks it or the process was stop
 sent and no lease renewed; after a session others have the partitions. The broker's client learns
 that from its next heartbeat, up to seconds after the loop turns again. In between, a record that
 is handed out is processed beside its new owner. So: time that has jumped, and an adapter that
-cannot say that what it holds is still held, close the gate until the adapter can.
+cannot say that what it holds is still held, close the gate until the adapter can. That is looked at
+from the jump on until the adapter has heard something: a session that still lasts may end before that,
+and the heartbeat that was put off may come too late.
 
 An outage of the broker closes no gate: the loop turns, and nobody else is told anything either.
 
@@ -73,6 +75,8 @@ class LoopWatch:
         self._holdings = holdings
         self._queues = queues
         self._seen = math.inf
+        # The last time that it stood still: for so long, and what the adapter knew when it went on.
+        self._gap, self._known = 0.0, -math.inf
         self.until = math.inf
         self.is_gated = self.times_steps = False
 
@@ -94,22 +98,26 @@ class LoopWatch:
         """
         now = asyncio.get_running_loop().time()
         gap, self._seen = now - self._seen, now
-        is_held = now < self._adapter.held_until()
+        held_until = self._adapter.held_until()
+        if gap > GAP:
+            self._gap, self._known = gap, held_until
+        has_heard = held_until != self._known
         if self.is_gated:
-            if is_held:
+            if now < held_until:
                 self._open()
-        elif gap > GAP and not is_held:
-            self._close(gap)
-        self.until = -math.inf if self.is_gated else now + GAP
+        elif now >= held_until and not has_heard:
+            self._close()
+        look = now + GAP if has_heard else min(now + GAP, held_until)
+        self.until = -math.inf if self.is_gated else look
         return not self.is_gated
 
-    def _close(self, gap: float) -> None:
+    def _close(self) -> None:
         log.warning(
-            "the event loop stood still for %.1f s, longer than the broker waits for a heartbeat: "
-            "others may have the partitions, and no record is handed out before it has answered. "
-            "Either a handler blocked the loop (run what blocks in asyncio.to_thread), or the "
-            "process was stopped",
-            gap,
+            "the event loop stood still for %.1f s, and the broker has answered no heartbeat for as "
+            "long as it waits for one: others may have the partitions, and no record is handed out "
+            "before it has answered. Either a handler blocked the loop (run what blocks in "
+            "asyncio.to_thread), or the process was stopped",
+            self._gap,
         )
         self.is_gated = self.times_steps = True
         self._queues().set_gated(is_gated=True)

@@ -132,6 +132,123 @@ def test_short_stop_holds_nothing_back(caplog: pytest.LogCaptureFixture) -> None
     assert "stood still" not in caplog.text
 
 
+class SlowToAnswer(BeatingAdapter):
+    """After a stop, the answer to the first heartbeat comes later than the session ends.
+
+    The group keeps the member, which cannot know that.
+
+    Attributes:
+        LAST: when the last heartbeat before the stop was sent, and answered.
+        STOP: when the process is stopped.
+        WAKE: when it goes on, within its session, and sends a heartbeat.
+        REPLY: when that one is answered.
+    """
+
+    LAST, STOP, WAKE, REPLY = 17.0, 18.0, 23.0, 29.0
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self.heard = loop.time()
+            await asyncio.sleep(1.0)
+            if loop.time() > self.LAST:
+                await asyncio.sleep(max(self.REPLY - loop.time(), 0.0))
+
+    def expire(self) -> None:
+        """It was in time."""
+
+
+def _check_slow_answer(started: Sequence[float]) -> None:
+    """Work goes on while the session lasts, and from the answer on; not in between."""
+    a, ends = SlowToAnswer, SlowToAnswer.LAST + SESSION
+    assert not [at for at in started if ends <= at < a.REPLY]
+    assert [at for at in started if a.WAKE <= at < ends]
+    assert [at for at in started if at >= a.REPLY]
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("work", [0.0, 0.0625, 0.75])
+def test_woken_process_starts_no_handler_when_its_session_ends_before_the_answer(
+    work: float, batch_size: int | None
+) -> None:
+    """The session lasted when it woke; but the heartbeat that it sent then may have come too late."""
+
+    async def test(b: Bench) -> None:
+        started: list[float] = []
+        time = asyncio.get_running_loop().time
+
+        async def feed() -> None:
+            for number in range(300):
+                b.append(str(number))
+                await asyncio.sleep(0.125)
+
+        async def handle(_: Any) -> None:
+            started.append(time())
+            await asyncio.sleep(work)
+
+        _stop_at(SlowToAnswer.STOP, SlowToAnswer.WAKE - SlowToAnswer.STOP)
+        feeding = asyncio.create_task(feed())
+        consumer = _consumer(b, SlowToAnswer)
+        options: dict[str, Any] = {"concurrency": 7, "ordering": Ordering.NONE}
+        await b.run(consumer, handle, seconds=40, batch_size=batch_size, **options)
+        await feeding
+        _check_slow_answer(started)
+
+    bench(test)
+
+
+@pytest.mark.parametrize("takes_batches", [False, True])
+def test_woken_process_that_pulls_is_handed_nothing_when_its_session_ends_before_the_answer(
+    *, takes_batches: bool
+) -> None:
+    """The same of who pulls."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(400)))
+        started: list[float] = []
+        time = asyncio.get_running_loop().time
+        _stop_at(SlowToAnswer.STOP, SlowToAnswer.WAKE - SlowToAnswer.STOP)
+        async with _consumer(b, SlowToAnswer) as consumer:
+            batches = consumer.batches(max_messages=2)
+            pull: Callable[[], Any] = (
+                (lambda: anext(batches)) if takes_batches else consumer.__anext__
+            )
+            while time() < 40.0:
+                _ = await pull()
+                started.append(time())
+                await asyncio.sleep(0.25)
+        _check_slow_answer(started)
+
+    bench(test)
+
+
+def test_outage_after_the_answer_to_a_woken_process_holds_nothing_back() -> None:
+    """It has heard since that all is its own; what is silent later is silent to others too."""
+
+    class Silent(BeatingAdapter):
+        async def _beat(self) -> None:
+            while (now := asyncio.get_running_loop().time()) < 25.0:
+                self.heard = now
+                await asyncio.sleep(1.0)
+            await asyncio.sleep(1000)
+
+        def expire(self) -> None:
+            """Nobody is told anything."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(500)))
+
+        async def handle(message: Message) -> None:
+            await asyncio.sleep(0.25)
+            b.seen.append(message)
+
+        _stop_at(18.25, 5.0)
+        await b.run(_consumer(b, Silent), handle, seconds=80, ordering=Ordering.NONE, concurrency=2)
+        assert len(b.seen) == 500
+
+    bench(test)
+
+
 def test_outage_of_the_broker_holds_nothing_back() -> None:
     """The loop turns: that no heartbeat is answered says nothing about others."""
 

@@ -27,7 +27,6 @@ class KinesisLedger(Ledger):
         since: the group has to process what has arrived since then; None: not known yet.
         shards: all that were ever made.
         held_until: what each process knows of its leases.
-        woken_at: when each process went on that was stopped for long.
     """
 
     def __init__(self, now: Callable[[], float], trace: Callable[[str], None] | None) -> None:
@@ -39,7 +38,7 @@ class KinesisLedger(Ledger):
         self._claimants: dict[Partition, tuple[int, str]] = {}
         self._leases: Mapping[str, Lease] = {}
         self.held_until: dict[str, Callable[[], float]] = {}
-        self.woken_at: dict[str, float] = {}
+        self._known: dict[str, float] = {}
 
     # -- the stream -----------------------------------------------------------------------
 
@@ -102,10 +101,20 @@ class KinesisLedger(Ledger):
 
     def begin(self, process: str, messages: Sequence[Message], ordering: Ordering | None) -> object:
         # Who pulls may have one more, before the loop has turned.
-        is_run = ordering is not None
-        if is_run and self.held_until[process]() <= self.woken_at.get(process, -math.inf):
-            self.breaks(f"{process} was woken, and works before it has renewed its leases")
+        if ordering is not None:
+            self._check_woken(process)
         return super().begin(process, messages, ordering)
+
+    def woken(self, process: str) -> None:
+        """It was stopped for long, and goes on."""
+        held_until, now = self.held_until[process](), self._now()
+        self._known[process] = held_until if now < held_until < math.inf else now
+
+    def _check_woken(self, process: str) -> None:
+        """What it knew when it went on may have run out meanwhile: it was not answered since."""
+        held_until = self.held_until[process]()
+        if held_until <= self._known.get(process, -math.inf) and held_until <= self._now():
+            self.breaks(f"{process} was woken, and works before it has renewed its leases")
 
     def _check_delivery(self, grant: Grant, record: Record, attempt: int) -> None:
         super()._check_delivery(grant, record, attempt)

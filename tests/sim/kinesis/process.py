@@ -129,7 +129,7 @@ class KinesisProcess(Process):
 
     def _thaw(self) -> None:
         if self._scene.freezer.thaw(self.name) > GAP:
-            self._scene.shards.woken_at[self.name] = self._world.clock.monotonic()
+            self._scene.shards.woken(self.name)
 
     def woken(self) -> None:
         """It has just joined, or was killed."""

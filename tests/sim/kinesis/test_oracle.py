@@ -17,6 +17,7 @@ from consumer_sdk.adapters.kinesis.sources import Polling
 from consumer_sdk.records import Checkpoint, Start, balance
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.runtime import inquiry
+from consumer_sdk.runtime.loop_watch import LoopWatch
 from consumer_sdk.stores import lease_table, memory
 from consumer_sdk.stores.liveness import Liveness
 from consumer_sdk.trackers import decode_checkpoint
@@ -137,6 +138,12 @@ def test_open_shard_that_is_ended_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(lease_table.LeaseTable, "release", end)
     assert "was ended, and" in first_error()
+
+
+def test_woken_process_that_works_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was stopped hands out records before it has heard whose they are."""
+    monkeypatch.setattr(LoopWatch, "look", lambda _self: True)
+    assert "was woken" in first_error(50)
 
 
 def test_dead_member_that_keeps_its_shards_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
