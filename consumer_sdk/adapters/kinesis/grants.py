@@ -150,8 +150,7 @@ class Grant:
 
     def _check_place(self, page: Page) -> None:
         """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
-        is_said = bool(page.sequences) or page.next is None
-        if not is_said or not isinstance(self.cursor, AtPosition):
+        if not _is_said(page) or not isinstance(self.cursor, AtPosition):
             return
         if not self.is_trimmed(page):
             self._check_shard(page)
@@ -159,6 +158,10 @@ class Grant:
             raise self.lost(page)
         elif page.is_first:
             self._warn_of_gap(page)
+
+    def has_gap(self, page: Page) -> bool:
+        """Whether the shard was asked for the cursor's record, and gives what comes after it."""
+        return page.is_first and _is_said(page) and self.is_trimmed(page)
 
     def _check_shard(self, page: Page) -> None:
         """What was refused for its age cannot be newer than what is stored."""
@@ -317,3 +320,8 @@ class Grant:
         self._fault = None
         self._resize(-self.size)
         self.changed.set()
+
+
+def _is_said(page: Page) -> bool:
+    """Whether the page tells where the shard goes on: a page without records may be any."""
+    return bool(page.sequences) or page.next is None

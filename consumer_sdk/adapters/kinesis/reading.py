@@ -157,6 +157,7 @@ class Reader:
         page = await self._source.read(place)
         self._expected = page.size
         await self._check_end(page, place)
+        await self._check_gap(page)
         if self._cursor is grant.cursor:
             self._take_in(page)
         if grant.is_paused:
@@ -195,6 +196,19 @@ class Reader:
         raise TransientAdapterError(
             f"the answer does not say how to read on, but the shard is listed as {state}"
         )
+
+    async def _check_gap(self, page: Page) -> None:
+        """What comes in place of the record asked for may be of another stream of the same name.
+
+        Raises:
+            AdapterError: it is, or that is not known; the page comes again.
+        """
+        if self._grant.has_gap(page):
+            try:
+                await self._check()
+            except AdapterError:
+                await self._source.reset()
+                raise
 
     def _is_end(self, page: Page, place: Start) -> bool:
         """Whether as many answers at this place have ended the closed shard as are believed.

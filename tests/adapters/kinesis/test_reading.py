@@ -82,6 +82,7 @@ class Scene:
         self.faults = Faults(error=lambda seam: self.error(seam))
         self.service = NotedService(self.kinesis, self.faults)
         self.lookups: list[Shard | Exception | None] = []
+        self.checks: list[Exception] = []
         self.is_listed = True
         self.ended: list[str] = []
         self.runs: list[Run] = []
@@ -119,7 +120,9 @@ class Scene:
         return answer
 
     async def check(self) -> None:
-        """It is the stream that was opened."""
+        """It is the stream that was opened, unless something else is planned."""
+        if self.checks:
+            raise self.checks.pop(0)
 
     def put(self, *values: str, shard: int = 0) -> list[int]:
         """Stores records; returns their sequence numbers."""
@@ -930,6 +933,27 @@ def test_settled_record_that_expired_is_told_once_and_reading_goes_on(
     play(test)
     (told,) = [each.getMessage() for each in caplog.records]
     assert "is settled, and has expired" in told
+
+
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_what_comes_in_place_of_a_record_is_not_taken_in_before_the_stream_was_looked_at(
+    *, is_settled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kinesis trap 25: a stream that was made again gives what it has, in silence."""
+
+    async def test(scene: Scene) -> None:
+        first, second = scene.put("a", "expired")
+        await asyncio.sleep(100)
+        scene.put("b")
+        scene.kinesis.trim("s", scene.clock.wall() - 50)
+        scene.checks = [TransientAdapterError("an outage"), AdapterError("it was made again")]
+        scene.begin(AtPosition(after(first) if is_settled else (second, 0)))
+        await asyncio.sleep(10)
+        assert not scene.fetch()
+        assert [str(run.fault) for run in scene.runs] == ["it was made again"]
+
+    play(test)
+    assert "has expired" not in caplog.text
 
 
 def test_settled_record_that_is_stored_is_neither_told_nor_read_again(
