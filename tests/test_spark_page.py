@@ -10,9 +10,9 @@ import pytest
 from consumer_sdk import spark_bridge
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.feed_url import FeedUrl
-from consumer_sdk.spark_bridge.pull.options import PullOptions
-from consumer_sdk.spark_bridge.sink_options import OURS
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.sink.options import OURS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "spark.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"\w+", PAGE))

@@ -26,7 +26,7 @@ try:
     import fastavro
     from fastavro import _read_py
 
-    from consumer_sdk.spark_bridge.decoding.avro_schemas import is_recursive, parse
+    from consumer_sdk.spark_bridge.decoding.avro.schemas import is_recursive, parse
 except ImportError as _error:
     raise MissingExtraError("fastavro", "avro") from _error
 

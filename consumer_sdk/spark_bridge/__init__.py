@@ -12,10 +12,10 @@ from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from consumer_sdk.spark_bridge.checkpoint_import import import_checkpoint
-    from consumer_sdk.spark_bridge.dead_letter_sink import stream_dead_letters, write_dead_letters
-    from consumer_sdk.spark_bridge.decoding.avro import from_avro_value
+    from consumer_sdk.spark_bridge.dead_letters.sink import stream_dead_letters, write_dead_letters
+    from consumer_sdk.spark_bridge.decoding.avro.avro import from_avro_value
     from consumer_sdk.spark_bridge.decoding.json_values import from_json_value
-    from consumer_sdk.spark_bridge.decoding.protobuf import from_protobuf_value
+    from consumer_sdk.spark_bridge.decoding.protobuf.protobuf import from_protobuf_value
     from consumer_sdk.spark_bridge.errors import (
         DataLossError,
         DeadLetterError,
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
         StrictAckError,
         TransientFeedError,
     )
-    from consumer_sdk.spark_bridge.feed import SparkFeed
-    from consumer_sdk.spark_bridge.feed_stats import FeedStats
+    from consumer_sdk.spark_bridge.feed.feed import SparkFeed
+    from consumer_sdk.spark_bridge.feed.stats import FeedStats
     from consumer_sdk.spark_bridge.frames import read, read_stream, register
-    from consumer_sdk.spark_bridge.lag import Lag
-    from consumer_sdk.spark_bridge.metrics import SourceMetrics, count_bytes, watch
-    from consumer_sdk.spark_bridge.query_stats import QueryStats, SourceStats
+    from consumer_sdk.spark_bridge.metrics.lag import Lag
+    from consumer_sdk.spark_bridge.metrics.metrics import SourceMetrics, count_bytes, watch
+    from consumer_sdk.spark_bridge.metrics.query_stats import QueryStats, SourceStats
     from consumer_sdk.spark_bridge.rejects import route_rejects, split_rejects
 
 __all__ = [
@@ -76,29 +76,29 @@ __getattr__ = lazy_names(
         "FeedError": "consumer_sdk.spark_bridge.errors",
         "FeedFormatError": "consumer_sdk.spark_bridge.errors",
         "FeedRecordError": "consumer_sdk.spark_bridge.errors",
-        "FeedStats": "consumer_sdk.spark_bridge.feed_stats",
-        "Lag": "consumer_sdk.spark_bridge.lag",
+        "FeedStats": "consumer_sdk.spark_bridge.feed.stats",
+        "Lag": "consumer_sdk.spark_bridge.metrics.lag",
         "OffsetFormatError": "consumer_sdk.spark_bridge.errors",
-        "QueryStats": "consumer_sdk.spark_bridge.query_stats",
+        "QueryStats": "consumer_sdk.spark_bridge.metrics.query_stats",
         "SinkError": "consumer_sdk.spark_bridge.errors",
-        "SourceMetrics": "consumer_sdk.spark_bridge.metrics",
-        "SourceStats": "consumer_sdk.spark_bridge.query_stats",
+        "SourceMetrics": "consumer_sdk.spark_bridge.metrics.metrics",
+        "SourceStats": "consumer_sdk.spark_bridge.metrics.query_stats",
         "SparkBridgeError": "consumer_sdk.spark_bridge.errors",
-        "SparkFeed": "consumer_sdk.spark_bridge.feed",
+        "SparkFeed": "consumer_sdk.spark_bridge.feed.feed",
         "StrictAckError": "consumer_sdk.spark_bridge.errors",
         "TransientFeedError": "consumer_sdk.spark_bridge.errors",
-        "count_bytes": "consumer_sdk.spark_bridge.metrics",
-        "from_avro_value": "consumer_sdk.spark_bridge.decoding.avro",
+        "count_bytes": "consumer_sdk.spark_bridge.metrics.metrics",
+        "from_avro_value": "consumer_sdk.spark_bridge.decoding.avro.avro",
         "from_json_value": "consumer_sdk.spark_bridge.decoding.json_values",
-        "from_protobuf_value": "consumer_sdk.spark_bridge.decoding.protobuf",
+        "from_protobuf_value": "consumer_sdk.spark_bridge.decoding.protobuf.protobuf",
         "import_checkpoint": "consumer_sdk.spark_bridge.checkpoint_import",
         "read": "consumer_sdk.spark_bridge.frames",
         "read_stream": "consumer_sdk.spark_bridge.frames",
         "register": "consumer_sdk.spark_bridge.frames",
         "route_rejects": "consumer_sdk.spark_bridge.rejects",
         "split_rejects": "consumer_sdk.spark_bridge.rejects",
-        "stream_dead_letters": "consumer_sdk.spark_bridge.dead_letter_sink",
-        "watch": "consumer_sdk.spark_bridge.metrics",
-        "write_dead_letters": "consumer_sdk.spark_bridge.dead_letter_sink",
+        "stream_dead_letters": "consumer_sdk.spark_bridge.dead_letters.sink",
+        "watch": "consumer_sdk.spark_bridge.metrics.metrics",
+        "write_dead_letters": "consumer_sdk.spark_bridge.dead_letters.sink",
     },
 )

@@ -18,7 +18,7 @@ from typing import Any
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.spark_bridge.errors import OffsetFormatError
-from consumer_sdk.spark_bridge.pull.offsets import Offsets
+from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets
 
 __all__ = ["import_checkpoint"]
 

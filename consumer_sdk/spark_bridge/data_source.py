@@ -29,10 +29,10 @@ from pyspark.sql.types import (
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.frames import is_feed
-from consumer_sdk.spark_bridge.pull.option_values import count
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.option_values import count
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.source_options import (
     is_table,
     source_options,
@@ -67,7 +67,7 @@ class ConsumerSdkDataSource(DataSource):
         """The batch reader."""
         given = self._given(schema)
         if _is_feed(given):
-            from consumer_sdk.spark_bridge.feed_reader import FeedBatchReader
+            from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader
 
             return FeedBatchReader(*_feed(given, schema))
         from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
@@ -78,7 +78,7 @@ class ConsumerSdkDataSource(DataSource):
         """The streaming reader."""
         given = self._given(schema)
         if _is_feed(given):
-            from consumer_sdk.spark_bridge.feed_reader import FeedStreamReader
+            from consumer_sdk.spark_bridge.feed.reader import FeedStreamReader
 
             return FeedStreamReader(*_feed(given, schema))
         from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
@@ -86,8 +86,8 @@ class ConsumerSdkDataSource(DataSource):
         return PullStreamReader(_pull(given, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:  # noqa: FBT001 - Spark's
-        """The writer of a batch; see `consumer_sdk.spark_bridge.sink`."""
-        from consumer_sdk.spark_bridge.sink import batch_writer
+        """The writer of a batch; see `consumer_sdk.spark_bridge.sink.sink`."""
+        from consumer_sdk.spark_bridge.sink.sink import batch_writer
 
         return batch_writer(self._given(schema), schema, overwrite=overwrite)
 
@@ -97,7 +97,7 @@ class ConsumerSdkDataSource(DataSource):
         overwrite: bool,  # noqa: ARG002, FBT001 - Spark's
     ) -> DataSourceStreamWriter:
         """The writer of a stream."""
-        from consumer_sdk.spark_bridge.sink import stream_writer
+        from consumer_sdk.spark_bridge.sink.sink import stream_writer
 
         return stream_writer(self._given(schema), schema)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
-from consumer_sdk.spark_bridge.feed_url import FeedUrl
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.pull.planning.admission import Limit
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow

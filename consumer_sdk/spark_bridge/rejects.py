@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.dead_letter_sink import write_dead_letters
+from consumer_sdk.spark_bridge.dead_letters.sink import write_dead_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

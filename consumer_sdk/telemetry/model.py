@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Snapshot
-from consumer_sdk.spark_bridge.feed_stats import FeedStats
-from consumer_sdk.spark_bridge.query_stats import QuerySnapshot
+from consumer_sdk.spark_bridge.feed.stats import FeedStats
+from consumer_sdk.spark_bridge.metrics.query_stats import QuerySnapshot
 from consumer_sdk.telemetry import spark_metrics as spark
 from consumer_sdk.telemetry.metric import Kind, Labels, Metric, Reading, system
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.feed_stats import FeedStats
-from consumer_sdk.spark_bridge.lag import FEED, Lag
-from consumer_sdk.spark_bridge.query_stats import QuerySnapshot, SourceId
+from consumer_sdk.spark_bridge.feed.stats import FeedStats
+from consumer_sdk.spark_bridge.metrics.lag import FEED, Lag
+from consumer_sdk.spark_bridge.metrics.query_stats import QuerySnapshot, SourceId
 from consumer_sdk.telemetry.metric import Kind, Labels, Metric, Reading, system
 
 __all__ = ["SPARK_METRICS", "consumed", "feed_labels", "lag", "lag_seconds"]

@@ -49,13 +49,13 @@ from consumer_sdk.schema_registry.answers import read_schema
 from consumer_sdk.schema_registry.wire_format import read_message_indexes, read_schema_number
 from consumer_sdk.spark_bridge.columns import arrow_schema
 from consumer_sdk.spark_bridge.decoding.arrow_values import RejectedError
-from consumer_sdk.spark_bridge.decoding.avro_values import AvroDecoder, checked_schema
+from consumer_sdk.spark_bridge.decoding.avro.values import AvroDecoder, checked_schema
 from consumer_sdk.spark_bridge.decoding.rescued import rescue
 from consumer_sdk.spark_bridge.errors import FeedFormatError
-from consumer_sdk.spark_bridge.feed_json import _checksum
-from consumer_sdk.spark_bridge.feed_url import FeedUrl
-from consumer_sdk.spark_bridge.manifest import Manifest, Writer
-from consumer_sdk.spark_bridge.segments import SegmentFile, read_segments
+from consumer_sdk.spark_bridge.feed.log.manifest import Manifest, Writer
+from consumer_sdk.spark_bridge.feed.log.manifest_json import _checksum
+from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, read_segments
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry, Lines, line_of
 from consumer_sdk.stores.fencing import Stamp
 from consumer_sdk.stores.kcl import read_kcl_leases
@@ -66,8 +66,8 @@ from consumer_sdk.stores.zookeeper_znodes import decode_pin, decode_znode, encod
 from consumer_sdk.trackers.checkpoint_binary import decode_checkpoint_bytes, encode_checkpoint_bytes
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 from tests.sim.kinesis.aggregates import aggregate
+from tests.spark_bridge.decoding.protobuf.test_values import decoder as protobuf_decoder
 from tests.spark_bridge.decoding.protobuf_messages import file, files, message
-from tests.spark_bridge.decoding.test_protobuf_values import decoder as protobuf_decoder
 
 __all__ = ["DECODERS", "Decoder"]
 

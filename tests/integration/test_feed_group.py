@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from consumer_sdk.spark_bridge.feed_reader import FeedStreamReader
-from consumer_sdk.spark_bridge.feed_url import FeedUrl
+from consumer_sdk.spark_bridge.feed.reader import FeedStreamReader
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.testing.servers import KafkaServer
 from tests.spark_bridge.feeding import manifests
 

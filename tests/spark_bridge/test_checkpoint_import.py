@@ -11,7 +11,7 @@ import pytest
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge import OffsetFormatError, import_checkpoint
-from consumer_sdk.spark_bridge.pull.offsets import INITIAL, Offsets
+from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL, Offsets
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}'
 A0, A1 = Partition("a", "0"), Partition("a", "1")

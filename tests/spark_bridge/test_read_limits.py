@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.pull.planning.admission import Limit
 from consumer_sdk.spark_bridge.read_limits import NextBatch
 
 FIVE = Limit("max_rows", 5)

@@ -42,7 +42,7 @@ import consumer_sdk.spark_bridge.data_source
 print(*sorted(sys.modules))
 import consumer_sdk.spark_bridge.pull.batch_reader, consumer_sdk.spark_bridge.pull.stream_reader
 print(*sorted(sys.modules))
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 PullOptions.parse({"url": "kafka://127.0.0.1:1/orders"}).open_reader()
 print(*sorted(sys.modules))
 """

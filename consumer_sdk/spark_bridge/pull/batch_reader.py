@@ -9,11 +9,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.news import patiently
-from consumer_sdk.spark_bridge.pull.offsets import Offsets
-from consumer_sdk.spark_bridge.pull.options import PullOptions
-from consumer_sdk.spark_bridge.pull.resolving import resolved
-from consumer_sdk.spark_bridge.pull.starts import check_order
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.pull.planning.news import patiently
+from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets
+from consumer_sdk.spark_bridge.pull.planning.resolving import resolved
+from consumer_sdk.spark_bridge.pull.planning.starts import check_order
 from consumer_sdk.spark_bridge.pull.tasks import plan_tasks, read_task
 
 if TYPE_CHECKING:

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 from pyspark.sql.datasource import InputPartition
 
 from consumer_sdk.spark_bridge.errors import StrictAckError
-from consumer_sdk.spark_bridge.pull.ack_rule import AckRule
-from consumer_sdk.spark_bridge.pull.ack_targets import AckTargets
-from consumer_sdk.spark_bridge.pull.acks import Acks
-from consumer_sdk.spark_bridge.pull.admission import Limit
+from consumer_sdk.spark_bridge.pull.acks.ack_rule import AckRule
+from consumer_sdk.spark_bridge.pull.acks.ack_targets import AckTargets
+from consumer_sdk.spark_bridge.pull.acks.acks import Acks
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.news import News, patiently
-from consumer_sdk.spark_bridge.pull.offsets import Offsets, empty_batch
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.pull.planning.admission import Limit
+from consumer_sdk.spark_bridge.pull.planning.news import News, patiently
+from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets, empty_batch
+from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
 from consumer_sdk.spark_bridge.pull.signals import before_end
-from consumer_sdk.spark_bridge.pull.stream_planner import StreamPlanner
 
 __all__ = ["QueryRun"]
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from consumer_sdk.spark_bridge.pull.offsets import INITIAL
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.tasks import read_task
 from consumer_sdk.spark_bridge.read_limits import (
     NextBatch,

@@ -18,8 +18,14 @@ from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import Partition, StartPoint
 from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.options import PullOptions
-from consumer_sdk.spark_bridge.pull.planning import Sizing, cut_sizes, pack, parts_wanted, sound
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.pull.planning.planning import (
+    Sizing,
+    cut_sizes,
+    pack,
+    parts_wanted,
+    sound,
+)
 from consumer_sdk.spark_bridge.pull.rows import ArrowRows
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from aiokafka.abc import AbstractTokenProvider
 
 from consumer_sdk.adapters.kafka.token_providers import token_provider
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from tests.adapters.kafka.harness import KafkaHarness
 
 

@@ -14,8 +14,8 @@ from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters import MemoryDeadLetters
 from consumer_sdk.errors import ConfigurationError, StoreError, TransientStoreError
 from consumer_sdk.records import DeadLetter, Outcome
-from consumer_sdk.spark_bridge import dead_letter_delivery
-from consumer_sdk.spark_bridge.dead_letter_delivery import Delivery, deliver
+from consumer_sdk.spark_bridge.dead_letters import delivery as dead_letter_delivery
+from consumer_sdk.spark_bridge.dead_letters.delivery import Delivery, deliver
 from consumer_sdk.spark_bridge.errors import DeadLetterError
 from consumer_sdk.testing import Faults, Simulation, simulate
 from tests.spark_bridge.dead_letters.given import letter

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from pyspark.errors import PySparkException
 
 from consumer_sdk.dead_letters import KafkaDeadLetters
-from consumer_sdk.spark_bridge.dead_letter_sink import write_dead_letters
+from consumer_sdk.spark_bridge.dead_letters.sink import write_dead_letters
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 from tests.spark_bridge.dead_letters.given import letter, rows
 

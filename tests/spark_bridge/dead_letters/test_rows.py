@@ -11,7 +11,7 @@ import pytest
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import DeadLetter, Partition
 from consumer_sdk.spark_bridge.columns import COLUMNS, arrow_schema
-from consumer_sdk.spark_bridge.dead_letter_rows import check_columns, letters_of
+from consumer_sdk.spark_bridge.dead_letters.rows import check_columns, letters_of
 from consumer_sdk.spark_bridge.errors import DeadLetterError
 
 WHEN = dt.datetime(2020, 9, 13, 12, 26, 40, 7000, tzinfo=dt.UTC)

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import DeadLetter
-from consumer_sdk.spark_bridge.dead_letter_sink import stream_dead_letters, write_dead_letters
+from consumer_sdk.spark_bridge.dead_letters.sink import stream_dead_letters, write_dead_letters
 from tests.spark_bridge.dead_letters.given import letter, rows, stored
 
 if TYPE_CHECKING:

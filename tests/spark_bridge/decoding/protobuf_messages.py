@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from consumer_sdk.spark_bridge.decoding.protobuf_files import message_type
+from consumer_sdk.spark_bridge.decoding.protobuf.files import message_type
 
 __all__ = [
     "EVERY",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.lag import FEED, Lag, Origin, read_lag, read_origin
+from consumer_sdk.spark_bridge.metrics.lag import FEED, Lag, Origin, read_lag, read_origin
 
 PARTITIONS = st.builds(Partition, st.sampled_from(["a", "b"]), st.sampled_from(["0", "1", "x"]))
 PLACES = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.lag import Origin
-from consumer_sdk.spark_bridge.metrics import SourceMetrics
-from consumer_sdk.spark_bridge.query_stats import QueryStats
+from consumer_sdk.spark_bridge.metrics.lag import Origin
+from consumer_sdk.spark_bridge.metrics.metrics import SourceMetrics
+from consumer_sdk.spark_bridge.metrics.query_stats import QueryStats
 
 FOREIGN = '{"orders":{"0":41}}'
 

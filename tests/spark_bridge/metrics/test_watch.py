@@ -12,9 +12,9 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge import SparkFeed, read_stream
-from consumer_sdk.spark_bridge.lag import FEED
-from consumer_sdk.spark_bridge.metrics import SourceMetrics, count_bytes, watch
-from consumer_sdk.spark_bridge.query_stats import QueryStats
+from consumer_sdk.spark_bridge.metrics.lag import FEED
+from consumer_sdk.spark_bridge.metrics.metrics import SourceMetrics, count_bytes, watch
+from consumer_sdk.spark_bridge.metrics.query_stats import QueryStats
 from tests.spark_bridge.feeding import messages
 
 if TYPE_CHECKING:

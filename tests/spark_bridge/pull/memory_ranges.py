@@ -17,7 +17,7 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.spark_bridge.pull.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
 STREAM = "t"
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from consumer_sdk.range_reads import RangeReader
-from consumer_sdk.spark_bridge.pull.admission import Limit
 from consumer_sdk.spark_bridge.pull.connections import Connections
-from consumer_sdk.spark_bridge.pull.news import News
-from consumer_sdk.spark_bridge.pull.offsets import INITIAL
-from consumer_sdk.spark_bridge.pull.stream_planner import StreamPlanner
+from consumer_sdk.spark_bridge.pull.planning.admission import Limit
+from consumer_sdk.spark_bridge.pull.planning.news import News
+from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
+from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
 from consumer_sdk.testing import simulate
 from consumer_sdk.testing.simulation import Simulation
 from tests.spark_bridge.pull.memory_ranges import Logs, MemoryRanges, MemorySource, memory_options

@@ -20,9 +20,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import Outcome
 from consumer_sdk.spark_bridge.errors import DataLossError, StrictAckError
-from consumer_sdk.spark_bridge.pull import news, run
+from consumer_sdk.spark_bridge.pull import run
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.offsets import INITIAL
+from consumer_sdk.spark_bridge.pull.planning import news
+from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
 from tests.spark_bridge.pull.memory_ranges import Logs, at, memory_options
 

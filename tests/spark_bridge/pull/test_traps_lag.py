@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge import read_stream
-from consumer_sdk.spark_bridge.metrics import count_bytes, watch
+from consumer_sdk.spark_bridge.metrics.metrics import count_bytes, watch
 from tests.spark_bridge.metrics.test_watch import Reports, start
 from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Topic
 

@@ -10,8 +10,8 @@ from pyspark.sql.types import Row
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.errors import SinkError
-from consumer_sdk.spark_bridge.sink import record_batches
-from consumer_sdk.spark_bridge.sink_rows import SinkColumns
+from consumer_sdk.spark_bridge.sink.rows import SinkColumns
+from consumer_sdk.spark_bridge.sink.sink import record_batches
 
 HEADERS = "array<struct<key:string,value:binary>>"
 ALL = {

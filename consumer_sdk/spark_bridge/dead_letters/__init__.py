@@ -1,0 +1,1 @@
+"""A query's rejected rows as dead letters."""

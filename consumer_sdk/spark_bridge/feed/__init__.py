@@ -1,0 +1,1 @@
+"""The feed: a directory of segments that consumers write, and Spark reads."""

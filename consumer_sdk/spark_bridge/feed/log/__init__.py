@@ -1,0 +1,1 @@
+"""What a feed directory holds: segments, and the numbered manifests that name them."""

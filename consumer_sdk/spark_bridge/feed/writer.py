@@ -1,0 +1,338 @@
+"""The feed's file work: synchronous, used by one thread.
+
+A commit: drop the records that the feed has → write a segment under a name of this writer's own
+and make it durable → claim the next manifest number for it. A writer that loses the claim reads
+the winner's manifest, drops what that one contains, and tries again; so each record is in the
+feed once, whoever wrote it, also after a crash between any two of these steps, and after a writer
+was stopped between any two of them for however long (see `manifest_log` for what was deleted
+meanwhile). There is no leader: the log's numbers are what fences.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from consumer_sdk.errors import ConsumerClosedError
+from consumer_sdk.records import Message, Position
+from consumer_sdk.spark_bridge.arrow import warm_up
+from consumer_sdk.spark_bridge.columns import Rows, encode
+from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
+from consumer_sdk.spark_bridge.feed.log.files import Files, translated
+from consumer_sdk.spark_bridge.feed.log.index import FeedIndex, Unread
+from consumer_sdk.spark_bridge.feed.log.known_positions import ranges_of, texts_of
+from consumer_sdk.spark_bridge.feed.log.manifest import Manifest, Writer
+from consumer_sdk.spark_bridge.feed.log.manifest_log import (
+    FOLDERS,
+    MANIFESTS,
+    SEGMENTS,
+    SUMMARIES,
+    WRITERS,
+    ManifestLog,
+)
+from consumer_sdk.spark_bridge.feed.log.summary import Summary
+from consumer_sdk.spark_bridge.feed.reader_marks import read_marks
+from consumer_sdk.spark_bridge.feed.rows import count_rows, place_text, rows_of
+from consumer_sdk.spark_bridge.feed.writer_lock import DeadWriters, WriterLock
+
+__all__ = ["FeedWriter", "Keeping", "Seen"]
+
+log = logging.getLogger(__name__)
+
+# Deleting goes on at the next opportunity: records must not wait for thousands of deletions.
+_MOST_DELETED = 500
+# A summary names every gap in the positions: with millions of them, writing one takes seconds, in
+# which no record is committed. So no more than a twentieth of the time goes into that.
+_PACE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How long a writer keeps what Spark has committed.
+
+    Attributes:
+        segments: seconds that a segment is kept after its commit was seen.
+        texts: seconds for which positions that are not integers are recognised.
+    """
+
+    segments: float = 300.0
+    texts: float = 3600.0
+
+
+class Seen(NamedTuple):
+    """The directory, as far as a writer has looked; a value, since other threads look at it.
+
+    Attributes:
+        unread: what some reader has not committed.
+        segments: that are there.
+        committed: the first one that some reader may still need; None without a reader.
+        at: when the last one was written, in milliseconds since the epoch; 0 without one.
+    """
+
+    unread: Unread = Unread()
+    segments: int = 0
+    committed: int | None = None
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A durable segment that no manifest names yet."""
+
+    name: str
+    rows: Sequence[Rows]
+    size: int
+    crc32: int
+
+    def manifest(self, number: int, at: int, writer: Writer) -> Manifest:
+        """What commits it as ``number``."""
+        return Manifest(
+            number=number,
+            segment=self.name,
+            rows=count_rows(self.rows),
+            size=self.size,
+            crc32=self.crc32,
+            ranges=ranges_of(self.rows),
+            texts=texts_of(self.rows),
+            at=at,
+            writer=writer,
+        )
+
+
+class FeedWriter:
+    """One writer of a feed directory. Concurrency: one call at a time; `seen` is for all threads.
+
+    Args:
+        files: of the directory.
+        encode_position: a text form for positions that are not integers.
+        keeping: how long it keeps what Spark has committed.
+        clock: seconds, never falling.
+        wall: seconds since 1970; it is shown, and may be wrong.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        encode_position: Callable[[Position], str] = place_text,
+        keeping: Keeping | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.directory = files.directory
+        self.dropped = 0
+        self.written = 0
+        self.committed: int | None = None
+        self.slowest: str | None = None
+        self.seen = Seen()
+        self._files = files
+        self._encode_position = encode_position
+        self._keeping = keeping or Keeping()
+        self._clock = clock
+        self._cut_at = clock()
+        self._wall = wall
+        self._log = ManifestLog(files)
+        self._index = FeedIndex(self._log, self._keeping.texts, clock)
+        self._serial = itertools.count()
+        self._lock: WriterLock | None = None
+        self._name = ""
+        self._epoch = self._swept = 0
+        self._ignored: frozenset[str] = frozenset()
+
+    def open(self) -> None:
+        """Makes the folders, reads every manifest, and clears up after dead writers."""
+        warm_up()
+        with translated(self.directory):
+            self._files.prepare(FOLDERS)
+            summary = self._register()
+            self._log.sweep(summary)
+            self._epoch, self._swept = self._index.next, summary.number
+            self._look_at_readers()
+
+    def commit(self, entries: Sequence[Sequence[Message]]) -> list[FeedRecordError | None]:
+        """Makes every message of ``entries`` durable, once.
+
+        Returns:
+            for each entry what is wrong with it, if records of it cannot be stored; the others
+            of that entry are stored nevertheless, in their order.
+
+        Raises:
+            TransientFeedError: the write failed; nothing is known to be stored.
+            FeedFormatError: another writer's manifest is damaged.
+        """
+        try:
+            self._commit(itertools.chain.from_iterable(entries))
+        except FeedRecordError:
+            # One bad record must not take its neighbours with it.
+            messages = [*itertools.chain.from_iterable(entries)]
+            bad = {id(message): reason for message, reason in self._faults(messages)}
+            self._commit(message for message in messages if id(message) not in bad)
+            self._show()
+            return [_fault(entry, bad) for entry in entries]
+        self._show()
+        return [None] * len(entries)
+
+    def tend(self) -> None:
+        """Looks how far Spark is, and deletes what it has committed; failures are logged.
+
+        Only what every registered reader has committed goes, long enough after that was seen.
+        """
+        try:
+            self._look_at_readers()
+            self._index.forget()
+            if self.committed is not None and self._clock() >= self._cut_at:
+                self._cut()
+                self._show()
+        except (OSError, FeedError) as error:
+            log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
+        except Exception:
+            # Records can be written all the same: a fault in here must not end that.
+            log.exception("nothing more is deleted from %s for now", self.directory)
+
+    def close(self) -> None:
+        """Gives the writer's name up. Idempotent, and allowed after a failed `open`."""
+        self._name = ""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _register(self) -> Summary:
+        local = self._files.local
+        if local is None:
+            self._name = secrets.token_hex(8)
+            return self._index.load()
+        self._lock = WriterLock(local / WRITERS)
+        self._name = self._lock.name
+        litter = [local / folder for folder in (SEGMENTS, MANIFESTS, SUMMARIES)]
+        dead = DeadWriters(local / WRITERS, litter)
+        try:
+            summary = self._index.load()
+            for kept in self._index.kept:
+                dead.keep(kept.segment)
+            dead.bury()
+        finally:
+            dead.release()
+        return summary
+
+    def _look_at_readers(self) -> None:
+        marks = read_marks(self._files)
+        # Afterwards: what a reader has committed was there when it said so.
+        self._index.follow()
+        sound = {name: at for name, at in marks.items() if at <= self._index.next}
+        self._complain(frozenset(marks.keys() - sound.keys()))
+        self.slowest = min(sound, key=sound.__getitem__, default=None)
+        self.committed = None if self.slowest is None else sound[self.slowest]
+        self._index.commits(self.committed or 0)
+        self._show()
+
+    def _show(self) -> None:
+        index = self._index
+        unread = index.unread(self.committed)
+        self.seen = Seen(unread, len(index.kept), self.committed, index.at)
+
+    def _complain(self, ignored: frozenset[str]) -> None:
+        if ignored - self._ignored:
+            log.error(
+                "readers %s of %s say that they have committed more than was ever written: they "
+                "are ignored. Delete readers/NAME.json, unless the directory was replaced",
+                ", ".join(sorted(ignored)),
+                self.directory,
+            )
+        self._ignored = ignored
+
+    def _cut(self) -> None:
+        index = self._index
+        floor = index.expired(self._keeping.segments, _MOST_DELETED)
+        if floor == index.floor:
+            return
+        contents, began = index.contents, self._clock()
+        summary = Summary(
+            number=floor,
+            ranges=contents.ranges(),
+            remembered=contents.remembered(floor),
+            at=index.at,
+        )
+        is_ours = self._log.cut(summary, self._own_name(".tmp"))
+        index.drop_below(floor)
+        if is_ours:
+            self._log.sweep(summary, self._swept)
+            self._swept = floor
+        self._cut_at = self._clock() + _PACE * (self._clock() - began)
+
+    def _commit(self, messages: Iterable[Message]) -> None:
+        rows = rows_of(messages, self._encode_position)
+        with translated(self.directory, hopeless=()):
+            stored = self._store(rows)
+        self.dropped += count_rows(rows) - stored
+
+    def _store(self, rows: Sequence[Rows]) -> int:
+        """Commits what is new of ``rows``; returns how many that were."""
+        fresh = self._index.contents.unseen(rows)
+        segment = None
+        while fresh:
+            segment = segment or self._write(fresh)
+            if is_ours := self._claim(segment):
+                self.written += count_rows(fresh)
+                return count_rows(fresh)
+            left = self._index.contents.unseen(fresh)
+            # A claim below the floor names this segment too, and whoever deletes what is below
+            # the floor deletes it: it is not used again.
+            if is_ours is None or count_rows(left) < count_rows(fresh):
+                self._files.delete(f"{SEGMENTS}/{segment.name}")
+                segment = None
+            fresh = left
+        # A sync may have failed after these were found: they count only once it has succeeded.
+        self._log.sync(self._index.next)
+        return 0
+
+    def _write(self, rows: Sequence[Rows]) -> Segment:
+        data = encode(rows)
+        name = self._own_name(".arrow")
+        self._files.add(f"{SEGMENTS}/{name}", data)
+        return Segment(name, rows, len(data), zlib.crc32(data))
+
+    def _claim(self, segment: Segment) -> bool | None:
+        """Whether the segment got the next number; None if that number was below the floor."""
+        number = self._index.next
+        writer = Writer(self._name, self._epoch, next(self._serial))
+        at = max(int(self._wall() * 1000), self._index.at)
+        try:
+            self._log.claim(segment.manifest(number, at, writer), self._own_name(".tmp"))
+        except OSError:
+            # A claim that raised may have succeeded; then the manifest needs its segment.
+            if self._log.find(number) is None:
+                self._files.delete(f"{SEGMENTS}/{segment.name}")
+            raise
+        # Over a network a claim can succeed and yet be reported as lost: the manifest itself
+        # says whose it is.
+        news = self._index.follow()
+        return None if news is None else segment.name in [found.segment for found in news]
+
+    def _own_name(self, suffix: str) -> str:
+        if not self._name:
+            raise ConsumerClosedError(f"the writer of {self.directory} is closed")
+        return f"{self._name}-{next(self._serial)}{suffix}"
+
+    def _faults(self, messages: Sequence[Message]) -> Iterator[tuple[Message, str]]:
+        """Those that cannot be stored, and why; found by halves, since most have none."""
+        try:
+            encode(rows_of(messages, self._encode_position))
+        except FeedRecordError as fault:
+            if len(messages) == 1:
+                yield messages[0], str(fault)
+                return
+            middle = len(messages) // 2
+            yield from self._faults(messages[:middle])
+            yield from self._faults(messages[middle:])
+
+
+def _fault(entry: Sequence[Message], bad: Mapping[int, str]) -> FeedRecordError | None:
+    """What is wrong with an entry; ``bad`` has the reasons by the messages' ids."""
+    found = [(message, bad[id(message)]) for message in entry if id(message) in bad]
+    return FeedRecordError.of(found) if found else None

@@ -1,0 +1,1 @@
+"""What Spark has done, made durable outside of Spark."""

@@ -1,0 +1,1 @@
+"""Where micro-batches and batch queries begin and end."""

@@ -1,0 +1,1 @@
+"""Rows of Spark as records of Kafka and Pulsar."""
