@@ -14,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from consumer_sdk import Consumer, Message, admin, telemetry
-from consumer_sdk.runtime.handlers import Handler
+from consumer_sdk.runtime.dispatch.handlers import Handler
 from consumer_sdk.telemetry.model import METRICS, SEMANTIC_CONVENTIONS
 from tests.runtime.bench import Bench, bench
 

@@ -18,7 +18,7 @@ from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExt
 from consumer_sdk.options import COUNT, FLAG, SECRET, OptionType
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
-from consumer_sdk.runtime.health import FAILED
+from consumer_sdk.runtime.observing.health import FAILED
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest

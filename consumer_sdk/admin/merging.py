@@ -22,8 +22,8 @@ from consumer_sdk.runtime import (
     PartitionSnapshot,
     Snapshot,
 )
-from consumer_sdk.runtime.events import KEPT
-from consumer_sdk.runtime.health import TURN, State
+from consumer_sdk.runtime.observing.events import KEPT
+from consumer_sdk.runtime.observing.health import TURN, State
 
 __all__ = ["NOTHING", "Member", "Memory", "ended", "health", "labelled", "merged", "state_of"]
 

@@ -11,7 +11,7 @@ from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.options import instance
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
-from consumer_sdk.runtime.health import State
+from consumer_sdk.runtime.observing.health import State
 
 if TYPE_CHECKING:
     from prometheus_client.registry import Collector

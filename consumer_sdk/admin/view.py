@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Event, HistogramSnapshot, PartitionSnapshot, Pinned, Snapshot
-from consumer_sdk.runtime.timing import BOUNDS
+from consumer_sdk.runtime.observing.timing import BOUNDS
 
 __all__ = ["KEPT", "Point", "Trends", "frame", "quantile"]
 

@@ -18,7 +18,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.records import Assignment, Checkpoint, Partition, StartPoint
-from consumer_sdk.runtime.facts import Facts
+from consumer_sdk.runtime.starts.inputs import Facts
 from consumer_sdk.trackers import decode_checkpoint
 
 __all__ = ["Group", "of_partitions", "opened_group", "opened_reader"]

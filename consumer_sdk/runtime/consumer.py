@@ -27,14 +27,23 @@ from consumer_sdk.options import (
 )
 from consumer_sdk.records import AtTime, Batch, Explanation, Message, Partition, Start
 from consumer_sdk.records.tokens import Bytes
-from consumer_sdk.runtime.decoding import Decode, prepared_handler
+from consumer_sdk.runtime.compatibility import check_ordering, in_flight_of
+from consumer_sdk.runtime.dispatch.decoding import Decode, prepared_handler
+from consumer_sdk.runtime.dispatch.handlers import (
+    Middleware,
+    RunsHandlers,
+    check_handler,
+    wrap_handler,
+)
+from consumer_sdk.runtime.dispatch.lanes import Ordering
+from consumer_sdk.runtime.dispatch.pull_queue import Batches, Inbox
+from consumer_sdk.runtime.dispatch.workers import BatchWorkers, Workers
 from consumer_sdk.runtime.engine import STALLED, Engine
-from consumer_sdk.runtime.handlers import Middleware, RunsHandlers, check_handler, wrap_handler
-from consumer_sdk.runtime.health import Health, State
 from consumer_sdk.runtime.hooks import Hooks
-from consumer_sdk.runtime.inbox import Batches, Inbox
-from consumer_sdk.runtime.lanes import Ordering
-from consumer_sdk.runtime.observing import explain, looking, snapshot
+from consumer_sdk.runtime.observing.health import Health, State
+from consumer_sdk.runtime.observing.observer import explain, looking, snapshot
+from consumer_sdk.runtime.observing.snapshots import Snapshot
+from consumer_sdk.runtime.observing.stats import ConsumerStats
 from consumer_sdk.runtime.options import (
     RUN_TYPES,
     HolePolicy,
@@ -49,10 +58,6 @@ from consumer_sdk.runtime.options import (
     parse_start,
 )
 from consumer_sdk.runtime.signals import stopped_by_signals
-from consumer_sdk.runtime.snapshots import Snapshot
-from consumer_sdk.runtime.stats import ConsumerStats
-from consumer_sdk.runtime.subscriptions import check_ordering, in_flight_of
-from consumer_sdk.runtime.workers import BatchWorkers, Workers
 from consumer_sdk.trackers import Receipts, RetryPolicy
 
 __all__ = ["Consumer", "check_run"]

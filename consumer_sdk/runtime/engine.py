@@ -13,38 +13,38 @@ from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters, 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
 from consumer_sdk.log_limits import LimitedLoggers
 from consumer_sdk.records import Assignment, Kind, Message, Partition
-from consumer_sdk.runtime.burial import Burial
-from consumer_sdk.runtime.consumer_log import ConsumerLog, error_text
-from consumer_sdk.runtime.decoding import body_reader
-from consumer_sdk.runtime.events import EventKind, Events
-from consumer_sdk.runtime.flusher import Flusher
-from consumer_sdk.runtime.handlers import is_cancelled
-from consumer_sdk.runtime.health import Health, State, Vitals, assess
-from consumer_sdk.runtime.health_watch import HealthWatch
-from consumer_sdk.runtime.holding import Holding, Totals
-from consumer_sdk.runtime.holes import HoleBudget
-from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
-from consumer_sdk.runtime.intake import DEFAULT_IN_FLIGHT, Intake
-from consumer_sdk.runtime.lag_watch import LagWatch
-from consumer_sdk.runtime.lanes import Lanes, Ordering
-from consumer_sdk.runtime.loop_watch import LoopWatch
-from consumer_sdk.runtime.observing import look, stalled
-from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.ownership import Ownership
-from consumer_sdk.runtime.pauses import Pauses
-from consumer_sdk.runtime.stats import ConsumerStats, Tallies
-from consumer_sdk.runtime.subscriptions import (
+from consumer_sdk.runtime.compatibility import (
     check,
     check_ordering,
     in_flight_of,
     make_tracker,
 )
+from consumer_sdk.runtime.dispatch.decoding import body_reader
+from consumer_sdk.runtime.dispatch.handlers import is_cancelled
+from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
+from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
+from consumer_sdk.runtime.dispatch.workers import Workers
+from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT, Intake
+from consumer_sdk.runtime.flusher import Flusher
+from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
+from consumer_sdk.runtime.observing.consumer_log import ConsumerLog, error_text
+from consumer_sdk.runtime.observing.events import EventKind, Events
+from consumer_sdk.runtime.observing.health import Health, State, Vitals, assess
+from consumer_sdk.runtime.observing.health_watch import HealthWatch
+from consumer_sdk.runtime.observing.lag_watch import LagWatch
+from consumer_sdk.runtime.observing.observer import look, stalled
+from consumer_sdk.runtime.observing.stats import ConsumerStats, Tallies
+from consumer_sdk.runtime.observing.timing import Timing
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.partitions.assignments import Ownership
+from consumer_sdk.runtime.partitions.dead_lettering import Burial
+from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
+from consumer_sdk.runtime.partitions.message_index import Unsettled
+from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.pauses import Pauses
+from consumer_sdk.runtime.partitions.timers import Timers
+from consumer_sdk.runtime.partitions.trees import TreeHolder
 from consumer_sdk.runtime.tidying import Tidying
-from consumer_sdk.runtime.timers import Timers
-from consumer_sdk.runtime.timing import Timing
-from consumer_sdk.runtime.trees import TreeHolder
-from consumer_sdk.runtime.unsettled import Unsettled
-from consumer_sdk.runtime.workers import Workers
 from consumer_sdk.trackers import Receipts
 
 __all__ = ["Engine"]

@@ -27,10 +27,10 @@ from typing import NamedTuple
 from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind
-from consumer_sdk.runtime.holding import Holding, Totals
+from consumer_sdk.runtime.observing.timing import Timing
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.queue_attempts import QueueAttempts
-from consumer_sdk.runtime.timing import Timing
+from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.queue_attempts import QueueAttempts
 from consumer_sdk.trackers.checkpoint_forms import Fitted
 from consumer_sdk.trackers.checkpoint_json import fit_checkpoint
 

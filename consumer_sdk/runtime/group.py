@@ -10,7 +10,7 @@ from typing import Any, final
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import instance, optional
 from consumer_sdk.runtime.consumer import Consumer, check_run
-from consumer_sdk.runtime.handlers import Handler, RunsHandlers, check_handler
+from consumer_sdk.runtime.dispatch.handlers import Handler, RunsHandlers, check_handler
 
 __all__ = ["Group"]
 

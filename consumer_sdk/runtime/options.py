@@ -24,9 +24,9 @@ from consumer_sdk.options import (
     optional,
 )
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
-from consumer_sdk.runtime.decoding import DECODE, Decode
+from consumer_sdk.runtime.dispatch.decoding import DECODE, Decode
+from consumer_sdk.runtime.dispatch.lanes import Ordering
 from consumer_sdk.runtime.hooks import Hooks, check_hooks
-from consumer_sdk.runtime.lanes import Ordering
 from consumer_sdk.trackers import RetryPolicy
 
 __all__ = [

@@ -17,7 +17,7 @@ from consumer_sdk.admin.sources import Consumers
 from consumer_sdk.admin.view import KEPT, ROWS, Trends, frame, quantile
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Pinned, Snapshot
-from consumer_sdk.runtime.timing import BOUNDS, Histogram
+from consumer_sdk.runtime.observing.timing import BOUNDS, Histogram
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench
 

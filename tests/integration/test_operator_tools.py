@@ -14,7 +14,7 @@ from consumer_sdk.testing.servers import KafkaServer
 from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
 from consumer_sdk.testing.servers.java import find_java
 from tests.adapters.kafka.harness import KafkaHarness
-from tests.runtime.start_cases import Scene
+from tests.runtime.starts.start_cases import Scene
 
 pytestmark = pytest.mark.kafka
 

@@ -11,7 +11,7 @@ import pytest
 from consumer_sdk.stores import LocalStore, ZooKeeperStore
 from consumer_sdk.testing.servers import KafkaServer, ZooKeeperEndpoint
 from tests.adapters.kafka.harness import KafkaHarness
-from tests.runtime.start_cases import Scene, StartCases, StoredStartCases
+from tests.runtime.starts.start_cases import Scene, StartCases, StoredStartCases
 
 
 @pytest.fixture

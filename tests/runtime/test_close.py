@@ -21,7 +21,7 @@ from consumer_sdk import (
     RetryPolicy,
 )
 from consumer_sdk.abc import AssignmentOwner, LeaseSource
-from consumer_sdk.runtime.ownership import Ownership
+from consumer_sdk.runtime.partitions.assignments import Ownership
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench

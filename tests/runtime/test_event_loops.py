@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Batch, Consumer, Message, Reject, RetryPolicy
-from consumer_sdk.runtime import loop_watch
+from consumer_sdk.runtime.dispatch import loop_watch
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, SimulationLoop
 from consumer_sdk.testing import simulation as simulations
 from tests.runtime import test_close, test_leases, test_pull, test_run

@@ -8,8 +8,8 @@ import pytest
 
 from consumer_sdk import ConfigurationError
 from consumer_sdk.abc import Adapter
+from consumer_sdk.runtime.compatibility import check, in_flight_of
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.subscriptions import check, in_flight_of
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 
 

@@ -12,8 +12,8 @@ import pytest
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.abc import AssignmentOwner, LeaseSource
 from consumer_sdk.records import AckFlush, Assignment, Outcome, Partition
-from consumer_sdk.runtime.holding import Holding, Totals
-from consumer_sdk.runtime.lanes import Lanes
+from consumer_sdk.runtime.dispatch.lanes import Lanes
+from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, Simulation, simulate
 from consumer_sdk.trackers import WatermarkTracker
 from tests.runtime.bench import Bench, bench

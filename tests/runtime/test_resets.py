@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk import Consumer, FencedError, TransientStoreError
 from consumer_sdk.records import AckFlush, Outcome, OutcomeKind, Partition
-from consumer_sdk.runtime.stats import ConsumerStats
+from consumer_sdk.runtime.observing.stats import ConsumerStats
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
 from tests.runtime.bench import QUICK, Bench, bench

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from consumer_sdk import Consumer, Ordering
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.records import AckFlush, Assignment, Message, Outcome, Partition, Run
-from consumer_sdk.runtime.holding import Holding, Totals
+from consumer_sdk.runtime.dispatch.workers import Workers
 from consumer_sdk.runtime.options import LoopClock
-from consumer_sdk.runtime.workers import Workers
+from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, Simulation, simulate
 from consumer_sdk.trackers import WatermarkTracker

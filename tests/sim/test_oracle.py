@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.records import Assignment, Checkpoint
-from consumer_sdk.runtime import inquiry
+from consumer_sdk.runtime.starts import lookup as inquiry
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.fakes import SimStore
 from tests.sim.seeds import RUNNER

@@ -31,7 +31,7 @@ from consumer_sdk.cli.run.links import GoneError, Link, LinkError
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Health, Snapshot
-from consumer_sdk.runtime.health import State
+from consumer_sdk.runtime.observing.health import State
 
 __all__ = ["Workers", "after"]
 

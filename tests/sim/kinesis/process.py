@@ -14,7 +14,7 @@ from consumer_sdk.adapters.kinesis.faults import (
     ThrottledError,
 )
 from consumer_sdk.errors import TransientAdapterError, TransientStoreError
-from consumer_sdk.runtime.loop_watch import GAP
+from consumer_sdk.runtime.dispatch.loop_watch import GAP
 from consumer_sdk.testing import Faults
 from tests.sim.kinesis.freezing import PROCESS
 from tests.sim.kinesis.watching import StoreWatch, WatchedAdapter, WatchedService

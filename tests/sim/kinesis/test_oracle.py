@@ -16,8 +16,8 @@ from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
 from consumer_sdk.adapters.kinesis.sources import Polling
 from consumer_sdk.records import Checkpoint, Start, balance
 from consumer_sdk.records.leases import Lease
-from consumer_sdk.runtime import inquiry
-from consumer_sdk.runtime.loop_watch import LoopWatch
+from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
+from consumer_sdk.runtime.starts import lookup as inquiry
 from consumer_sdk.stores import lease_table, memory
 from consumer_sdk.stores.liveness import Liveness
 from consumer_sdk.trackers import decode_checkpoint

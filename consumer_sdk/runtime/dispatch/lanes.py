@@ -1,0 +1,397 @@
+"""Which record may be processed next: lanes keep the order that was asked for.
+
+A lane holds the records that must be processed one after another: those of one key, or of one
+partition. Its head is being processed, waits in the ready queue, or waits for its retry; the
+rest waits behind it. A record without a lane of its own (no key, or no ordering) gets one that
+ends with it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice, repeat
+
+from consumer_sdk.records import Batch, Message, Position
+from consumer_sdk.runtime.partitions.partition_state import NACKED, SETTLED, Holding
+
+__all__ = ["Lane", "Lanes", "Ordering", "Taken"]
+
+
+class Ordering(enum.Enum):
+    """Which records `Consumer.run` processes one after another."""
+
+    NONE = "none"
+    """None: everything may run at once, and a retry holds nothing up."""
+    KEY = "key"
+    """Those with the same key in the same partition; a record without a key is alone.
+
+    Where a record has an ordering key (Pulsar), that stands for its key.
+    """
+    PARTITION = "partition"
+    """Those of the same partition."""
+
+
+NOTHING: frozenset[Position] = frozenset()
+
+
+class Lane:
+    """Records to be processed one after another.
+
+    Attributes:
+        holding: the assignment that they belong to.
+        key: what the lane is found by; None for a lane of a single record, and once purged.
+        queue: the records, head first; those being processed stay in it until they are done.
+        running: how many of them are being processed.
+        awaited: positions of those that were nacked and are not due yet; the lane waits for them.
+        is_parked: its head is a restored retry that is not due yet; the lane waits for it.
+        blocked: how many records were counted as waiting behind a retry; a held one is a retry.
+    """
+
+    __slots__ = ("awaited", "blocked", "holding", "is_parked", "key", "queue", "running")
+
+    def __init__(self, holding: Holding, key: Hashable | None, message: Message) -> None:
+        self.holding = holding
+        self.key = key
+        self.queue: deque[Message] = deque((message,))
+        self.running = 0
+        self.awaited: frozenset[Position] = NOTHING
+        self.is_parked = False
+        self.blocked = 0
+
+    def give_back(self, kept: int) -> None:
+        """Of what was taken nobody is handed more than the first: the rest waits again.
+
+        At once, and not when those are done: the retry of one of them takes its place ahead of the rest.
+        """
+        if self.key is None:  # purged meanwhile: nobody will take the rest
+            self.holding.withdraw(list(islice(self.queue, kept, self.running)))
+        self.running = kept
+
+
+class Taken(Batch):
+    """A batch that was taken from lanes.
+
+    Attributes:
+        parts: each lane with its records, in the batch's order.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[tuple[Lane, list[Message]]] = []
+
+    def add(self, lane: Lane, messages: list[Message]) -> None:
+        """Takes more, of another lane."""
+        self.parts.append((lane, messages))
+        self += messages
+
+
+class Lanes:
+    """The queues of `Consumer.run`; pure.
+
+    Args:
+        ordering: what shares a lane.
+        is_ready: called when lanes have become ready.
+
+    Attributes:
+        ready: lanes whose head may be processed.
+        available: records in them, that could be taken now.
+        abandoned: called when a holding was closed; what is still processed of it is in vain.
+        is_gated: nothing is to be taken for now.
+    """
+
+    def __init__(self, ordering: Ordering, is_ready: Callable[[], None]) -> None:
+        self._keys_of: Callable[[Sequence[Message]], Iterable[Hashable | None]] = {
+            Ordering.NONE: lambda messages: repeat(None, len(messages)),
+            Ordering.KEY: lambda messages: [m.ordering_key or m.key or None for m in messages],
+            Ordering.PARTITION: lambda messages: repeat("partition", len(messages)),
+        }[ordering]
+        self._is_ready = is_ready
+        self.abandoned: Callable[[], None] = lambda: None
+        self.ready: deque[Lane] = deque()
+        self.available = 0
+        self.is_full = self.is_gated = False
+
+    def _key_of(self, message: Message) -> Hashable | None:
+        return next(iter(self._keys_of((message,))))
+
+    # -- coming in ------------------------------------------------------------------------
+
+    def put(self, holding: Holding, messages: list[Message]) -> None:
+        """Queues new records, in order."""
+        lanes, ready, available = holding.lanes, self.ready, self.available
+        for message, key in zip(
+            messages, self._keys_of(messages), strict=False
+        ):  # strict takes longer
+            lane = lanes.get(key)
+            if lane is None:
+                lane = Lane(holding, key, message)
+                ready.append(lane)
+                available += 1
+                if key is not None:
+                    lanes[key] = lane
+            else:
+                lane.queue.append(message)
+                if lane.awaited or lane.is_parked:
+                    self._block(lane, not self._is_held(message, holding))
+                elif not lane.running:
+                    available += 1
+        self.available = available
+        self._is_ready()
+
+    def hold(self, holding: Holding, message: Message) -> None:
+        """Keeps the place of a restored retry that is not due yet."""
+        if self._key_of(message) is not None:
+            holding.retries[message.index] = False
+            self.put(holding, [message])
+
+    def put_back(self, holding: Holding, message: Message) -> None:
+        """A retry is due: it takes its place in its lane, ahead of new records."""
+        lane, is_held = holding.lanes.get(self._key_of(message)), self._is_held(message, holding)
+        holding.retries[message.index] = True
+        if is_held and lane is not None:
+            self._replace(lane, message)
+        else:
+            self._insert(lane, holding, message)
+        self._is_ready()
+
+    def _replace(self, lane: Lane, message: Message) -> None:
+        """A held retry is in the queue already; only its attempt number is new."""
+        at = next(i for i, queued in enumerate(lane.queue) if queued.index == message.index)
+        lane.queue[at] = message
+        self._is_back(lane, at)
+
+    def _insert(self, lane: Lane | None, holding: Holding, message: Message) -> None:
+        if lane is None:
+            self.available += 1
+            self.ready.appendleft(Lane(holding, None, message))
+            return
+        # The retries of a batch come back in any order, and run in index order; what is still
+        # being processed (the handler nacked, and goes on) stays at the head.
+        waiting = islice(lane.queue, lane.running, None)
+        at = lane.running + sum(1 for queued in waiting if queued.index < message.index)
+        lane.queue.insert(at, message)
+        if not (lane.awaited or lane.is_parked or lane.running):
+            self.available += 1
+        self._is_back(lane, at)
+        self._stop_waiting(lane, {message.position})
+
+    def _is_back(self, lane: Lane, at: int) -> None:
+        if lane.is_parked and at == 0:
+            lane.is_parked = False
+            self._make_ready(lane)
+        elif lane.awaited or lane.is_parked:
+            self._block(lane, 1)
+
+    def free(self, holding: Holding, message: Message) -> None:
+        """The retry of ``message`` will not come: its lane waits for it no more."""
+        lane = holding.lanes.get(self._key_of(message))
+        if lane is not None:
+            self._stop_waiting(lane, {message.position})
+            self._is_ready()
+
+    def free_up_to(self, holding: Holding, message: Message) -> None:
+        """The same for all up to ``message``.
+
+        Only a cumulative ack does that, and only where a partition has one lane.
+        """
+        for lane in list(holding.lanes.values()):
+            known = lane.awaited.union(m.position for m in islice(lane.queue, lane.running))
+            self._stop_waiting(lane, {at for at in known if at <= message.position})
+        self._is_ready()
+
+    def _stop_waiting(self, lane: Lane, positions: set[Position]) -> None:
+        for message in islice(lane.queue, lane.running):
+            # Its handler goes on: when that ends, there is nothing to wait for any more.
+            if message.index == NACKED and message.position in positions:
+                message.index = SETTLED
+        if lane.awaited and lane.awaited <= positions:
+            lane.awaited = NOTHING
+            if not lane.running:
+                self._go_on(lane)
+        else:
+            lane.awaited -= positions
+
+    def _go_on(self, lane: Lane) -> None:
+        if lane.queue:
+            self._make_ready(lane)
+        else:
+            self._end(lane)
+
+    def _make_ready(self, lane: Lane) -> None:
+        self._block(lane, -lane.blocked)
+        self.available += len(lane.queue)
+        self.ready.appendleft(lane)
+
+    def _block(self, lane: Lane, records: int) -> None:
+        if records:
+            lane.blocked += records
+            lane.holding.blocked += records
+            lane.holding.changed[lane.holding] = None
+
+    def _block_all(self, lane: Lane) -> None:
+        self._block(lane, sum(not self._is_held(m, lane.holding) for m in lane.queue))
+
+    @staticmethod
+    def _is_held(message: Message, holding: Holding) -> bool:
+        return not holding.retries.get(message.index, True)
+
+    def set_full(self, *, is_full: bool) -> None:
+        """Whether no more is fetched until something is settled: then no batch waits for more."""
+        self.is_full = is_full
+        self._is_ready()
+
+    # -- going out ------------------------------------------------------------------------
+
+    def set_gated(self, *, is_gated: bool) -> None:
+        """Whether nothing is handed out for now."""
+        self.is_gated = is_gated
+        self._is_ready()
+
+    def take_one(self) -> Lane | None:
+        """The next lane that is ready, to process its head; None if there is none.
+
+        The record stays at the head of its queue until the lane is `done`.
+        """
+        ready = self.ready
+        while ready:
+            lane = ready.popleft()
+            self.available -= len(lane.queue)
+            if lane.holding.is_closed:
+                continue
+            if not lane.holding.retries or self._admits(lane):
+                lane.running = 1
+                return lane
+            self._set_aside(lane)
+        return None
+
+    def take(self, most: int) -> tuple[Lane, list[Message]] | None:
+        """Like `take_one`, with up to ``most`` records from the head."""
+        lane = self.take_one()
+        if lane is None:
+            return None
+        if not lane.holding.retries:
+            lane.running = min(most, len(lane.queue))
+        while lane.running < most and self._admits(lane):
+            lane.running += 1
+        return lane, list(islice(lane.queue, lane.running))
+
+    def _admits(self, lane: Lane) -> bool:
+        """Whether another record may be taken; drops retries that were settled as they waited."""
+        queue, retries = lane.queue, lane.holding.retries
+        while lane.running < len(queue):
+            message = queue[lane.running]
+            is_due = retries.get(message.index)
+            if not is_due:
+                return is_due is None
+            del retries[message.index]
+            if lane.holding.still_wants(message):
+                return True
+            del queue[lane.running]
+        return False
+
+    def _set_aside(self, lane: Lane) -> None:
+        if lane.queue:
+            lane.is_parked = True
+            self._block_all(lane)
+        else:
+            self._end(lane)
+
+    def done(self, lane: Lane) -> None:
+        """The deliveries of what was taken are over; nacked ones hold the lane."""
+        if lane.key is None or lane.holding.is_closed:
+            lane.running = 0
+            return
+        queue = lane.queue
+        while lane.running:
+            lane.running -= 1
+            message = queue.popleft()
+            if message.index == NACKED:
+                lane.awaited |= {message.position}
+        if lane.awaited:
+            self._block_all(lane)
+        elif queue:
+            self.available += len(queue)
+            self.ready.append(lane)
+        else:
+            lane.holding.lanes.pop(lane.key, None)
+
+    @staticmethod
+    def _end(lane: Lane) -> None:
+        lane.holding.lanes.pop(lane.key, None)
+
+    def is_waiting(self, holding: Holding, message: Message) -> bool:
+        """The record waits for a worker."""
+        lane = holding.lanes.get(self._key_of(message))
+        lanes = [lane] if lane else [each for each in self.ready if each.holding is holding]
+        return any(
+            queued.position == message.position
+            for each in lanes
+            for queued in islice(each.queue, each.running, None)
+        )
+
+    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+        """What an unsettled record that is in no handler does, and its message. O(records)."""
+        alone = (lane for lane in self.ready if lane.holding is holding and lane.key is None)
+        for lane in (*holding.lanes.values(), *alone):
+            for message in islice(lane.queue, lane.running, None):
+                if message.index == index:
+                    is_behind = bool(lane.awaited) or lane.is_parked
+                    return ("behind a retry" if is_behind else "queued"), message
+        return "queued", None
+
+    def key_of(self, holding: Holding, position: Position) -> bytes | None:
+        """The key of a record whose retry a lane waits for."""
+        lanes = (lane for lane in holding.lanes.values() if position in lane.awaited)
+        key = next((lane.key for lane in lanes), None)
+        return key if isinstance(key, bytes) else None
+
+    def purge(self, holdings: Sequence[Holding]) -> dict[Holding, list[Message]]:
+        """Takes out, and returns, what waits for these; what is being processed stays.
+
+        O(partitions + lanes): one pass for all of them.
+        """
+        purged: dict[Holding, list[Message]] = {holding: [] for holding in holdings}
+        kept: deque[Lane] = deque()
+        for lane in self.ready:
+            if lane.holding not in purged:
+                kept.append(lane)
+            else:
+                self.available -= len(lane.queue)
+                if lane.key is None:
+                    purged[lane.holding] += self._empty(lane)
+        self.ready = kept
+        for holding in holdings:
+            for lane in holding.lanes.values():
+                purged[holding] += self._empty(lane)
+            holding.lanes.clear()
+        return purged
+
+    def _empty(self, lane: Lane) -> list[Message]:
+        """What waits in the lane, but for retries that are not due."""
+        waiting = islice(lane.queue, lane.running, None)
+        if lane.holding.retries:
+            found = [message for message in waiting if not self._is_held(message, lane.holding)]
+        else:
+            found = list(waiting)
+        self._block(lane, -lane.blocked)
+        lane.key = None
+        return found
+
+    def abandon(self) -> None:
+        """Holdings were closed: nothing of theirs is taken from here on."""
+        self.abandoned()
+
+    def sweep(self) -> list[Lane]:
+        """Takes out what waits for closed holdings, in one pass; returns it."""
+        kept: deque[Lane] = deque()
+        gone: list[Lane] = []
+        for lane in self.ready:
+            (gone if lane.holding.is_closed else kept).append(lane)
+        if gone:
+            self.ready = kept
+            self.available -= sum(len(lane.queue) for lane in gone)
+        return gone

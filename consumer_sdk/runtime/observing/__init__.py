@@ -1,0 +1,1 @@
+"""What a consumer tells of itself: logs, events, health, counts, snapshots."""

@@ -1,0 +1,112 @@
+"""Warns once of what would end in silence: a blocked event loop, and acks that do not come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
+
+from consumer_sdk.abc import Clock
+from consumer_sdk.records import Assignment
+from consumer_sdk.runtime.fetch_loop import Intake
+from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
+from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+
+__all__ = ["HealthWatch"]
+
+log = logging.getLogger(__name__)
+
+PACE = 0.5
+"""Seconds between looks. A look that comes late says for how long the loop was blocked."""
+BLOCKED = 1.0
+"""Seconds of a blocked loop that are worth a warning."""
+PATIENCE = 30.0
+"""Seconds without an ack, while nothing more is fetched, that are worth a warning."""
+
+
+class HealthWatch:
+    """Looks after one consumer, and logs the counts that its `ConsumerLog` owes.
+
+    A look costs the same however many partitions are held: it takes the sums of `Intake`.
+
+    Args:
+        holdings: what is held.
+        totals: of all holdings, those that are closed too.
+        intake: knows what is in flight, and what is not fetched.
+
+    Attributes:
+        turned: the loop's time when it turned last; infinite before the first look.
+        late: by how many seconds it turned too late then.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        holdings: Mapping[Assignment, Holding],
+        totals: Totals,
+        consumer_log: ConsumerLog,
+        intake: Intake,
+    ) -> None:
+        self._clock = clock
+        self._holdings = holdings
+        self._totals = totals
+        self._log = consumer_log
+        self._intake = intake
+        self._longest = BLOCKED
+        self._settled: int | None = None  # while nothing more is fetched
+        self._since = 0.0
+        self._has_warned = False
+        self.turned = math.inf
+        self.late = 0.0
+
+    async def run(self) -> None:
+        """Looks, for ever."""
+        self.turned = asyncio.get_running_loop().time()
+        while True:
+            before = self._clock.monotonic()
+            await asyncio.sleep(PACE)
+            now = self._clock.monotonic()
+            self.turned, self.late = asyncio.get_running_loop().time(), max(now - before - PACE, 0)
+            self._look_at_loop(now - before - PACE)
+            if not self._has_warned:
+                self._look_at_acks(now)
+            self._log.report(now)
+
+    def _look_at_loop(self, late: float) -> None:
+        """One that is as bad as the last one is no news; one that is twice as bad is."""
+        if late > self._longest:
+            self._longest = 2 * late
+            self._log.events.add("loop-blocked", f"the event loop was blocked for {late:.1f} s")
+            log.warning(
+                "the event loop was blocked for %.1f s: no fetch, no ack and no heartbeat passed "
+                "meanwhile. Let a handler that blocks or computes do that in a thread: await "
+                "asyncio.to_thread(…). (A process or machine that was paused looks the same.)",
+                late,
+            )
+
+    def _look_at_acks(self, now: float) -> None:
+        if not self._is_held_up():
+            self._settled = None
+            return
+        settled = self._totals.fetched - self._intake.unsettled
+        if settled != self._settled:
+            self._settled, self._since = settled, now
+        elif now - self._since >= PATIENCE:
+            self._has_warned = True
+            waited = f"no record was settled for {now - self._since:.0f} s"
+            held = list(self._holdings.values())
+            self._log.events.add("no-ack", waited, [h.assignment.partition for h in held])
+            log.warning(
+                "no record was settled for %.0f s, and no more are fetched until some are: %d are "
+                "in flight, %d of them wait for a retry. Who pulls has to call message.ack() for "
+                "each record; consumer.explain() says what is stuck",
+                *(now - self._since, sum(h.tracker.unsettled for h in held)),
+                sum(h.tracker.retrying for h in held),
+            )
+
+    def _is_held_up(self) -> bool:
+        """Paused by hand, for its lag or its holes is no concern of ours: that is said elsewhere."""
+        return self._intake.is_full or any(
+            not (holding.held_back or holding.is_over_budget) for holding in self._intake.paused
+        )

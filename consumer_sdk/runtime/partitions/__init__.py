@@ -1,0 +1,1 @@
+"""What the runtime keeps for each partition that it holds, from assignment to revocation."""

@@ -1,0 +1,517 @@
+"""What the adapter tells the runtime: partitions assigned, revoked, lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
+from consumer_sdk.errors import StoreError, TransientAdapterError, TransientStoreError
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Checkpoint,
+    Kind,
+    Message,
+    OutcomeKind,
+    Partition,
+    Position,
+    Start,
+    StartPoint,
+)
+from consumer_sdk.runtime.compatibility import check_start
+from consumer_sdk.runtime.flusher import Flusher
+from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.pauses import Pauses
+from consumer_sdk.runtime.starts.decide import choose, decide
+from consumer_sdk.runtime.starts.inputs import Decision, Facts
+from consumer_sdk.runtime.starts.lookup import Inquiry
+
+__all__ = ["Ownership", "Queues"]
+
+log = logging.getLogger(__name__)
+
+TOGETHER = 500
+"""Partitions that are drained, or closed, before the event loop has its turn."""
+FLUSH_RETRY = 0.05
+"""Seconds between the tries of a last flush."""
+
+
+class Queues(Protocol):
+    """Where records wait to be handed out; what a revoke has to empty."""
+
+    def purge(self, holdings: Sequence[Holding]) -> Mapping[Holding, list[Message]]:
+        """Takes their records out; returns those that were waiting to be handed out."""
+        ...
+
+    def abandon(self) -> None:
+        """Holdings were closed: nothing of theirs is handed out, and what is processed is in vain."""
+        ...
+
+    def sweep(self) -> list[Any]:
+        """Takes out what waits for closed holdings, in one pass for all; returns it."""
+        ...
+
+
+class _Grant(NamedTuple):
+    """What was known of an assignment, what that led to, and who holds it."""
+
+    facts: Facts
+    decision: Decision
+    holding: Holding
+
+
+class Ownership(AssignmentOwner):
+    """Grants, drains and drops the holdings of one consumer.
+
+    Args:
+        make_holding: builds the holding, with its tracker, for a granted assignment.
+        queues: where its records wait.
+        consumer_log: told what comes and goes.
+        pauses: what a person has paused.
+    """
+
+    __slots__ = (
+        "_adapter",
+        "_closed",
+        "_flusher",
+        "_inquiry",
+        "_is_to_sweep",
+        "_log",
+        "_make_holding",
+        "_options",
+        "_pauses",
+        "_queues",
+        "_resumed",
+        "_said",
+        "_store",
+        "_totals",
+        "_tried",
+        "holdings",
+    )
+
+    def __init__(
+        self,
+        adapter: Adapter,
+        store: CheckpointStore | None,
+        options: Options,
+        flusher: Flusher,
+        totals: Totals,
+        *,
+        make_holding: Callable[[Assignment], Holding],
+        queues: Callable[[], Queues],
+        consumer_log: ConsumerLog,
+        pauses: Pauses,
+    ) -> None:
+        self._log = consumer_log
+        self._pauses = pauses
+        self._adapter = adapter
+        self._store = store
+        self._options = options
+        self._flusher = flusher
+        self._totals = totals
+        self._make_holding = make_holding
+        self._queues = queues
+        self._inquiry = Inquiry(adapter, store, options)
+        self._closed: list[Assignment] = []
+        self._is_to_sweep = False
+        self._resumed: set[Partition] = set()
+        # Attempts that no commit tells of, by partition and identity of the stream.
+        self._tried: dict[tuple[Partition, str | None], dict[Position, int]] = {}
+        self._said: dict[Partition, Decision] = {}  # of starts that are not durable yet
+        self.holdings: dict[Assignment, Holding] = flusher.holdings
+
+    # -- assigned -------------------------------------------------------------------------
+
+    async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        try:
+            grants = await self._start(assignments)
+        except BaseException:
+            self._drop(assignments)
+            # Those too that the store has claimed, and that could not be decided.
+            self._closed = list(dict.fromkeys([*self._closed, *assignments]))
+            raise
+        return self._granted({grant.facts.assignment: grant for grant in grants})
+
+    async def _start(self, assignments: Sequence[Assignment]) -> list[_Grant]:
+        if self._adapter.capabilities.kind is Kind.QUEUE:
+            await self._forget_closed()
+            facts = [Facts(assignment=assignment) for assignment in assignments]
+            decisions = await self._go_on(assignments)
+        else:
+            check_start(self._adapter, self._store, self._options)
+            await self._forget_closed()
+            found = await self._inquiry.facts(assignments)
+            facts = [replace(f, is_resumed=f.assignment.partition in self._resumed) for f in found]
+            decisions = [self._decide(each) for each in facts]
+        grants = list(map(self._grant, facts, decisions))
+        await self._make_durable(grants)
+        taken_over = [g for g in grants if self._is_to_take_over(g.facts)]
+        again = [self._grant_again(g) for g in taken_over if not g.holding.is_closed]
+        await self._make_durable(again)
+        return [*grants, *again]
+
+    async def _go_on(self, assignments: Sequence[Assignment]) -> list[Decision]:
+        """With a queue, where the broker stands; a store has the attempts."""
+        attempts = self._flusher.attempts
+        found = {} if attempts is None else await attempts.load(assignments)
+        return [Decision(StartPoint.BROKER, found.get(a, Checkpoint())) for a in assignments]
+
+    def _granted(self, grants: Mapping[Assignment, _Grant]) -> dict[Assignment, Start]:
+        """Another owner may have taken one over meanwhile."""
+        held = {a: grant for a, grant in grants.items() if not grant.holding.is_closed}
+        for assignment, grant in held.items():
+            self._said.pop(assignment.partition, None)
+            grant.holding.own.assigned += 1
+            if not grant.decision.is_behind:
+                self._resumed.discard(assignment.partition)
+        self._log.assigned(_partitions(held), len(self.holdings), self._options.clock.monotonic())
+        return {assignment: grant.decision.start for assignment, grant in held.items()}
+
+    def _decide(self, facts: Facts) -> Decision:
+        if self._is_to_take_over(facts):
+            decision = replace(choose(facts, self._options), is_pin=True)
+        else:
+            decision = decide(facts, self._options)
+        if decision.reasons:
+            self._announce(facts.assignment.partition, decision)
+        return decision
+
+    def _is_to_take_over(self, facts: Facts) -> bool:
+        """What was written without the store's knowledge: the position as it is comes first.
+
+        When store and broker agree on it, it is held against the log. Killed at any moment in
+        between, the next start does not take a decision that was durable for another reset.
+        """
+        return facts.is_unmarked and self._flusher.tells_broker
+
+    def _grant_again(self, grant: _Grant) -> _Grant:
+        facts = grant.facts.after(grant.decision)
+        grant.holding.close()
+        return self._grant(facts, self._decide(facts))
+
+    def _grant(self, facts: Facts, decision: Decision) -> _Grant:
+        assignment = facts.assignment
+        holding = self._make_holding(assignment)
+        clock = self._options.clock
+        checkpoint = self._with_tried(holding, decision.checkpoint)
+        holding.tracker.restore(
+            checkpoint, clock.monotonic(), clock.wall(), durable=not decision.is_pin
+        )
+        self.holdings[assignment] = holding
+        holding.is_behind = decision.is_behind
+        holding.has_ended = decision.start is StartPoint.ENDED
+        is_paused = self._options.lag_policy == "pause" and not facts.is_resumed
+        if decision.is_behind and is_paused:
+            holding.is_over_lag = True
+        holding.paused_by_hand = self._pauses.reason(assignment.partition)
+        if holding.held_back is not None:
+            holding.is_paused = True
+            self._adapter.pause(assignment)
+        return _Grant(facts, decision, holding)
+
+    async def _make_durable(self, grants: Sequence[_Grant]) -> None:
+        """Before a record is read: what was decided just now is not decided again.
+
+        First the store, then the broker. Killed between the two, the next start finds a foreign
+        position that is the store's own start, which is no reset; and tells the broker again.
+        """
+        await self._make_pins_durable([g.holding for g in grants if g.decision.is_pin])
+        if self._flusher.tells_broker:
+            for grant in grants:
+                self._tell(grant)
+            await self._mark_as_ours([g for g in grants if self._is_to_take_over(g.facts)])
+
+    async def _make_pins_durable(self, pins: Sequence[Holding]) -> None:
+        """A start that moves is written before a record is read: a restart leaves no gap."""
+        if not pins or not self._flusher.is_durable:
+            return
+        await self._flusher.flush(pins, force=True)
+        for holding in pins:
+            if holding.tracker.is_dirty:
+                raise TransientStoreError(
+                    f"{holding.assignment.partition}: the start position could not be stored"
+                )
+
+    def _tell(self, grant: _Grant) -> None:
+        """A crash after a save left the broker's lag tools behind until the next ack."""
+        facts, ours = grant.facts, grant.decision.checkpoint
+        there = facts.committed and facts.committed.checkpoint.start
+        is_behind = ours.start is not None and (there is None or there < ours.start)
+        is_pin = grant.decision.is_pin  # its flush has told the broker
+        if is_behind and not (is_pin or facts.is_unmarked):
+            self._flusher.tell(AckFlush(facts.assignment, 0, ours))
+
+    async def _mark_as_ours(self, foreign: Sequence[_Grant]) -> None:
+        """What another program has written is ours again, or the next start honours it again."""
+        flushes = [AckFlush(g.facts.assignment, 0, g.decision.checkpoint) for g in foreign]
+        outcomes = await self._flusher.tell_now(flushes) if flushes else []
+        for flush, outcome in zip(flushes, outcomes, strict=True):
+            if outcome.kind is not OutcomeKind.DURABLE:
+                raise TransientAdapterError(
+                    f"{flush.assignment.partition}: the broker could not be told that the position "
+                    f"which another program has set was taken over: {outcome.error!r}"
+                )
+
+    def _announce(self, partition: Partition, decision: Decision) -> None:
+        """Before it is durable: a start that is tried again may find that it was, and be silent.
+
+        Where it is decided again it was not: the last one counts.
+        """
+        before = self._said.get(partition, Decision(decision.start))
+        for reason in decision.reasons:
+            if reason not in before.reasons:
+                log.warning("%s", reason)
+        self._totals.lost += decision.lost - before.lost
+        if decision.is_reset and not before.is_reset:
+            self._totals.resets += 1
+            self._log.events.add("reset", "; ".join(decision.reasons), [partition])
+        reasons = (*before.reasons, *decision.reasons)
+        is_reset = decision.is_reset or before.is_reset
+        self._said[partition] = replace(decision, is_reset=is_reset, reasons=reasons)
+
+    def pause(self) -> None:
+        """Stops fetching what a person has paused just now."""
+        for holding in self.holdings.values():
+            holding.paused_by_hand = self._pauses.reason(holding.assignment.partition)
+            if holding.paused_by_hand is not None and not holding.is_paused:
+                holding.is_paused = True
+                self._adapter.pause(holding.assignment)
+            holding.changed[holding] = None
+
+    def resume(self, partition: Partition | None) -> bool:
+        """Fetches what is paused by hand or for its lag, now and when it is granted again."""
+        held = [h for h in self.holdings.values() if partition in (None, h.assignment.partition)]
+        paused = [h for h in held if h.is_over_lag or h.paused_by_hand is not None]
+        for holding in paused:
+            if holding.is_over_lag:
+                self._resumed.add(holding.assignment.partition)
+            holding.is_over_lag, holding.paused_by_hand = False, None
+            holding.changed[holding] = None
+        return bool(paused)
+
+    # -- revoked, lost, fenced ------------------------------------------------------------
+
+    async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        holdings = self._held(assignments)
+        self._stop_handing_out(holdings[:TOGETHER])
+        try:
+            await _uncancelled(self._drain_and_flush(holdings, deadline))
+        except Exception:
+            log.exception("the last flush of revoked partitions failed; they are redelivered")
+        finally:
+            await _uncancelled(self._close_in_turns(holdings))
+            gone, now = _partitions(h.assignment for h in holdings), self._options.clock.monotonic()
+            for holding in holdings:
+                holding.own.revoked += 1
+            self._log.revoked(gone, len(self.holdings), now)
+            with suppress(StoreError):
+                await _uncancelled(self._forget_closed())
+
+    async def drain(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        """Waits until nothing is in flight, or most of the time is up; they stay held."""
+        await self._drain(self._held(assignments), deadline)
+
+    def give_up(self, assignments: Sequence[Assignment]) -> None:
+        """Nobody works on what is in flight any more: `revoked` need not wait for it."""
+        holdings = self._held(assignments)
+        self._stop_handing_out(holdings)
+        for holding in holdings:
+            holding.purged += holding.in_flight
+
+    def _held(self, assignments: Sequence[Assignment]) -> list[Holding]:
+        return [self.holdings[a] for a in assignments if a in self.holdings]
+
+    def _stop_handing_out(self, holdings: Sequence[Holding]) -> None:
+        begun = [holding for holding in holdings if not holding.is_draining]
+        for holding, waiting in self._queues().purge(begun).items():
+            holding.start_draining()
+            holding.withdraw(waiting)
+
+    async def _drain_and_flush(self, holdings: Sequence[Holding], deadline: float) -> None:
+        await self._drain(holdings, deadline)
+        budget = max(deadline - self._options.clock.monotonic(), 0.001)
+        try:
+            async with asyncio.timeout(budget):
+                await self._flush_to_the_end(holdings)
+        except TimeoutError:
+            log.warning("the last flush of revoked partitions timed out; they are redelivered")
+
+    async def _drain(self, holdings: Sequence[Holding], deadline: float) -> None:
+        for at in range(0, len(holdings), TOGETHER):
+            if at:
+                await asyncio.sleep(0)
+            self._stop_handing_out(holdings[at : at + TOGETHER])
+        budget = max((deadline - self._options.clock.monotonic()) * 0.8, 0.0)
+        try:
+            async with asyncio.timeout(budget):
+                for holding in holdings:
+                    await holding.drained()
+        except TimeoutError:
+            busy = {str(h.assignment.partition): h.in_flight for h in holdings if h.in_flight > 0}
+            log.warning("drain ended with records in flight, to be redelivered: %s", busy)
+
+    async def _flush_to_the_end(self, holdings: Sequence[Holding]) -> None:
+        while True:
+            open_holdings = [h for h in holdings if not h.is_closed]
+            await self._flusher.flush(open_holdings, force=True)
+            if not any(h.tracker.is_dirty for h in open_holdings):
+                await self._flusher.commit_pending()
+                return
+            await asyncio.sleep(FLUSH_RETRY)
+
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        self._tell_lost(self._drop(assignments))
+
+    def _tell_lost(self, holdings: Sequence[Holding]) -> None:
+        """Says nothing of those that were lost before it was said that they had come."""
+        held, now = len(self.holdings), self._options.clock.monotonic()
+        gone = [h for h in holdings if h.own.assigned > h.own.revoked + h.own.taken]
+        for holding in gone:
+            holding.own.revoked += holding.has_ended
+            holding.own.taken += not holding.has_ended
+        self._log.ended([h.assignment.partition for h in gone if h.has_ended], held, now)
+        self._log.lost([h.assignment.partition for h in gone if not h.has_ended], held, now)
+
+    def _drop(self, assignments: Sequence[Assignment]) -> list[Holding]:
+        holdings = self._held(assignments)
+        self._close(holdings)
+        return holdings
+
+    def fenced(self, holding: Holding, error: Exception | None) -> None:
+        """The store or the broker refuses its writes: another owner has it, or it is gone."""
+        reason = error or "another owner has taken over"
+        partition = holding.assignment.partition
+        log.warning("%s may not be flushed any more: %s", partition, reason)
+        self._log.events.add("fenced", str(reason), [partition])
+        self._close([holding])
+        self._tell_lost([holding])
+        self._adapter.drop(holding.assignment)
+
+    def start_anew(self, holding: Holding) -> None:
+        """Ends the epoch, of which all is durable; if the partition is still ours, it is granted again."""
+        self._close([holding])
+        held, now = len(self.holdings), self._options.clock.monotonic()
+        holding.own.revoked += 1
+        self._log.revoked([holding.assignment.partition], held, now)
+        self._adapter.drop(holding.assignment)
+
+    def start_anew_when_finished(self, holding: Holding) -> None:
+        """The same, once what was fetched is settled and durable: the broker has it no more.
+
+        Retries and dead letters too. Where another owner takes it before, its epoch is over.
+        """
+        holding.is_overtaken = holding.is_paused = True
+        if self._checkpoint(holding).start is None:  # the next decision has nothing to count from
+            self._totals.lost += 1
+        if holding.is_finished:
+            self.start_anew(holding)
+        else:
+            log.warning(
+                "%s: the position is decided anew when %d records in hand are settled and durable",
+                *(holding.assignment.partition, holding.tracker.unsettled),
+            )
+
+    async def _forget_closed(self) -> None:
+        """The store drops the claims of what is over: a write that comes late is refused."""
+        closed, self._closed = self._closed, []
+        if self._store is not None and closed:
+            await self._store.forget(closed)
+
+    def _remember(self, holding: Holding) -> None:
+        """Who is fenced cannot write down that these deliveries have failed."""
+        if holding.blamed:
+            self._totals.failed += len(holding.blamed)
+            self._tried.setdefault(self._log_of(holding), {}).update(holding.blamed)
+
+    def _with_tried(self, holding: Holding, checkpoint: Checkpoint) -> Checkpoint:
+        """What is not settled has failed at least as often as is remembered here."""
+        if not self._tried:
+            return checkpoint
+        key = self._log_of(holding)
+        holding.blockers = tried = {
+            position: failures
+            for position, failures in self._tried.pop(key, {}).items()
+            if not (checkpoint.start is not None and position < checkpoint.start)
+            and not checkpoint.is_settled(position)
+        }
+        if not tried:
+            return checkpoint
+        self._tried[key] = tried
+        known, wall = checkpoint.attempts, self._options.clock.wall()
+        attempts = {p: max(known.get(p, (0, wall)), (n, wall)) for p, n in tried.items()}
+        return replace(checkpoint, attempts={**known, **attempts})
+
+    def _log_of(self, holding: Holding) -> tuple[Partition, str | None]:
+        """What positions are of: the partition of a stream that is made again is another log."""
+        return holding.assignment.partition, self._checkpoint(holding).identity
+
+    def _checkpoint(self, holding: Holding) -> Checkpoint:
+        clock = self._options.clock
+        return holding.tracker.checkpoint(clock.monotonic(), clock.wall())
+
+    async def _close_in_turns(self, holdings: Sequence[Holding]) -> None:
+        """Nothing comes out of them any more: the event loop need not wait for all of them."""
+        for at in range(0, len(holdings), TOGETHER):
+            self._close(holdings[at : at + TOGETHER])
+            await asyncio.sleep(0)
+
+    def _close(self, holdings: Sequence[Holding]) -> None:
+        """At once: nothing of theirs is handed out or flushed from here on.
+
+        What waits for them is taken out later, once for all that are closed in this turn of the
+        event loop: many may be, one by one, and there is as much to look through for each.
+        """
+        open_ones = [holding for holding in holdings if not holding.is_closed]
+        for holding in open_ones:
+            if not holding.is_draining:  # else nothing waits for it
+                self._sweep_soon()
+            self._remember(holding)
+            holding.close()
+            self._closed.append(holding.assignment)
+        for holding in holdings:
+            self._flusher.forget(holding.assignment)
+            self.holdings.pop(holding.assignment, None)
+        # Else the handlers of what was lost before would be cancelled again, at clean-up.
+        if open_ones:
+            self._queues().abandon()
+
+    def _sweep_soon(self) -> None:
+        if not self._is_to_sweep:
+            self._is_to_sweep = True
+            asyncio.get_running_loop().call_soon(self._sweep)
+
+    def _sweep(self) -> None:
+        self._is_to_sweep = False
+        _free(self._queues().sweep())
+
+
+def _free(gone: list[Any]) -> None:
+    """Gives the memory back in parts: of many records that takes long."""
+    del gone[-TOGETHER:]
+    if gone:
+        asyncio.get_running_loop().call_soon(_free, gone)
+
+
+def _partitions(assignments: Iterable[Assignment]) -> list[Partition]:
+    return [assignment.partition for assignment in assignments]
+
+
+async def _uncancelled(work: Coroutine[Any, Any, None]) -> None:
+    """Runs ``work`` to its end in a task of its own, whoever is cancelled meanwhile.
+
+    A revoke that is cut short would leave records settled but not flushed. It bounds itself.
+    """
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            continue
+    task.result()

@@ -1,0 +1,98 @@
+"""Brings back the retries that are due, and ends the deliveries that took too long."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Protocol
+
+from consumer_sdk.records import Message, Redelivery
+from consumer_sdk.runtime.options import Options
+from consumer_sdk.runtime.partitions.partition_state import Holding
+
+__all__ = ["Timers"]
+
+SLICE = 250
+"""Records, and looks at holdings, before the event loop has its turn."""
+
+
+class TakesBack(Protocol):
+    """Where a redelivery waits to be handed out."""
+
+    def put_back(self, holding: Holding, message: Message) -> None:
+        """Queues a redelivery, ahead of new records."""
+        ...
+
+
+class Timers:
+    """One sleep for all holdings: until the first thing that is due.
+
+    Holdings are kept by when something of theirs is due first, each once or, after a change, more
+    often: all but the last time that was noted for a holding are passed over.
+    """
+
+    def __init__(self, options: Options, sink: Callable[[], TakesBack]) -> None:
+        self._clock = options.clock
+        self._sink = sink
+        self._changed = asyncio.Event()
+        self._dues: list[tuple[float, int, Holding]] = []
+        self._numbers = itertools.count()  # holdings do not compare
+
+    def reschedule(self, holding: Holding) -> None:
+        """Something of its may be due earlier than before."""
+        due = holding.tracker.next_due()
+        if due is not None and due < holding.due:
+            is_first = not self._dues or due < self._dues[0][0]
+            self._note(holding, due)
+            if is_first:
+                self._changed.set()
+
+    def _note(self, holding: Holding, due: float) -> None:
+        holding.due = due
+        heappush(self._dues, (due, next(self._numbers), holding))
+
+    async def run(self) -> None:
+        """Waits and hands back, for ever."""
+        while True:
+            self._changed.clear()
+            due = self._dues[0][0] if self._dues else None
+            if due is None or due > self._clock.monotonic():
+                await self._wait(due)
+            else:
+                self._bring_back_some()
+                await asyncio.sleep(0)
+
+    async def _wait(self, due: float | None) -> None:
+        try:
+            async with asyncio.timeout(None if due is None else due - self._clock.monotonic()):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def _bring_back_some(self) -> None:
+        """So much that the loop is not held for long."""
+        left, now = SLICE, self._clock.monotonic()
+        while left > 0 and self._dues and self._dues[0][0] <= now:
+            due, _, holding = heappop(self._dues)
+            left -= 1
+            # Nothing comes back into a holding that drains.
+            if due == holding.due and not (holding.is_draining or holding.is_closed):
+                holding.due = math.inf
+                left -= self._bring_back(holding, now, left + 1)
+                self.reschedule(holding)
+
+    def _bring_back(self, holding: Holding, now: float, most: int) -> int:
+        due = holding.tracker.due(now, most)
+        holding.changed[holding] = None
+        for index, verdict, message in due.expired:
+            holding.expire(verdict, index, message)
+        for index, attempt, message in reversed(due.ready):  # each goes to the front
+            again = Redelivery.of(message, attempt)
+            again.holder, again.index = holding, index
+            holding.totals.redelivered += 1
+            holding.own.redelivered += 1
+            self._sink().put_back(holding, again)
+        return len(due.expired) + len(due.ready)
