@@ -24,7 +24,7 @@ CORE = {
     "consumer_sdk.errors",
     "consumer_sdk.records",
     "consumer_sdk.runtime",
-    "consumer_sdk.stores.local",
+    "consumer_sdk.stores.sqlite.store",
     "consumer_sdk.trackers",
 }
 # But for what draws a terminal, with an extra of its own.

@@ -22,7 +22,7 @@ from contextlib import contextmanager, nullcontext
 from consumer_sdk.cli.arguments import parse
 from consumer_sdk.cli.terminal import clean
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
-from consumer_sdk.stores.exchange import ImportRefusedError
+from consumer_sdk.stores.exchange.exchange import ImportRefusedError
 
 __all__ = ["main"]
 

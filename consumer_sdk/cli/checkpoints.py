@@ -19,15 +19,15 @@ from urllib.parse import quote, unquote, urlsplit
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.cli.terminal import Bar, Rows, Watched
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
+from consumer_sdk.leases.member import ended_partitions
 from consumer_sdk.records import Partition
-from consumer_sdk.stores.exchange import (
+from consumer_sdk.stores.exchange.exchange import (
     export_checkpoints,
     import_checkpoints,
     is_start_of,
     stored_entries,
 )
-from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry
-from consumer_sdk.stores.leases import ended_partitions
+from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry
 from consumer_sdk.stores.urls import store_from_url
 
 __all__ = [
@@ -92,7 +92,7 @@ def _copy_of(file: str) -> Iterator[BinaryIO]:
 
 async def import_storm(arguments: Namespace) -> None:
     """Takes a KafkaSpout's offsets over."""
-    from consumer_sdk.stores.legacy import read_storm_kafka
+    from consumer_sdk.stores.exchange.legacy import read_storm_kafka
 
     found = await read_storm_kafka(
         arguments.hosts,
@@ -107,7 +107,7 @@ async def import_storm(arguments: Namespace) -> None:
 
 async def import_kinesis_spout(arguments: Namespace) -> None:
     """Takes a KinesisSpout's sequence numbers over."""
-    from consumer_sdk.stores.legacy import read_kinesis_spout
+    from consumer_sdk.stores.exchange.legacy import read_kinesis_spout
 
     found = await read_kinesis_spout(
         arguments.hosts,
@@ -122,7 +122,7 @@ async def import_kinesis_spout(arguments: Namespace) -> None:
 
 def import_kcl(arguments: Namespace) -> None:
     """Takes the leases of the Kinesis Client Library over, from a file or stdin."""
-    from consumer_sdk.stores.kcl import read_kcl_leases
+    from consumer_sdk.stores.exchange.kcl import read_kcl_leases
 
     name = "stdin" if arguments.file == "-" else arguments.file
     with ExitStack() as files:

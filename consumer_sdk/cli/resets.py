@@ -21,11 +21,11 @@ from consumer_sdk.cli.moves import (
 )
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import AdapterError, CheckpointFormatError, ConfigurationError
+from consumer_sdk.leases.member import stored_leases
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, LeaseView, Partition, Position
-from consumer_sdk.stores.exchange import ImportRefusedError, import_checkpoints
-from consumer_sdk.stores.exchange_lines import Entry
-from consumer_sdk.stores.leases import stored_leases
+from consumer_sdk.stores.exchange.exchange import ImportRefusedError, import_checkpoints
+from consumer_sdk.stores.exchange.lines import Entry
 from consumer_sdk.trackers import encode_checkpoint
 
 __all__ = ["reset", "show"]

@@ -11,18 +11,18 @@ from consumer_sdk.lazy import lazy_names
 from consumer_sdk.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from consumer_sdk.stores.exchange import (
+    from consumer_sdk.stores.exchange.exchange import (
         Imported,
         ImportRefusedError,
         export_checkpoints,
         import_checkpoints,
     )
-    from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry, Found
-    from consumer_sdk.stores.kcl import read_kcl_leases
-    from consumer_sdk.stores.legacy import read_kinesis_spout, read_storm_kafka
-    from consumer_sdk.stores.local import LocalStore
+    from consumer_sdk.stores.exchange.kcl import read_kcl_leases
+    from consumer_sdk.stores.exchange.legacy import read_kinesis_spout, read_storm_kafka
+    from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry, Found
+    from consumer_sdk.stores.sqlite.store import LocalStore
     from consumer_sdk.stores.urls import store_from_url
-    from consumer_sdk.stores.zookeeper import ZooKeeperStore
+    from consumer_sdk.stores.zookeeper.store import ZooKeeperStore
 
 __all__ = [
     "CheckpointFile",
@@ -44,18 +44,18 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "CheckpointFile": "consumer_sdk.stores.exchange_lines",
-        "Entry": "consumer_sdk.stores.exchange_lines",
-        "Found": "consumer_sdk.stores.exchange_lines",
-        "ImportRefusedError": "consumer_sdk.stores.exchange",
-        "Imported": "consumer_sdk.stores.exchange",
-        "LocalStore": "consumer_sdk.stores.local",
-        "ZooKeeperStore": "consumer_sdk.stores.zookeeper",
-        "export_checkpoints": "consumer_sdk.stores.exchange",
-        "import_checkpoints": "consumer_sdk.stores.exchange",
-        "read_kcl_leases": "consumer_sdk.stores.kcl",
-        "read_kinesis_spout": "consumer_sdk.stores.legacy",
-        "read_storm_kafka": "consumer_sdk.stores.legacy",
+        "CheckpointFile": "consumer_sdk.stores.exchange.lines",
+        "Entry": "consumer_sdk.stores.exchange.lines",
+        "Found": "consumer_sdk.stores.exchange.lines",
+        "ImportRefusedError": "consumer_sdk.stores.exchange.exchange",
+        "Imported": "consumer_sdk.stores.exchange.exchange",
+        "LocalStore": "consumer_sdk.stores.sqlite.store",
+        "ZooKeeperStore": "consumer_sdk.stores.zookeeper.store",
+        "export_checkpoints": "consumer_sdk.stores.exchange.exchange",
+        "import_checkpoints": "consumer_sdk.stores.exchange.exchange",
+        "read_kcl_leases": "consumer_sdk.stores.exchange.kcl",
+        "read_kinesis_spout": "consumer_sdk.stores.exchange.legacy",
+        "read_storm_kafka": "consumer_sdk.stores.exchange.legacy",
         "store_from_url": "consumer_sdk.stores.urls",
     },
 )

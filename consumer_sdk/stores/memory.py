@@ -9,10 +9,10 @@ from typing import Protocol, TypeVar, final
 
 from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import ConsumerSdkError, StoreError, TransientStoreError
+from consumer_sdk.leases.member import TableLeases, reopen
+from consumer_sdk.leases.memory import MemoryLeasePlace, StoredLeases
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
-from consumer_sdk.stores.leases import TableLeases, reopen
-from consumer_sdk.stores.leases_memory import MemoryLeasePlace, StoredLeases
 
 __all__ = ["MemoryStore", "StoreSeam"]
 

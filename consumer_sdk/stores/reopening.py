@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.leases.member import ended_partitions, reopen
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.records.position_texts import POSITION_READERS
-from consumer_sdk.stores.exchange import import_checkpoints
-from consumer_sdk.stores.exchange_lines import Entry
-from consumer_sdk.stores.exchange_verdicts import broker_of
-from consumer_sdk.stores.leases import ended_partitions, reopen
+from consumer_sdk.stores.exchange.exchange import import_checkpoints
+from consumer_sdk.stores.exchange.lines import Entry
+from consumer_sdk.stores.exchange.verdicts import broker_of
 from consumer_sdk.trackers import decode_checkpoint, encode_checkpoint
 
 __all__ = ["reopen_ended"]

@@ -64,7 +64,7 @@ def store_from_url(url: str, *, must_exist: bool = False) -> CheckpointStore:
 
 
 def _local(path: str, *, must_exist: bool) -> CheckpointStore:
-    from consumer_sdk.stores.local import LocalStore
+    from consumer_sdk.stores.sqlite.store import LocalStore
 
     if must_exist and not Path(path).exists():
         raise ConfigurationError(f"there is no file {path}: see that the path is right")
@@ -72,7 +72,7 @@ def _local(path: str, *, must_exist: bool) -> CheckpointStore:
 
 
 def _zookeeper(hosts: str, root: str) -> CheckpointStore:
-    from consumer_sdk.stores.zookeeper import ZooKeeperStore
+    from consumer_sdk.stores.zookeeper.store import ZooKeeperStore
 
     return ZooKeeperStore(hosts, root=root) if root else ZooKeeperStore(hosts)
 

@@ -23,8 +23,8 @@ from consumer_sdk.cli import main
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
+from tests.stores.exchange.test_legacy_znodes import storm
 from tests.stores.exchange_world import FIRST, GROUP, SECOND, entry, opened, own
-from tests.stores.test_legacy_znodes import storm
 
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-W", "error", "-m", "consumer_sdk"]

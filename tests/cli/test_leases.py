@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.abc import CheckpointStore, Leases, StoreItem
+from consumer_sdk.leases.member import evict
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.stores import LocalStore
-from consumer_sdk.stores.leases import evict
 from tests.cli.test_checkpoints import refused, run
 from tests.cli.worlds import golden
 from tests.stores.exchange_world import GROUP, entry, opened

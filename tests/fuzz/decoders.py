@@ -41,6 +41,7 @@ from consumer_sdk.errors import (
     SchemaRegistryError,
     TokenFormatError,
 )
+from consumer_sdk.leases.table import LeaseTable
 from consumer_sdk.records import Checkpoint, DeadLetter, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.records.position_texts import POSITION_READERS
@@ -56,13 +57,12 @@ from consumer_sdk.spark_bridge.feed.log.manifest import Manifest, Writer
 from consumer_sdk.spark_bridge.feed.log.manifest_json import _checksum
 from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, read_segments
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
-from consumer_sdk.stores.exchange_lines import CheckpointFile, Entry, Lines, line_of
+from consumer_sdk.stores.exchange.kcl import read_kcl_leases
+from consumer_sdk.stores.exchange.legacy_znodes import read_offset, read_sequence, read_shard_list
+from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry, Lines, line_of
 from consumer_sdk.stores.fencing import Stamp
-from consumer_sdk.stores.kcl import read_kcl_leases
-from consumer_sdk.stores.lease_table import LeaseTable
-from consumer_sdk.stores.legacy_znodes import read_offset, read_sequence, read_shard_list
 from consumer_sdk.stores.urls import store_from_url
-from consumer_sdk.stores.zookeeper_znodes import decode_pin, decode_znode, encode_pin, encode_znode
+from consumer_sdk.stores.zookeeper.znodes import decode_pin, decode_znode, encode_pin, encode_znode
 from consumer_sdk.trackers.checkpoint_binary import decode_checkpoint_bytes, encode_checkpoint_bytes
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 from tests.sim.kinesis.aggregates import aggregate

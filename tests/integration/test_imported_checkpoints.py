@@ -14,8 +14,8 @@ from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.stores import LocalStore, ZooKeeperStore, import_checkpoints, read_storm_kafka
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.integration.field import PATIENCE, Field
+from tests.stores.exchange.test_legacy_znodes import storm
 from tests.stores.exchange_world import entry, exported, file_of, opened
-from tests.stores.test_legacy_znodes import storm
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -14,7 +14,7 @@ from tests.adapters.kinesis.stage import aggregated
 from tests.cli.test_checkpoints import run
 from tests.integration.field import until
 from tests.integration.kinesis_field import GROUP, KinesisField, Seen
-from tests.stores.test_kcl import lease, scan
+from tests.stores.exchange.test_kcl import lease, scan
 
 pytestmark = pytest.mark.kinesis
 

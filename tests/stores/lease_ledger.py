@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from consumer_sdk.leases.table import LeaseTable
 from consumer_sdk.records import Partition
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.stores.lease_table import LeaseTable
 
 __all__ = ["STREAM", "Ledger", "Tenure"]
 

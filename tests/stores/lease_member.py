@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
-from consumer_sdk.records.balance import moves
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.faults import Faults
 from tests.stores.lease_ledger import GROUP, STREAM, Ledger, Tenure

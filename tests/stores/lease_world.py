@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from consumer_sdk.errors import TransientStoreError
-from consumer_sdk.records.balance import balance
+from consumer_sdk.leases.balance import balance
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation
 from consumer_sdk.testing.faults import FaultRates, Faults

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from consumer_sdk.abc import CheckpointStore, Leases, StoreItem
 from consumer_sdk.errors import TransientStoreError
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
-from consumer_sdk.records.balance import moves
 from consumer_sdk.stores import LocalStore, ZooKeeperStore
 from tests.stores.owner_child import say
 

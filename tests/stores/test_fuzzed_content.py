@@ -14,7 +14,7 @@ from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore
-from consumer_sdk.stores.zookeeper_tree import Znode
+from consumer_sdk.stores.zookeeper.tree import Znode
 from consumer_sdk.trackers import decode_checkpoint, encode_checkpoint
 from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
 from tests.stores.fuzz import VALUES, fuzzed

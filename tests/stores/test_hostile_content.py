@@ -16,13 +16,13 @@ from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.stores.fencing import Stamp
-from consumer_sdk.stores.zookeeper_tree import Znode
-from consumer_sdk.stores.zookeeper_znodes import encode_znode
+from consumer_sdk.stores.zookeeper.tree import Znode
+from consumer_sdk.stores.zookeeper.znodes import encode_znode
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import encode_checkpoint
 from tests.stores.exchange_world import opened
 from tests.stores.fake_zookeeper import FakeZooKeeper, store_on
-from tests.stores.test_zookeeper_znodes import HOSTILE
+from tests.stores.zookeeper.test_znodes import HOSTILE
 
 BAD, GOOD = Partition("orders", "0"), Partition("orders", "1")
 PATH = "/sdk/g/orders/0"

@@ -21,9 +21,9 @@ from consumer_sdk.adapters.kinesis.bench import Bench
 from consumer_sdk.adapters.kinesis.grants import Grant, GrantState
 from consumer_sdk.adapters.kinesis.lease_log import log_moves
 from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Assignment, Moves
-from consumer_sdk.records.balance import moves
 
 __all__ = ["Membership"]
 

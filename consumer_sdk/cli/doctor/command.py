@@ -28,10 +28,10 @@ from consumer_sdk.cli.groups import Group
 from consumer_sdk.cli.lags import group_lags
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
+from consumer_sdk.leases.member import stored_leases
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import LeaseView
-from consumer_sdk.stores.leases import stored_leases
 from consumer_sdk.stores.urls import store_from_url
 
 __all__ = ["doctor"]

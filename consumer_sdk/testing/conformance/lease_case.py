@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from consumer_sdk.abc import CheckpointStore, Leases
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Assignment, Partition
-from consumer_sdk.records.balance import moves
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.testing.conformance.store_case import Ability, StoreHarness
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, TransientStoreError
-from consumer_sdk.records.balance import moves
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.testing.conformance.lease_case import DURATION, STEP, Joiner, LeaseCase
 
 __all__ = ["MembershipCases"]

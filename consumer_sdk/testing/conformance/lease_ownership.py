@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from consumer_sdk.abc import StoreItem
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import OutcomeKind
-from consumer_sdk.records.balance import moves
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.testing.conformance.lease_case import DURATION, HANDOVER, STEP, Joiner, LeaseCase
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from consumer_sdk.abc import StoreItem
+from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Partition
-from consumer_sdk.records.balance import moves
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.testing.conformance.lease_case import STEP, Joiner, LeaseCase
 

@@ -19,7 +19,7 @@ from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapt
 from consumer_sdk.testing.servers.ports import HOST
 from tests.adapters.kafka.test_token_providers import unsigned
 from tests.adapters.kafka.world import World, numbered, values
-from tests.stores.test_zookeeper_security import certified
+from tests.stores.zookeeper.test_security import certified
 
 PASSWORD: dict[str, Any] = {"sasl_plain_username": "alice", "sasl_plain_password": "secret"}
 

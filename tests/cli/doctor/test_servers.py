@@ -15,7 +15,7 @@ from consumer_sdk.cli.doctor.servers import Server, look_at, servers_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 from tests.cli.worlds import status
-from tests.stores.test_zookeeper_security import certified
+from tests.stores.zookeeper.test_security import certified
 
 
 async def seen(server: Server) -> list[Finding]:

@@ -14,12 +14,14 @@ from consumer_sdk.adapters.kinesis.grants import Grant
 from consumer_sdk.adapters.kinesis.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
 from consumer_sdk.adapters.kinesis.sources import Polling
-from consumer_sdk.records import Checkpoint, Start, balance
+from consumer_sdk.leases import balance
+from consumer_sdk.leases import table as lease_table
+from consumer_sdk.leases.liveness import Liveness
+from consumer_sdk.records import Checkpoint, Start
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
 from consumer_sdk.runtime.starts import lookup as inquiry
-from consumer_sdk.stores import lease_table, memory
-from consumer_sdk.stores.liveness import Liveness
+from consumer_sdk.stores import memory
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.kinesis.seeds import RUNNER
 

@@ -1,0 +1,1 @@
+"""Leases: who may read which partition, agreed on through a store."""

@@ -1,0 +1,406 @@
+"""Leases kept as one text that is replaced as a whole: the same rules wherever the text is.
+
+A change is a function of the table. It is made on what was read, and written if that is still what
+is stored; else it is made again on what is stored now. So each change is one step, and everybody
+balances what stood in the store at one moment. One member writes one text at a time: what it is to
+change meanwhile is changed in the next one, all together. Renewals are beside the text, and wait for
+no change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import secrets
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar, final
+
+from consumer_sdk.abc import CheckpointStore, Clock, Leases
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    ConfigurationError,
+    ConsumerClosedError,
+    ConsumerSdkError,
+    TransientStoreError,
+)
+from consumer_sdk.leases.backend import LeasePlace, Reading
+from consumer_sdk.leases.liveness import Liveness
+from consumer_sdk.leases.table import LeaseTable
+from consumer_sdk.records import Partition
+from consumer_sdk.records.leases import LeaseView, named
+
+__all__ = ["TableLeases", "ended_partitions", "evict", "new_member", "reopen", "stored_leases"]
+
+T = TypeVar("T")
+
+HEAVIEST = 999_999
+"""Of members' weights: so many digits are read of a member's name."""
+
+ROUNDS = 50
+"""How often others may come in between reading and writing; each time one of them got on."""
+
+
+def new_member() -> str:
+    """A name that nobody has had before.
+
+    Chance comes first: who gets the odd partition of a stream follows the order of the names.
+    """
+    return f"{secrets.token_hex(8)}/{socket.gethostname()}/{os.getpid()}"
+
+
+class _Change:
+    """A change of the table, and what came of it. One that raises has changed nothing."""
+
+    __slots__ = ("_make", "error", "result")
+
+    def __init__(self, make: Callable[[LeaseTable], Any]) -> None:
+        self._make = make
+        self.result: Any = None
+        self.error: ConsumerSdkError | None = None
+
+    def apply(self, table: LeaseTable) -> None:
+        self.error = None
+        try:
+            self.result = self._make(table)
+        except ConsumerSdkError as error:
+            self.error = error
+
+
+async def stored_leases(
+    store: CheckpointStore, group: str, streams: Collection[str] | None = None
+) -> Mapping[str, LeaseView | CheckpointFormatError]:
+    """The leases of a group, by stream, as nobody's: no member joins.
+
+    Args:
+        streams: of these alone; None for all.
+
+    Returns:
+        for each stream what is stored, or the error where that cannot be read as leases.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    found: dict[str, LeaseView | CheckpointFormatError] = {}
+    for stream in await store.leased_streams(group):
+        leases = store.leases(group, stream)
+        if leases is not None and (streams is None or stream in streams):
+            try:
+                found[stream] = await leases.view()
+            except CheckpointFormatError as error:
+                found[stream] = error
+    return found
+
+
+async def ended_partitions(
+    store: CheckpointStore, group: str, streams: Collection[str] | None = None
+) -> set[Partition]:
+    """Those of a group whose leases have ended.
+
+    Args:
+        streams: of these alone; None for all whose leases can be read.
+
+    Raises:
+        CheckpointFormatError: the leases of one of ``streams`` cannot be read.
+        StoreError: the store cannot be read.
+    """
+    ended: set[Partition] = set()
+    for stream, view in (await stored_leases(store, group, streams)).items():
+        if isinstance(view, LeaseView):
+            ended |= {Partition(stream, p) for p, lease in view.leases.items() if lease.ended}
+        elif streams is not None:
+            raise view
+    return ended
+
+
+async def reopen(store: CheckpointStore, group: str, partitions: Iterable[Partition]) -> None:
+    """Reopens the leases of partitions whose checkpoints were deleted, or replaced.
+
+    Raises:
+        CheckpointFormatError: leases of a stream cannot be read; those of the others are open.
+        StoreError: some may have ended still: call it again.
+    """
+    ids: dict[str, list[str]] = defaultdict(list)
+    damaged: CheckpointFormatError | None = None
+    for stream, partition in partitions:
+        ids[stream].append(partition)
+    for stream in await store.leased_streams(group) if ids else ():
+        leases = store.leases(group, stream)
+        if leases is not None and stream in ids:
+            try:
+                await leases.reopen(ids[stream])
+            except CheckpointFormatError as error:
+                damaged = error
+    if damaged is not None:
+        raise damaged
+
+
+async def evict(
+    store: CheckpointStore, group: str, seen: Mapping[Partition, int]
+) -> set[Partition]:
+    """Takes partitions from their owners; see `consumer_sdk.abc.Leases.evict`.
+
+    Args:
+        seen: the fence of each lease when it was looked at.
+
+    Returns:
+        those that were taken: the others have changed hands since.
+
+    Raises:
+        CheckpointFormatError: leases of a stream cannot be read.
+        StoreError: some may be taken, and nobody's now: look at them again.
+    """
+    fences: dict[str, dict[str, int]] = defaultdict(dict)
+    for (stream, partition), fence in seen.items():
+        fences[stream][partition] = fence
+    gone: set[Partition] = set()
+    for stream, seen_there in fences.items():
+        leases = store.leases(group, stream)
+        if leases is not None:
+            gone |= {Partition(stream, each) for each in await leases.evict(seen_there)}
+    return gone
+
+
+@final
+class TableLeases(Leases):
+    """One member's leases in some place; see `consumer_sdk.abc.Leases`.
+
+    Args:
+        place: where they are.
+        where: the same in words, for errors.
+        member: a name that nobody has had before.
+        most: see `consumer_sdk.abc.CheckpointStore.leases`.
+        weight: likewise.
+        clock: the event loop's time by default.
+
+    Raises:
+        ConfigurationError: a time, ``most`` or ``weight`` that is out of bounds.
+    """
+
+    def __init__(
+        self,
+        place: LeasePlace,
+        where: str,
+        member: str,
+        *,
+        duration: float,
+        handover: float,
+        most: int | None = None,
+        weight: int = 1,
+        clock: Clock | None = None,
+    ) -> None:
+        if not (0 < duration < math.inf and 0 < handover < math.inf):
+            raise ConfigurationError(f"{duration=}, {handover=}: give seconds above 0")
+        if most is not None and most < 1:
+            raise ConfigurationError(f"{most=}: give a number of partitions above 0, or None")
+        if not 1 <= weight <= HEAVIEST:
+            raise ConfigurationError(f"{weight=}: give a whole number from 1 to {HEAVIEST}")
+        self.member = named(member, most, weight)
+        self.duration = duration
+        self.handover = handover
+        self._place = place
+        self._where = where
+        self._now = asyncio.get_running_loop().time if clock is None else clock.monotonic
+        self._wall = time.time if clock is None else clock.wall
+        self._liveness = Liveness(duration)
+        self._dead: Mapping[str, int] = {}
+        self._held: dict[str, int] = {}
+        self._waits: dict[str, tuple[int, float]] = {}
+        self._renewals = 0
+        self._expires_at = -math.inf
+        self._viewed: tuple[int, frozenset[str]] | None = None
+        self._writing = asyncio.Lock()
+        self._waiting: dict[_Change, None] = {}
+        self._last: tuple[str | None, LeaseTable] = None, LeaseTable()
+        self._is_closed = False
+
+    async def sync(
+        self, parents: Mapping[str, Sequence[str]], *, identity: str | None = None
+    ) -> None:
+        await self._change(lambda table: table.sync(parents, identity))
+
+    async def take(self, seen: Mapping[str, int]) -> Mapping[str, int]:
+        if not seen:
+            return {}
+        taken = await self._change(lambda table: table.take(self.member, seen))
+        self._held.update(taken)
+        return taken
+
+    async def want(self, partitions: Sequence[str]) -> None:
+        if partitions:
+            await self._change(lambda table: table.want(self.member, partitions))
+
+    async def unwant(self, partitions: Sequence[str]) -> None:
+        if partitions:
+            await self._change(lambda table: table.unwant(self.member, partitions))
+
+    async def release(self, held: Mapping[str, int], *, ended: bool = False) -> None:
+        self._drop(held)
+        if held:
+            await self._change(lambda table: table.release(self.member, held, ended=ended))
+
+    async def reopen(self, partitions: Sequence[str] | None = None) -> None:
+        await self._change(lambda table: table.reopen(partitions))
+
+    async def evict(self, seen: Mapping[str, int]) -> Sequence[str]:
+        return await self._change(lambda table: table.evict(seen))
+
+    async def clear(self) -> bool:
+        for _ in range(ROUNDS):
+            reading = await self._read()
+            if reading.text is None:
+                return False
+            # Fences of a text that cannot be read are not known. A millisecond is less than a take
+            # lasts, so that this is above each of them, also after an earlier `clear`.
+            fence = int(self._wall() * 1000)
+            with suppress(CheckpointFormatError):
+                fence = max(fence, self._table(reading).fence)
+            if await self._place.replace(reading.version, LeaseTable(fence=fence).encode()):
+                return True
+        raise self._overrun()
+
+    async def view(self) -> LeaseView:
+        asked = self._now()
+        reading = await self._read()
+        now = self._now()
+        table = self._table(reading)
+        alive = self._liveness.observe(reading.members, asked, now)
+        if self.member in reading.members:
+            alive |= {self.member}
+        silent = self._liveness.silent(alive) - {self.member}
+        self._dead = {m: count for m, count in reading.members.items() if m not in alive}
+        self._viewed = reading.version, frozenset(reading.members)
+        overdue = self._overdue(table, now)
+        return LeaseView(self.member, alive, table.leases, dict(self._held), overdue, silent)
+
+    def _overdue(self, table: LeaseTable, now: float) -> frozenset[str]:
+        self._waits = {
+            partition: (lease.fence, self._since(partition, lease.fence, now))
+            for partition, lease in table.leases.items()
+            if lease.wanted_by == self.member
+        }
+        limit = self.handover + self.duration
+        return frozenset(p for p, (_, since) in self._waits.items() if now - since >= limit)
+
+    def _since(self, partition: str, fence: int, now: float) -> float:
+        """Since when this owner has been waited for."""
+        known, since = self._waits.get(partition, (None, now))
+        return since if known == fence else now
+
+    async def renew(self) -> Sequence[str]:
+        held, started = dict(self._held), self._now()
+        patience = self._expires_at - started
+        if patience <= 0:  # the loop was blocked, or the process stopped: perhaps nobody noticed
+            patience = self.duration / 3
+        try:
+            async with asyncio.timeout(patience if held else None):
+                table = await self._renew()
+        except TimeoutError:
+            return self._drop(held)
+        except TransientStoreError:
+            if not held or self._now() < self._expires_at:
+                raise
+            return self._drop(held)
+        self._expires_at = started + self.duration
+        return self._drop({p: f for p, f in held.items() if not table.is_held(self.member, p, f)})
+
+    async def _renew(self) -> LeaseTable:
+        self._check_open()
+        self._renewals += 1
+        await self._place.renew(self.member, self._renewals, self._dead)
+        return self._table(await self._place.read())
+
+    def _drop(self, gone: Mapping[str, int]) -> list[str]:
+        """Holds them no more; leaves out what was released, or taken anew, in the meantime."""
+        dropped = [p for p, fence in gone.items() if self._held.get(p) == fence]
+        for partition in dropped:
+            del self._held[partition]
+        return dropped
+
+    async def changed(self, timeout: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while True:
+            version, _, members = await self._read()
+            if (version, frozenset(members)) != self._viewed:
+                return True
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            await self._place.wait(left)
+
+    async def aclose(self) -> None:
+        if self._is_closed:
+            return
+        with suppress(ConsumerSdkError, TimeoutError):
+            async with asyncio.timeout(self.duration):
+                await self.release(dict(self._held))
+                await self._place.leave(self.member)
+        self._is_closed = True
+
+    async def _change(self, make: Callable[[LeaseTable], T]) -> T:
+        """Makes a change together with all others that wait for the one under way.
+
+        A thousand releases that came in between each other would fail by each other.
+        """
+        mine = _Change(make)
+        self._waiting[mine] = None
+        try:
+            async with self._writing:
+                if mine in self._waiting:
+                    await self._write(list(self._waiting))
+        finally:
+            self._waiting.pop(mine, None)  # cancelled: others may make theirs without it
+        if mine.error is not None:
+            raise mine.error
+        result: T = mine.result
+        return result
+
+    async def _write(self, changes: Sequence[_Change]) -> None:
+        """Makes them; whoever is cancelled in it leaves them to the next one that waits."""
+        try:
+            await self._replace(changes)
+        except ConsumerSdkError as error:
+            for change in changes:
+                change.error = error
+        for change in changes:
+            self._waiting.pop(change, None)
+
+    async def _replace(self, changes: Sequence[_Change]) -> None:
+        for _ in range(ROUNDS):
+            reading = await self._read()
+            before = self._table(reading)
+            after = before.copy()
+            for change in changes:
+                change.apply(after)
+            after.date(before, self._wall())
+            if after == before:
+                return
+            text = after.encode()
+            if await self._place.replace(reading.version, text):
+                self._last = text, after
+                return
+        raise self._overrun()
+
+    def _overrun(self) -> TransientStoreError:
+        return TransientStoreError(f"{self._where}: others came in between {ROUNDS} times")
+
+    async def _read(self) -> Reading:
+        self._check_open()
+        return await self._place.read()
+
+    def _table(self, reading: Reading) -> LeaseTable:
+        if reading.text is None:
+            return LeaseTable()
+        if reading.text != self._last[0]:  # most looks find what the last one has found
+            table = LeaseTable.decode(reading.text, self._where, self._last[1])
+            self._last = reading.text, table
+        return self._last[1]
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConsumerClosedError(f"{self._where}: the member {self.member} has left")

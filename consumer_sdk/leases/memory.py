@@ -1,0 +1,72 @@
+"""Leases in this process's memory, for tests and simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from consumer_sdk.leases.backend import LeasePlace, Reading
+
+__all__ = ["Around", "MemoryLeasePlace", "StoredLeases"]
+
+T = TypeVar("T")
+
+
+class Around(Protocol):
+    """Calls an effect, with the faults of a seam around it."""
+
+    def __call__(self, seam: str, effect: Callable[[], T], /) -> Coroutine[Any, Any, T]:
+        """Returns what ``effect`` returns."""
+        ...
+
+
+@dataclass(slots=True)
+class StoredLeases:
+    """What outlives a crash, for one group and stream."""
+
+    version: int = 0
+    text: str | None = None
+    members: dict[str, int] = field(default_factory=dict)
+
+
+class MemoryLeasePlace(LeasePlace):
+    """One handle on leases in memory.
+
+    Args:
+        stored: the leases, shared with other handles.
+        around: the seams ``"lease_read"``, ``"lease_write"`` and ``"lease_renew"``.
+    """
+
+    __slots__ = ("_around", "_stored")
+
+    def __init__(self, stored: StoredLeases, around: Around) -> None:
+        self._stored = stored
+        self._around = around
+
+    async def read(self) -> Reading:
+        return await self._around("lease_read", self._read)
+
+    def _read(self) -> Reading:
+        return Reading(self._stored.version, self._stored.text, dict(self._stored.members))
+
+    async def replace(self, version: int, text: str) -> bool:
+        return await self._around("lease_write", lambda: self._replace(version, text))
+
+    def _replace(self, version: int, text: str) -> bool:
+        if self._stored.version != version:
+            return False
+        self._stored.version, self._stored.text = version + 1, text
+        return True
+
+    async def renew(self, member: str, count: int, dead: Mapping[str, int]) -> None:
+        await self._around("lease_renew", lambda: self._renew(member, count, dead))
+
+    def _renew(self, member: str, count: int, dead: Mapping[str, int]) -> None:
+        for other, last in dead.items():
+            if self._stored.members.get(other) == last:
+                del self._stored.members[other]
+        self._stored.members[member] = count
+
+    async def leave(self, member: str) -> None:
+        await self._around("lease_renew", lambda: self._stored.members.pop(member, None))

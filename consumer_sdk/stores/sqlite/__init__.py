@@ -1,0 +1,1 @@
+"""Checkpoints and leases in a SQLite file."""
