@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.trackers.memory import traced
 from benchmarks.trackers.runs import RUN, make_run
 from benchmarks.trackers.trees import make_holding
-from consumer_sdk.trackers.tree_table import FIRST_EDGE, TreeTable
+from consumer_sdk.trackers.trees.table import FIRST_EDGE, TreeTable
 
 __all__ = ["of_messages", "of_table"]
 

@@ -11,8 +11,8 @@ from benchmarks.trackers.runs import ASSIGNMENT, RUN, make_run
 from benchmarks.trackers.timing import Stopwatch, best, take_turns
 from consumer_sdk.records import Message
 from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
-from consumer_sdk.trackers.edges import new_edge
-from consumer_sdk.trackers.tree_table import FIRST_EDGE, TreeTable
+from consumer_sdk.trackers.trees.edges import new_edge
+from consumer_sdk.trackers.trees.table import FIRST_EDGE, TreeTable
 
 __all__ = ["ack_in_table", "fan_out", "make_holding", "rates"]
 

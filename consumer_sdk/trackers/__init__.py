@@ -5,13 +5,13 @@ from consumer_sdk.trackers.checkpoint_binary import (
     encode_checkpoint_bytes,
 )
 from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
-from consumer_sdk.trackers.naming_trees import NamingTrees
+from consumer_sdk.trackers.log_tracker import WatermarkTracker
 from consumer_sdk.trackers.options import TrackerOptions
 from consumer_sdk.trackers.queue_tracker import QueueTracker
-from consumer_sdk.trackers.receipts import Receipts
 from consumer_sdk.trackers.retry import Reject, Retry, RetryPolicy
-from consumer_sdk.trackers.trees import TreeTracker
-from consumer_sdk.trackers.watermark import WatermarkTracker
+from consumer_sdk.trackers.trees.naming import NamingTrees
+from consumer_sdk.trackers.trees.receipts import Receipts
+from consumer_sdk.trackers.trees.tracker import TreeTracker
 
 __all__ = [
     "NamingTrees",

@@ -3,7 +3,7 @@
 A queue (Pulsar's shared and key-shared subscriptions) keeps no order and remembers each record by
 itself; a record that this consumer never saw may be another consumer's, so nothing is settled but
 what was settled here. The broker redelivers what it has not heard of: the rules for that are
-Pulsar's ack grouping tracker's (`consumer_sdk.trackers.settled`), with a window that goes on after
+Pulsar's ack grouping tracker's (`consumer_sdk.trackers.unflushed`), with a window that goes on after
 the flush.
 """
 
@@ -25,12 +25,12 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
+from consumer_sdk.trackers.base_tracker import Deliveries
 from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk
-from consumer_sdk.trackers.deliveries import Deliveries
-from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.settled import Settled
+from consumer_sdk.trackers.run_tracking import Found
+from consumer_sdk.trackers.unflushed import Settled
 from consumer_sdk.trackers.window import is_ascending
 
 __all__ = ["ATTEMPTS_AGE", "QueueTracker"]

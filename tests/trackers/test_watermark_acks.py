@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.trackers.watermark import WatermarkTracker
+from consumer_sdk.trackers.log_tracker import WatermarkTracker
 from tests.trackers.building import NOW, look, make_tracker, settled, track, tracking
 
 

@@ -16,7 +16,7 @@ from consumer_sdk import HandlerError, Receipts
 from consumer_sdk.records import Branch, Message
 from consumer_sdk.records.tokens import Anchor, decode_token
 from consumer_sdk.trackers import NamingTrees, TreeTracker
-from consumer_sdk.trackers.receipts import Fate
+from consumer_sdk.trackers.trees.receipts import Fate
 from tests.trackers.grove import Grove
 
 GROVES = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.trackers.runs import make_run
 from benchmarks.trackers.trees import ack_in_table, fan_out, make_holding
-from consumer_sdk.trackers.tree_table import TreeTable
+from consumer_sdk.trackers.trees.table import TreeTable
 
 
 def test_acks_in_the_table_end_every_tree() -> None:

@@ -42,13 +42,13 @@ from consumer_sdk.trackers.chunks import (
     STATES,
     Chunk,
 )
-from consumer_sdk.trackers.found import Found
-from consumer_sdk.trackers.grouping import Grouping
+from consumer_sdk.trackers.flush_state import Grouping
 from consumer_sdk.trackers.options import DELAY, TYPES, check_moment
 from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
+from consumer_sdk.trackers.run_tracking import Found
 from consumer_sdk.trackers.schedule import Schedule
-from consumer_sdk.trackers.settled import Unsent
+from consumer_sdk.trackers.unflushed import Unsent
 from consumer_sdk.trackers.window import Window, is_consecutive
 
 __all__ = ["Deliveries"]

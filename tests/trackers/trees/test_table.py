@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from consumer_sdk.trackers.tree_table import FIRST_EDGE, LATE, TreeTable
+from consumer_sdk.trackers.trees.table import FIRST_EDGE, LATE, TreeTable
 
 
 def chunks(table: TreeTable) -> int:

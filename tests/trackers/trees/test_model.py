@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from consumer_sdk.trackers.receipts import Fate
+from consumer_sdk.trackers.trees.receipts import Fate
 from tests.trackers.steps import AT_LENGTH, CHOICE, SETTINGS, STEPS_PER_SEED, slow_seeds
 from tests.trackers.tree_driver import OFFICES, TreeDriver
 

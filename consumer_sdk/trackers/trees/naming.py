@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from consumer_sdk.records.tokens import Anchor
-from consumer_sdk.trackers.edges import child_edge
-from consumer_sdk.trackers.receipts import Fate, Receipt
-from consumer_sdk.trackers.tree_table import FIRST_EDGE
-from consumer_sdk.trackers.trees import TreeTracker
+from consumer_sdk.trackers.trees.edges import child_edge
+from consumer_sdk.trackers.trees.receipts import Fate, Receipt
+from consumer_sdk.trackers.trees.table import FIRST_EDGE
+from consumer_sdk.trackers.trees.tracker import TreeTracker
 
 __all__ = ["NamingTrees"]
 

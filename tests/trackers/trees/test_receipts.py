@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from consumer_sdk import HandlerError, Receipts, TokenFormatError
 from consumer_sdk.records.tokens import Anchor, decode_token, encode_token, seal
-from consumer_sdk.trackers.receipts import LONGEST_REASON, RECEIPTS, Fate
+from consumer_sdk.trackers.trees.receipts import LONGEST_REASON, RECEIPTS, Fate
 
 # Few anchors, so that receipts of the same branch meet.
 ANCHOR = st.builds(Anchor, st.integers(1, 2), st.integers(0, 2), st.integers(1, 3))

@@ -11,7 +11,7 @@ from itertools import islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.trackers.edges import EdgePool, child_edge, new_edge
+from consumer_sdk.trackers.trees.edges import EdgePool, child_edge, new_edge
 
 
 def test_edges_are_64_bits_and_differ() -> None:

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Message, Tree
 from consumer_sdk.records.tokens import Anchor
-from consumer_sdk.trackers.edges import new_edge
-from consumer_sdk.trackers.receipts import Fate, Receipt
 from consumer_sdk.trackers.retry import Reject, Retry
-from consumer_sdk.trackers.tree_table import FIRST_EDGE, LATE, TreeTable
+from consumer_sdk.trackers.trees.edges import new_edge
+from consumer_sdk.trackers.trees.receipts import Fate, Receipt
+from consumer_sdk.trackers.trees.table import FIRST_EDGE, LATE, TreeTable
 
 __all__ = ["TreeOwner", "TreeTracker"]
 

@@ -5,7 +5,7 @@ kinesis-storm-spout's InflightRecordTracker (acked runs between unacked records,
 Pulsar's acknowledgment grouping (acks collected between flushes); the structure is
 `consumer_sdk.trackers.chunks`.
 
-Rules, beside those of `consumer_sdk.trackers.deliveries`:
+Rules, beside those of `consumer_sdk.trackers.base_tracker`:
  1. Of a broker that is read by position, a position at or below the last one seen gets no index: it
     is a re-fetch. A run that brings new records out of order is refused, since they could not be
     told from those.
@@ -35,12 +35,12 @@ from consumer_sdk.records import (
     Tracked,
 )
 from consumer_sdk.records.ranges import Interval
+from consumer_sdk.trackers.base_tracker import Deliveries
 from consumer_sdk.trackers.chunks import DONE, Span
-from consumer_sdk.trackers.deliveries import Deliveries
-from consumer_sdk.trackers.found import Found
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.settled import Unsent
+from consumer_sdk.trackers.run_tracking import Found
+from consumer_sdk.trackers.unflushed import Unsent
 from consumer_sdk.trackers.unseen import Gaps, Unseen, every_gap, trusted
 from consumer_sdk.trackers.window import is_ascending
 

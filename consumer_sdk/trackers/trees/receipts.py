@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Self
 
 from consumer_sdk.errors import HandlerError, TokenFormatError
 from consumer_sdk.records.tokens import Anchor, Bytes, decode_token, encode_token, seal, unseal
-from consumer_sdk.trackers.edges import child_edge
+from consumer_sdk.trackers.trees.edges import child_edge
 
 __all__ = ["Fate", "Receipt", "Receipts"]
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from consumer_sdk.trackers.settled import Settled, Unsent
+from consumer_sdk.trackers.unflushed import Settled, Unsent
 
 
 def tell(settled: Settled, position: int, now: float = 0.0) -> None:
