@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from consumer_sdk.adapters.kafka.metadata import MOST, read_metadata, write_metadata
+from consumer_sdk.adapters.kafka.commits.metadata import MOST, read_metadata, write_metadata
 from consumer_sdk.records import Checkpoint, Partition
 
 __all__ = ["holes_that_fit"]

@@ -19,7 +19,7 @@ from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.servers import KafkaServer
 from consumer_sdk.testing.servers.ports import HOST, free_ports
-from tests.adapters.kafka.test_token_providers import unsigned
+from tests.adapters.kafka.client.test_token_providers import unsigned
 from tests.stores.zookeeper.test_security import certified, sasl_server, tls_server
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from consumer_sdk.record_writes import RecordWriter
 __all__ = ["SCHEMES", "open_writer"]
 
 SCHEMES = {
-    "kafka": "consumer_sdk.adapters.kafka.writing:KafkaWriter",
+    "kafka": "consumer_sdk.adapters.kafka.producing.writing:KafkaWriter",
     "pulsar": "consumer_sdk.adapters.pulsar.writing:PulsarWriter",
     "pulsar+ssl": "consumer_sdk.adapters.pulsar.writing:PulsarWriter",
 }

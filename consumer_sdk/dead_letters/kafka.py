@@ -26,14 +26,14 @@ try:
 except ImportError as _error:
     raise MissingExtraError("aiokafka", "kafka") from _error
 
-from consumer_sdk.adapters.kafka.client_options import (
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
     connection_options,
     read_servers,
 )
-from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.producing import start_producer, stop_producer
-from consumer_sdk.adapters.kafka.topics import Topic, await_topics, describe_topics
+from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics, describe_topics
+from consumer_sdk.adapters.kafka.producing.producers import start_producer, stop_producer
 from consumer_sdk.adapters.opening import keep_trying
 
 __all__ = ["KafkaDeadLetters", "KafkaRecords"]

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from consumer_sdk.adapters.kafka.topics import Topic
+from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.dead_letters.reading import PREFIX
 from consumer_sdk.records import DeadLetter
 

@@ -47,7 +47,7 @@ def resending_to(url: str, *, is_source: bool = False) -> DeadLetters:
 def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
     from aiokafka import AIOKafkaProducer
 
-    from consumer_sdk.adapters.kafka.client_options import client_kinds, read_url
+    from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
     from consumer_sdk.dead_letters.kafka import OWN, KafkaRecords
 
     kinds = {name: OWN[name] for name in ("connect_timeout",)}

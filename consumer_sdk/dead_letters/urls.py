@@ -42,7 +42,7 @@ def dead_letters_from_url(url: str) -> DeadLetters:
 def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
     from aiokafka import AIOKafkaProducer
 
-    from consumer_sdk.adapters.kafka.client_options import client_kinds, read_url
+    from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
     from consumer_sdk.dead_letters.kafka import OWN, KafkaDeadLetters
 
     own = {name: OWN[name] for name in OWN if name != "topic"}

@@ -16,11 +16,11 @@ import pyarrow as pa
 from aiokafka.record import util
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from consumer_sdk.adapters.kafka.batch_headers import heads
-from consumer_sdk.adapters.kafka.decompression import LargeBatchError, check_batch
-from consumer_sdk.adapters.kafka.metadata import read_metadata, write_metadata
+from consumer_sdk.adapters.kafka.commits.metadata import read_metadata, write_metadata
+from consumer_sdk.adapters.kafka.decoding.batch_headers import heads
+from consumer_sdk.adapters.kafka.decoding.decompression import LargeBatchError, check_batch
+from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
-from consumer_sdk.adapters.kafka.salvage import salvage
 from consumer_sdk.adapters.kinesis.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.events import Events, encode_event

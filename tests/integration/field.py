@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
 from consumer_sdk import Consumer, Message, Partition, RetryPolicy
-from consumer_sdk.adapters.kafka.metadata import read_metadata
+from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
 from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.adapters.kafka.harness import KafkaHarness

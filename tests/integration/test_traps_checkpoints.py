@@ -9,7 +9,7 @@ import json
 import pytest
 
 from consumer_sdk import Consumer, Message, Partition, PositionOutOfRangeError
-from consumer_sdk.adapters.kafka.metadata import write_metadata
+from consumer_sdk.adapters.kafka.commits.metadata import write_metadata
 from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.integration.field import PATIENCE, Field, until

@@ -10,15 +10,17 @@ from typing import Any, ClassVar
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
-from consumer_sdk.adapters.kafka.client import check_client
-from consumer_sdk.adapters.kafka.client_options import (
+from consumer_sdk.adapters.kafka.client.client import check_client
+from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
     read_servers,
     read_topics,
 )
-from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES
-from consumer_sdk.adapters.kafka.grants import Grant, GrantState
-from consumer_sdk.adapters.kafka.metadata import MOST
+from consumer_sdk.adapters.kafka.client.protocol import topic_id_text
+from consumer_sdk.adapters.kafka.commits.metadata import MOST
+from consumer_sdk.adapters.kafka.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.kafka.consumer.session import Session
+from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import (
     OURS,
     OWN,
@@ -26,8 +28,6 @@ from consumer_sdk.adapters.kafka.options import (
     KafkaOptions,
     parse_url,
 )
-from consumer_sdk.adapters.kafka.protocol import topic_id_text
-from consumer_sdk.adapters.kafka.session import Session
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import (
     AckFlush,

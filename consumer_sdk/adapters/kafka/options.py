@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from aiokafka import AIOKafkaConsumer
 
-from consumer_sdk.adapters.kafka.client_options import client_kinds, connection_options, read_url
+from consumer_sdk.adapters.kafka.client.options import client_kinds, connection_options, read_url
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import COUNT, NAME, SECONDS, OptionType, check_options, choice, optional

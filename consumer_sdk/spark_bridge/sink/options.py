@@ -63,7 +63,7 @@ class KafkaDestination:
 
     def open_writer(self) -> RecordWriter:
         """A writer that is not open yet; secrets are looked up now."""
-        from consumer_sdk.adapters.kafka.writing import KafkaWriter
+        from consumer_sdk.adapters.kafka.producing.writing import KafkaWriter
 
         return KafkaWriter(
             bootstrap_servers=self.servers, **dict(self.client), **secured(dict(self.security))

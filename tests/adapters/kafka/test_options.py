@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from consumer_sdk.adapters.kafka import KafkaAdapter, client
-from consumer_sdk.adapters.kafka.client_options import client_kinds, read_servers
+from consumer_sdk.adapters.kafka import KafkaAdapter
+from consumer_sdk.adapters.kafka.client import client
+from consumer_sdk.adapters.kafka.client.options import client_kinds, read_servers
 from consumer_sdk.adapters.kafka.options import OURS
 from consumer_sdk.errors import ConfigurationError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.kafka.writing import KafkaWriter
+from consumer_sdk.adapters.kafka.producing.writing import KafkaWriter
 from consumer_sdk.adapters.pulsar.writing import PulsarWriter
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.pull.options.kafka_settings import WRITES

@@ -15,14 +15,14 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
-from consumer_sdk.adapters.kafka.batch_headers import FORMAT_OF_BATCHES, heads
-from consumer_sdk.adapters.kafka.decompression import (
+from consumer_sdk.adapters.kafka.decoding.batch_headers import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.decoding.decompression import (
     MAX_BATCH_BYTES,
     check_batch,
 )
-from consumer_sdk.adapters.kafka.ranges.objects import NO_TIMESTAMP, Part, collector_off
-from consumer_sdk.adapters.kafka.ranges.vectors import Stored, can_read, read_columns
-from consumer_sdk.adapters.kafka.unpacking import AHEAD, check_place
+from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD, check_place
+from consumer_sdk.adapters.kafka.ranges.numpy_decoder import Stored, can_read, read_columns
+from consumer_sdk.adapters.kafka.ranges.record_decoder import NO_TIMESTAMP, Part, collector_off
 from consumer_sdk.range_reads import Columns
 from consumer_sdk.records import Message
 

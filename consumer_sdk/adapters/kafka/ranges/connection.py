@@ -17,11 +17,11 @@ from aiokafka.errors import (
     for_code,
 )
 
-from consumer_sdk.adapters.kafka.client import adopt, connect
-from consumer_sdk.adapters.kafka.closing import bounded, close_connections
-from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.client.client import adopt, connect
+from consumer_sdk.adapters.kafka.client.closing import bounded, close_connections
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.topics import INVALID, UNKNOWN, describe_topics
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
-from consumer_sdk.adapters.kafka.topics import INVALID, UNKNOWN, describe_topics
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
 

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
-from consumer_sdk.adapters.kafka.client_options import (
+from consumer_sdk.adapters.kafka.client.options import (
     client_kinds,
     connection_options,
     read_topics,

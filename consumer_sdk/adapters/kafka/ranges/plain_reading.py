@@ -13,14 +13,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CorruptRecordException, KafkaError, OffsetOutOfRangeError
 
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
-from consumer_sdk.adapters.kafka.client import adopt, connect
-from consumer_sdk.adapters.kafka.closing import stop_client
-from consumer_sdk.adapters.kafka.faults import translate
-from consumer_sdk.adapters.kafka.guarding import guard
+from consumer_sdk.adapters.kafka.client.client import adopt, connect
+from consumer_sdk.adapters.kafka.client.closing import stop_client
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.guarding import guard
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.lookups import bounds
-from consumer_sdk.adapters.kafka.ranges.objects import Part
+from consumer_sdk.adapters.kafka.ranges.list_offsets import bounds
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
+from consumer_sdk.adapters.kafka.ranges.record_decoder import Part
 from consumer_sdk.errors import (
     PositionOutOfRangeError,
     TransientAdapterError,

@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
-from consumer_sdk.adapters.kafka.client import check_client
-from consumer_sdk.adapters.kafka.client_options import check_client_options, read_servers
-from consumer_sdk.adapters.kafka.decompression import MAX_BATCH_BYTES
+from consumer_sdk.adapters.kafka.client.client import check_client
+from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
+from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
+from consumer_sdk.adapters.kafka.ranges.client_support import can_read_directly
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.group import Commit, GroupPosition
-from consumer_sdk.adapters.kafka.ranges.lookups import EARLIEST, LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, look_up
 from consumer_sdk.adapters.kafka.ranges.options import (
     CONSUMERS_OWN,
     OURS,
@@ -25,7 +26,6 @@ from consumer_sdk.adapters.kafka.ranges.options import (
 from consumer_sdk.adapters.kafka.ranges.plain_reading import read_plainly
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
-from consumer_sdk.adapters.kafka.ranges.self_test import can_read_directly
 from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.options import names_of
@@ -297,7 +297,7 @@ def _committed(group: str, partition: Partition, commit: Commit | None) -> Commi
         return None
     offset, text = commit
     # Not above: the workers of Spark, which start often, ask for no group's commits.
-    from consumer_sdk.adapters.kafka.metadata import read_metadata
+    from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
 
     return read_metadata(text, offset, group=group, partition=partition, identity=None)[0]
 

@@ -31,7 +31,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.fetch import FetchRequest
 
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
-from consumer_sdk.adapters.kafka.faults import translate
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.decoding.unpacking import partition_of
 from consumer_sdk.adapters.kafka.ranges.batches import (
     Columnizer,
     Fetched,
@@ -39,8 +40,7 @@ from consumer_sdk.adapters.kafka.ranges.batches import (
     sound_batches,
 )
 from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
-from consumer_sdk.adapters.kafka.ranges.lookups import bounds
-from consumer_sdk.adapters.kafka.unpacking import partition_of
+from consumer_sdk.adapters.kafka.ranges.list_offsets import bounds
 from consumer_sdk.errors import (
     AdapterError,
     PositionOutOfRangeError,
@@ -200,7 +200,7 @@ class RangeRead:
             UnreadableRecordError: that lies below the stop.
         """
         # Not above: it is seldom needed, and each worker of Spark would import it.
-        from consumer_sdk.adapters.kafka.salvage import salvage, unknown, unreadable_error
+        from consumer_sdk.adapters.kafka.decoding.salvage import salvage, unknown, unreadable_error
 
         most = self._connection.options.max_batch_bytes
         found = damage.data and salvage(damage.data, self._position, self._bound, most)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.topics import Topic, await_topics
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import Partition
 

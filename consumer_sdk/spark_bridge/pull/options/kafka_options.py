@@ -185,7 +185,7 @@ def _client(options: Mapping[str, str]) -> dict[str, Any]:
 def _login(security: Mapping[str, str]) -> dict[str, Any]:
     if security[MECHANISM] != OAUTH:
         return credentials(security[MECHANISM], security[JAAS])
-    from consumer_sdk.adapters.kafka.token_providers import token_provider
+    from consumer_sdk.adapters.kafka.client.token_providers import token_provider
 
     return {"sasl_oauth_token_provider": token_provider(security[TOKENS])}
 

@@ -17,7 +17,7 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.lookups import LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.list_offsets import LATEST, look_up
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.testing import Simulation, simulate

@@ -1,0 +1,63 @@
+"""Where the group stands, read back from its commits, whoever wrote them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from consumer_sdk.adapters.kafka.client.offsets import Offsets
+from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
+from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
+from consumer_sdk.records import Assignment, Committed
+
+__all__ = ["Recall"]
+
+log = logging.getLogger(__name__)
+
+
+class Recall:
+    """Reads the commits of one group."""
+
+    def __init__(self, offsets: Offsets, limit: MetadataLimit, group: str) -> None:
+        self._offsets = offsets
+        self._limit = limit
+        self._group = group
+
+    async def committed(
+        self, identities: Mapping[Assignment, str | None]
+    ) -> dict[Assignment, Committed | None]:
+        """The commit of each assignment; None where there is none.
+
+        Args:
+            identities: the topic's id now, if known.
+
+        Raises:
+            AdapterError: the broker does not answer, or refused.
+        """
+        tps = {a: TopicPartition(a.partition.stream, int(a.partition.id)) for a in identities}
+        found = await self._offsets.committed(tps.values())
+        read: dict[Assignment, Committed | None] = dict.fromkeys(identities)
+        for assignment, identity in identities.items():
+            commit = found.get(tps[assignment])
+            if commit is not None:
+                read[assignment] = await self._read(assignment, commit, identity)
+        return read
+
+    async def _read(self, assignment: Assignment, commit: Any, identity: str | None) -> Committed:
+        partition, text = assignment.partition, commit.metadata
+        committed, flaw = read_metadata(
+            text, commit.offset, group=self._group, partition=partition, identity=identity
+        )
+        if not text and not await self._limit.has_room_for_head():
+            # Ours have no mark either. A reset goes unnoticed where a store has another position.
+            return replace(committed, is_foreign=False, is_copy=True)
+        if flaw:
+            log.warning(
+                "%s: of the commit of group %r, the offset %d alone counts, not its metadata: %s",
+                *(partition, self._group, commit.offset, flaw),
+            )
+        return committed

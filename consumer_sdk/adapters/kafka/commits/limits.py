@@ -1,0 +1,79 @@
+"""How much metadata a commit may carry: the broker's ``offset.metadata.max.bytes``."""
+
+from __future__ import annotations
+
+import logging
+from itertools import chain
+from typing import Any
+
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.admin import DescribeConfigsRequest
+
+from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST
+
+__all__ = ["MetadataLimit"]
+
+log = logging.getLogger(__name__)
+
+NAME = "offset.metadata.max.bytes"
+BROKER = 4  # a type of resource
+
+
+class MetadataLimit:
+    """Starts at what a broker takes by default, and shrinks where one takes less.
+
+    Args:
+        consumer: the client.
+
+    Attributes:
+        size: UTF-16 units.
+    """
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self._is_known = False
+        self.size = MOST
+
+    async def learn(self) -> None:
+        """Asks the broker, unless it has told. A principal that may not know (ACLs) learns nothing."""
+        if not self._is_known:
+            await self._ask()
+
+    async def shrink(self, refused: int) -> None:
+        """Metadata of ``refused`` units was too large: asks for the limit, or halves it."""
+        if refused > self.size:  # it is known by now
+            return
+        await self._ask()
+        if self.size >= refused:  # it is not that limit, or is not told
+            self._lower(refused // 2)
+
+    async def has_room_for_head(self) -> bool:
+        """Commits can carry a mark, so that one without it is another program's."""
+        await self.learn()
+        return self.size >= HEAD_SIZE
+
+    async def _ask(self) -> None:
+        """Asks the coordinator; another broker, whose limit is the same as a rule, before it is known."""
+        client = self._consumer._client
+        node = self._consumer._coordinator.coordinator_id
+        node = client.get_random_node() if node is None else node
+        request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
+        try:
+            answer = await client.send(node, request)
+        except (KafkaError, IncompatibleBrokerVersion, NotImplementedError, OSError, TimeoutError):
+            return
+        for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
+            if name == NAME and value is not None and value.isdigit():
+                self._is_known = True
+                self._lower(int(value))
+
+    def _lower(self, size: int) -> None:
+        if size >= self.size:
+            return
+        self.size = size
+        log.warning(
+            "the broker takes %d characters of commit metadata. Without a store, what does not fit "
+            "of settled ranges, attempts and application_id is forgotten at a restart: set %s=%d at "
+            "the broker, or give the consumer a store",
+            *(size, NAME, MOST),
+        )

@@ -1,0 +1,147 @@
+"""Checkpoints in the metadata of a commit: ``consumer-sdk/1 5f0c9a77 ĂŇ…``.
+
+The head is the same in all versions: a name with the version of the rest; the word ``copy`` where
+a store holds the checkpoint; and the *seal*, a digest of the group, topic, partition and offset
+that the text was written for. Whoever commits another offset, or copies a commit to another place,
+leaves no seal that fits: the commit is foreign, and stands for its offset alone. The rest, there
+only where a checkpoint is more than its offset, is the binary form of `consumer_sdk.trackers`,
+packed, or ``-`` where no room was left for it; what is wrong with it costs the rest alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+
+from consumer_sdk.adapters.kafka.commits.packing import pack, room, unpack
+from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
+from consumer_sdk.records import Checkpoint, Committed, Partition
+from consumer_sdk.trackers import decode_checkpoint_bytes
+from consumer_sdk.trackers.checkpoint_binary import fit_checkpoint_bytes
+from consumer_sdk.trackers.checkpoint_forms import Fitted
+
+__all__ = ["HEAD_SIZE", "MOST", "at_offset", "offset_of", "read_metadata", "write_metadata"]
+
+MOST = 4096
+"""UTF-16 units that a broker takes by default (``offset.metadata.max.bytes``)."""
+BROKER = "kafka"
+VERSION = 1
+NAME = "consumer-sdk/"
+COPY = "copy "
+CUT = " -"
+HEAD = re.compile(rf"{NAME}([1-9][0-9]{{0,8}}) ({COPY})?([0-9a-f]{{8}})(.*)", re.DOTALL)
+HEAD_SIZE = len(f"{NAME}{VERSION} {COPY}{'':8}{CUT}")
+"""UTF-16 units of the longest text without a packed rest: with less, there is none at all."""
+
+
+def offset_of(checkpoint: Checkpoint) -> int | None:
+    """What to commit: the first position that may still be unsettled.
+
+    The resume position can lie beyond ``watermark + 1``: past a gap that compaction or a
+    transaction marker left.
+    """
+    found = [] if checkpoint.resume is None else [int(checkpoint.resume)]
+    if checkpoint.watermark is not None:
+        found.append(int(checkpoint.watermark) + 1)
+    return max(found, default=None)
+
+
+def at_offset(offset: int) -> Checkpoint:
+    """What an offset alone says: everything before it is settled."""
+    return Checkpoint(watermark=offset - 1 if offset else None, resume=offset)
+
+
+def write_metadata(
+    checkpoint: Checkpoint,
+    offset: int,
+    *,
+    group: str,
+    partition: Partition,
+    limit: int,
+    is_copy: bool = False,
+) -> Fitted:
+    """The metadata for a commit.
+
+    Args:
+        offset: what is committed; the `offset_of` the checkpoint.
+        limit: UTF-16 units. Top ranges and attempts are dropped to fit, then all of them, at
+            last the head.
+        is_copy: a store holds the checkpoint.
+    """
+    if limit < HEAD_SIZE:
+        return _without_rest("", checkpoint, offset)
+    head = f"{NAME}{VERSION} {COPY * is_copy}{_seal(group, partition, offset)}"
+    if _is_bare(checkpoint):
+        return Fitted(head, None, 0)
+    size = room(limit - len(head) - 1)
+    fitted = fit_checkpoint_bytes(
+        _bound(checkpoint, offset), broker=BROKER, partition=partition, max_size=size
+    )
+    if len(fitted.data) > size:
+        return _without_rest(head + CUT, checkpoint, offset)
+    return fitted._replace(data=f"{head} {pack(fitted.data)}")
+
+
+def _seal(group: str, partition: Partition, offset: int) -> str:
+    place = "\0".join((group, partition.stream, partition.id, str(offset)))
+    return hashlib.blake2b(place.encode(), digest_size=4).hexdigest()
+
+
+def _is_bare(checkpoint: Checkpoint) -> bool:
+    return replace(checkpoint, watermark=None, resume=None, identity=None) == Checkpoint()
+
+
+def _without_rest(text: str, checkpoint: Checkpoint, offset: int) -> Fitted:
+    return Fitted(text, offset - 1 if checkpoint.ranges else None, len(checkpoint.attempts))
+
+
+def _bound(checkpoint: Checkpoint, offset: int) -> Checkpoint:
+    """The checkpoint with the offset's own watermark and resume position."""
+    bare, ranges = at_offset(offset), checkpoint.ranges
+    if ranges and ranges[0][0] < offset:  # retention has cut into it
+        ranges = tuple((max(first, offset), last) for first, last in ranges if last >= offset)
+    return replace(checkpoint, watermark=bare.watermark, resume=offset, ranges=ranges)
+
+
+def read_metadata(
+    text: str | None, offset: int, *, group: str, partition: Partition, identity: str | None
+) -> tuple[Committed, str | None]:
+    """What a commit says, whoever wrote it; never raises.
+
+    Returns:
+        the checkpoint, of the offset alone where the metadata adds nothing to it; and None, or
+        what is wrong with the metadata.
+    """
+    bare, found = at_offset(offset), HEAD.fullmatch(text or "")
+    if found is None:
+        what = f"{text[:40]!r}" if text else "nothing"
+        return Committed(bare, is_foreign=True), f"another program has written {what}"
+    version, copy, seal, rest = found.groups()
+    if seal != _seal(group, partition, offset):
+        what = f"{found[0][:40]!r} was written for another offset or place"
+        return Committed(bare, is_foreign=True), what
+    committed = Committed(bare, is_copy=copy is not None)
+    try:
+        checkpoint = _read(int(version), rest, bare, partition, identity)
+    except (CheckpointFormatError, CheckpointMismatchError) as error:
+        return replace(committed, is_partial=True), str(error)
+    return replace(committed, checkpoint=checkpoint), None
+
+
+def _read(
+    version: int, rest: str, bare: Checkpoint, partition: Partition, identity: str | None
+) -> Checkpoint:
+    if version != VERSION:
+        raise CheckpointFormatError(f"it has version {version}, not {VERSION}")
+    if not rest:
+        return bare
+    if rest == CUT:
+        raise CheckpointFormatError("the broker's limit left no room for more")
+    data = unpack(rest.removeprefix(" "))
+    checkpoint = decode_checkpoint_bytes(
+        data, broker=BROKER, partition=partition, identity=identity
+    )
+    if (checkpoint.watermark, checkpoint.resume) != (bare.watermark, bare.resume):
+        raise CheckpointFormatError(f"it is of offset {checkpoint.resume!r:.40}")
+    return checkpoint

@@ -1,0 +1,1 @@
+"""The partitions of one consumer: assigned, fetched, revoked."""

@@ -1,0 +1,105 @@
+"""Takes partitions away from their owner: with a drain, or at once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants, GrantState
+
+__all__ = ["Failures", "Revoking"]
+
+log = logging.getLogger(__name__)
+
+OVERRUN = 0.5
+"""Seconds past its deadline after which a revoke is no longer waited for."""
+
+
+class Failures:
+    """Errors that happened where nobody listens; fetch raises them.
+
+    Args:
+        wake: called when there is one.
+    """
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._error: BaseException | None = None
+
+    def keep(self, error: BaseException) -> None:
+        """Keeps the first error until it is raised."""
+        log.error("%r", error, exc_info=error)
+        if self._error is None:
+            self._error = error
+        self._wake()
+
+    def raise_kept(self) -> None:
+        """Raises what was kept, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+
+class Revoking:
+    """The owner's side of losing partitions, kept from harming the client.
+
+    Args:
+        budget: seconds that a drain may take.
+    """
+
+    def __init__(
+        self, owner: AssignmentOwner, grants: Grants, failures: Failures, budget: float
+    ) -> None:
+        self._owner = owner
+        self._grants = grants
+        self._failures = failures
+        self.budget = budget
+
+    async def revoke(self, grants: Sequence[Grant]) -> None:
+        """Lets the owner drain and flush, then closes the grants: their commits are refused.
+
+        Bounded: an owner that overruns has lost them.
+        """
+        if not grants:
+            return
+        for grant in grants:
+            grant.state = GrantState.DRAINING
+        assignments = [grant.assignment for grant in grants]
+        deadline = asyncio.get_running_loop().time() + self.budget
+        is_over = await self._contain(self._owner.revoked(assignments, deadline=deadline))
+        for grant in grants:
+            self._grants.close(grant)
+        if not is_over:
+            log.error("the drain did not end in time: %s", [str(a.partition) for a in assignments])
+            self._tell_lost(grants)
+
+    def lose(self, grants: Sequence[Grant]) -> None:
+        """They are gone already, whatever the owner is doing with them."""
+        for grant in grants:
+            self._grants.close(grant)
+        self._tell_lost(grants)
+
+    def _tell_lost(self, grants: Sequence[Grant]) -> None:
+        if not grants:
+            return
+        try:
+            self._owner.lost([grant.assignment for grant in grants])
+        except Exception as error:  # noqa: BLE001 - the client would swallow it
+            self._failures.keep(error)
+
+    async def _contain(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Runs the owner's code in a task of its own; False when it overran.
+
+        Nothing that it does, not even a CancelledError, ends the client's coordination task.
+        """
+        task = asyncio.ensure_future(work)
+        done, _pending = await asyncio.wait({task}, timeout=self.budget + OVERRUN)
+        if not done:
+            task.cancel()
+            return False
+        if not task.cancelled() and (error := task.exception()):
+            self._failures.keep(error)
+        return True

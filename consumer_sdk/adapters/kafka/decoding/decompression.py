@@ -1,0 +1,258 @@
+"""Bounds what a compressed record batch becomes: 32 kB of zstd can hold a gigabyte of zeros.
+
+A broker's ``max.message.bytes`` (1 MiB by default) and a consumer's ``max.partition.fetch.bytes``
+count compressed bytes, so that neither bounds what a client decompresses. What a batch can hold at
+most is told by its length and by what its codec can do, or by the heads of its blocks: that is
+enough for nearly all. Only where it is not, the bytes are counted, into memory that is bounded.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from aiokafka import codec
+
+from consumer_sdk.adapters.kafka.decoding.batch_headers import FORMAT_OF_BATCHES
+
+try:
+    import cramjam
+except ModuleNotFoundError:  # of the codecs that need it the client says what to install
+    cramjam = None  # type: ignore[assignment]
+
+__all__ = [
+    "MAX_BATCH_BYTES",
+    "LargeBatchError",
+    "can_decompress",
+    "check_batch",
+    "decompress",
+    "oversized",
+]
+
+MAX_BATCH_BYTES = 128 * 2**20
+"""What a batch may have by default, decompressed: 128 times what a broker takes as one by default,
+so that text and zeros fit; and, with its copy, less than the 384 MiB that Spark leaves to Python at
+least."""
+
+LENGTH_AT, MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 8, 16, 17, 22
+BEFORE_LENGTH = 12
+HEAD_BYTES = 61
+CODEC = 0x07
+STEP = 1 << 17
+ZSTD_MAGIC, ZSTD_BLOCK, ZSTD_RAW, ZSTD_RLE = 0xFD2FB528, 1 << 17, 0, 1
+SKIPPABLE = range(0x184D2A50, 0x184D2A60)
+XERIAL = b"\x82SNAPPY\0"
+XERIAL_HEAD = 16
+
+
+class LargeBatchError(Exception):
+    """A batch holds more than it may."""
+
+
+class Codec(NamedTuple):
+    """A way to compress.
+
+    Attributes:
+        ratio: no byte becomes more than so many.
+        bound: bytes that some data becomes at most, by what its blocks say.
+        counts: whether data becomes more than so many bytes.
+    """
+
+    name: str
+    ratio: int
+    bound: Callable[[bytes], int]
+    exceeds: Callable[[bytes, int], bool]
+    is_there: Callable[[], bool]
+    decode: Callable[[bytes], bytes]
+
+
+def decompress(kind: int, data: bytes) -> bytes:
+    """What a codec, by its number in Kafka, makes of the bytes; raises whatever it does."""
+    return CODECS[kind].decode(data) if kind else bytes(data)
+
+
+def can_decompress(kind: int) -> bool:
+    """Whether the codec's library is there."""
+    return not kind or (kind in CODECS and CODECS[kind].is_there())
+
+
+def oversized(data: bytes, most: int) -> tuple[int, LargeBatchError] | None:
+    """Where the first batch begins that holds too much, and the error that says so.
+
+    Args:
+        data: record batches of any format, as they are on the wire; the last may be cut off.
+        most: bytes that each may have, decompressed.
+    """
+    at, end = 0, BEFORE_LENGTH
+    while at + ATTRIBUTES_AT < len(data):
+        end = at + BEFORE_LENGTH + int.from_bytes(data[at + LENGTH_AT : at + BEFORE_LENGTH])
+        if not at + ATTRIBUTES_AT < end <= len(data):
+            break  # cut off, or nothing that the client could read
+        is_old = data[at + MAGIC_AT] < FORMAT_OF_BATCHES
+        if data[at + (OLD_ATTRIBUTES_AT if is_old else ATTRIBUTES_AT)] & CODEC:
+            try:
+                check_batch(data[at:end], most)
+            except LargeBatchError as error:
+                return at, error
+        at = end
+    return None
+
+
+def check_batch(data: bytes, most: int) -> None:
+    """Sees that one batch holds no more than it may.
+
+    One that is damaged passes: its codec ends where the count did, with what it finds wrong.
+
+    Raises:
+        LargeBatchError: it does; says what to do.
+    """
+    kind, start = _place(data)
+    if not kind or not can_decompress(kind):
+        return
+    found, payload = CODECS[kind], data[start:]
+    if len(payload) * found.ratio <= most or not _exceeds(found, payload, most):
+        return
+    raise LargeBatchError(
+        f"the batch at offset {int.from_bytes(data[:LENGTH_AT])} holds more than {most} bytes, in "
+        f"{len(payload)} bytes of {found.name}: raise max_batch_bytes= to read it"
+    )
+
+
+def _exceeds(found: Codec, payload: bytes, most: int) -> bool:
+    try:
+        if found.bound(payload) <= most:
+            return False
+    except (IndexError, ValueError):  # not as the format says: the codec has the last word
+        pass
+    try:
+        return found.exceeds(payload, most)
+    except Exception:  # noqa: BLE001 - codecs raise whatever they like; see `check_batch`
+        return False
+
+
+def _place(data: bytes) -> tuple[int, int]:
+    """The codec of a batch, and where its compressed bytes begin."""
+    if data[MAGIC_AT] >= FORMAT_OF_BATCHES:
+        return data[ATTRIBUTES_AT] & CODEC, HEAD_BYTES
+    at = OLD_ATTRIBUTES_AT + 1 + 8 * data[MAGIC_AT]  # the second old format has a time
+    key = int.from_bytes(data[at : at + 4], signed=True)
+    return data[OLD_ATTRIBUTES_AT] & CODEC, at + 4 + max(key, 0) + 4
+
+
+# -- what blocks say --------------------------------------------------------------------------
+
+
+def _unknown(_data: bytes) -> int:
+    raise ValueError("nothing but decompressing tells")
+
+
+def _snappy_size(data: bytes) -> int:
+    """What its blocks say that they become, up to a damaged one, where the codec ends."""
+    total = 0
+    with suppress(cramjam.DecompressionError):
+        for block in _snappy_blocks(data):
+            total += int(cramjam.snappy.decompress_raw_len(block))
+    return total
+
+
+def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+    """As Java frames them, or one alone.
+
+    Raises:
+        LargeBatchError: a size is negative: the client would go back, and maybe for ever.
+    """
+    if not data.startswith(XERIAL):
+        yield data
+        return
+    at = XERIAL_HEAD
+    while at < len(data):
+        size = int.from_bytes(data[at : at + 4], signed=True)
+        if size < 0:
+            raise LargeBatchError("a block of snappy has a negative size: it might never end")
+        yield data[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def _zstd_bound(data: bytes) -> int:
+    """RFC 8878: a block says what it is, and has 128 KiB at most."""
+    total = at = 0
+    while at < len(data):
+        magic = _little(data, at, 4)
+        if magic in SKIPPABLE:
+            at += 8 + _little(data, at + 4, 4)
+            continue
+        if magic != ZSTD_MAGIC:
+            raise ValueError("no frame")
+        descriptor = data[at + 4]
+        is_single = descriptor >> 5 & 1
+        at += 6 - is_single + (0, 1, 2, 4)[descriptor & 3] + (is_single, 2, 4, 8)[descriptor >> 6]
+        size, at = _zstd_blocks(data, at)
+        total += size
+        at += 4 * (descriptor >> 2 & 1)  # its checksum
+    return total
+
+
+def _zstd_blocks(data: bytes, at: int) -> tuple[int, int]:
+    """Bytes of a frame's blocks at most, and where they end."""
+    total = 0
+    while True:
+        head = _little(data, at, 3)
+        kind, size = head >> 1 & 3, head >> 3
+        total += size if kind in (ZSTD_RAW, ZSTD_RLE) else ZSTD_BLOCK
+        at += 3 + (1 if kind == ZSTD_RLE else size)
+        if head & 1:
+            return total, at
+
+
+def _little(data: bytes, at: int, size: int) -> int:
+    if at + size > len(data):
+        raise ValueError("cut off")
+    return int.from_bytes(data[at : at + size], "little")
+
+
+# -- counting ---------------------------------------------------------------------------------
+
+
+def _gzip_exceeds(data: bytes, most: int) -> bool:
+    while data:
+        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        while not member.eof:
+            made = member.decompress(data, STEP)
+            data, most = member.unconsumed_tail, most - len(made)
+            if most < 0:
+                return True
+            if not made and not data and not member.eof:
+                return False  # cut off
+        data = member.unused_data.lstrip(b"\0")
+    return False
+
+
+def _counting(name: str) -> Callable[[bytes, int], bool]:
+    def exceeds(data: bytes, most: int) -> bool:
+        into: Any = getattr(cramjam, name).decompress_into
+        with mmap.mmap(-1, most) as room:  # pages that nothing is written to take no memory
+            try:
+                into(data, room)
+            except cramjam.DecompressionError as error:
+                return "whole buffer" in str(error)  # any other ends the codec at the same place
+        return False
+
+    return exceeds
+
+
+def _declared(data: bytes, most: int) -> bool:
+    """Snappy makes room for what is declared before it looks at anything else."""
+    return _snappy_size(data) > most
+
+
+CODECS: Mapping[int, Codec] = {
+    1: Codec("gzip", 1032, _unknown, _gzip_exceeds, codec.has_gzip, codec.gzip_decode),
+    # Not the 22 that it can do: a false size alone would take the memory.
+    2: Codec("snappy", 1 << 32, _snappy_size, _declared, codec.has_snappy, codec.snappy_decode),
+    3: Codec("lz4", 255, _unknown, _counting("lz4"), codec.has_lz4, codec.lz4_decode),
+    4: Codec("zstd", 1 << 15, _zstd_bound, _counting("zstd"), codec.has_zstd, codec.zstd_decode),
+}
+"""By their numbers in Kafka."""

@@ -1,0 +1,330 @@
+"""Writes columns of records to Kafka topics, in batches that are made here.
+
+The client's ``send`` makes a future for each record, which takes ten times as long as the record.
+So records are sorted by partition and appended to batches of the client's, and a batch is sent as a whole.
+
+Order: each partition has a lane, in which a batch is sent when the one before it was acknowledged.
+Lanes hold what was packed in the last two calls of `KafkaWriter.send`; more waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from consumer_sdk.adapters.opening import keep_trying
+from consumer_sdk.adapters.urls import split_url
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    MissingExtraError,
+    TransientAdapterError,
+)
+from consumer_sdk.options import SECONDS, OptionType, check_options
+from consumer_sdk.record_writes import Outgoing, RecordWriter
+from consumer_sdk.records import Headers
+
+try:
+    from aiokafka import AIOKafkaProducer
+    from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
+except ImportError as _error:
+    raise MissingExtraError("aiokafka", "kafka") from _error
+
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.options import (
+    check_client_options,
+    client_kinds,
+    connection_options,
+    read_servers,
+    read_url,
+)
+from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
+from consumer_sdk.adapters.kafka.producing.partitioning import lengths_of, partitions_of
+from consumer_sdk.adapters.kafka.producing.producers import start_producer, stop_producer
+
+__all__ = ["KafkaWriter"]
+
+FORM = "write kafka://host:port[,host:port]/topic?option=value"
+OURS = {
+    "transactional_id": "records are written at least once, without a transaction",
+    "key_serializer": "keys are bytes",
+    "value_serializer": "values are bytes",
+    "partitioner": "keys choose as Java's producer has it, or a column of partitions",
+    "linger_ms": "batches are made of columns, and nothing waits for more",
+    "api_version": "the client asks the broker",
+    "loop": "the running event loop is used",
+}
+"""Client options that are set here → why."""
+OWN: Mapping[str, OptionType] = {"connect_timeout": SECONDS, "delivery_timeout": SECONDS}
+"""`KafkaWriter`'s own options."""
+DEFAULTS = {"max_batch_size": 128 * 1024, "max_request_size": 1024 * 1024}
+"""Other than the client's; ``max_request_size`` is the client's and Java's."""
+OVERHEAD = 61 + 21
+"""Bytes of a record beside its key, value and headers: the batch's head, and numbers."""
+HEADER_OVERHEAD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch of the client's for one partition; it is not sent to any other."""
+
+    topic: str
+    partition: int
+    builder: Any
+
+
+class KafkaWriter(RecordWriter):
+    """Writes to Kafka; acknowledged by all replicas unless ``acks`` says otherwise.
+
+    Args:
+        bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
+        connect_timeout: seconds to wait for the servers, which may be restarting when it is opened.
+        delivery_timeout: seconds for which a batch is tried again, until it is given up.
+        options: any other option of ``AIOKafkaProducer``. Idempotence is on (a batch that is sent
+            again is stored once), unless ``acks`` forbids it.
+
+    Raises:
+        ConfigurationError: an option is unknown or cannot work.
+    """
+
+    __slots__ = (
+        "_connect_timeout",
+        "_delivery_timeout",
+        "_failure",
+        "_first",
+        "_lanes",
+        "_options",
+        "_producer",
+        "_sent",
+        "_topics",
+        "_unacked",
+    )
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: str | Sequence[str],
+        connect_timeout: float = 30.0,
+        delivery_timeout: float = 120.0,
+        **options: Any,
+    ) -> None:
+        own = {"connect_timeout": connect_timeout, "delivery_timeout": delivery_timeout}
+        check_options(own, OWN)
+        check_client_options(options, AIOKafkaProducer.__init__, OURS, OWN)
+        self._connect_timeout = connect_timeout
+        self._delivery_timeout = delivery_timeout
+        is_by_all = options.get("acks", "all") in ("all", -1)
+        if options.get("enable_idempotence") and not is_by_all:
+            raise ConfigurationError(
+                "enable_idempotence=True needs acks='all': give one of the two"
+            )
+        self._options = {
+            "enable_idempotence": is_by_all,
+            **DEFAULTS,
+            **connection_options(options),
+            "bootstrap_servers": read_servers(bootstrap_servers),
+        }
+        self._producer: Any = None
+        self._topics: dict[str, Topic] = {}
+        self._lanes: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._unacked: list[asyncio.Task[None]] = []  # of the last call of `send`
+        self._failure: ConsumerSdkError | None = None
+        self._sent = 0
+        self._first = os.getpid()  # small tasks do not all write to partition 0
+
+    def __repr__(self) -> str:
+        return f"KafkaWriter(bootstrap_servers={','.join(self._options['bootstrap_servers'])!r})"
+
+    @classmethod
+    def from_url(cls, url: str) -> KafkaWriter:
+        """The writer for a URL; its topic is the caller's to use.
+
+        Raises:
+            ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
+        """
+        parts, texts = split_url(url, {"kafka"}, FORM)
+        _, options = read_url(
+            parts, texts, {**client_kinds(AIOKafkaProducer.__init__), **OWN}, FORM
+        )
+        return cls(**options)
+
+    async def open(self) -> None:
+        """Connects, for `connect_timeout` seconds."""
+        self._producer = await keep_trying(self._start, self._connect_timeout)
+
+    async def _start(self, seconds: float) -> Any:
+        try:
+            async with asyncio.timeout(max(seconds, 1.0)):
+                return await start_producer(seconds, **self._options)
+        except TimeoutError as error:
+            raise TransientAdapterError(
+                f"{self._options['bootstrap_servers']}: no producer could be started in {seconds:.0f} s"
+            ) from error
+
+    async def prepare(self, topic: str) -> None:
+        """Asks the broker for the topic, for `connect_timeout` seconds; never creates one."""
+        self._topics[topic] = await keep_trying(
+            lambda _left: self._described(topic), self._connect_timeout
+        )
+
+    async def _described(self, topic: str) -> Topic:
+        found = (await await_topics(self._producer.client, [topic]))[topic]
+        if found.is_forbidden:
+            raise AdapterError(
+                f"topic {topic!r}: this principal may not see it: grant it Describe and Write (ACLs)"
+            )
+        if found.is_absent:
+            raise ConfigurationError(
+                f"topic {topic!r} does not exist: create it, or correct its name"
+            )
+        if found.error or not found.partitions:
+            raise TransientAdapterError(f"topic {topic!r} is not ready: error {found.error}")
+        return found
+
+    def pack(self, records: Outgoing) -> list[Batch]:
+        """Batches, in order for each partition."""
+        self._check_sizes(records)
+        count = len(self._topics[records.topic].partitions)
+        partitions = partitions_of(records, count, self._first)
+        self._first += 1
+        order = partitions.argsort(kind="stable")
+        columns = _columns(records, order)
+        found, begins = _runs(partitions[order])
+        made: list[Batch] = []
+        for partition, begin, end in zip(found, begins, [*begins[1:], len(order)], strict=True):
+            rows = zip(*(column[begin:end] for column in columns), strict=True)
+            made += [Batch(records.topic, partition, each) for each in self._filled(rows)]
+        return made
+
+    def _filled(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+        now = int(time.time() * 1000)
+        create = self._producer.create_batch
+        batch = create()
+        append = batch.append
+        for key, value, headers in rows:
+            if append(timestamp=now, key=key, value=value, headers=headers) is None:
+                batch.close()
+                yield batch
+                batch = create()
+                append = batch.append
+                append(timestamp=now, key=key, value=value, headers=headers)
+        batch.close()
+        yield batch
+
+    def _check_sizes(self, records: Outgoing) -> None:
+        sizes = lengths_of(records.values) + OVERHEAD
+        if records.keys is not None:
+            sizes = sizes + lengths_of(records.keys)
+        if records.headers is not None:
+            sizes = sizes + list(map(_header_bytes, records.headers))
+        limit = self._options["max_request_size"]
+        if len(sizes) and sizes.max() > limit:
+            raise AdapterError(
+                f"a record for topic {records.topic!r} has {sizes.max():,} bytes, and "
+                f"max.request.size allows {limit:,}: raise it, and max.message.bytes of the topic"
+            )
+
+    async def send(self, packed: list[Batch]) -> None:
+        """Puts batches into the lanes of their partitions; waits for those of the call before."""
+        if self._failure is not None:
+            raise self._failure
+        before = self._unacked
+        by_lane: dict[tuple[str, int], list[Batch]] = {}
+        for batch in packed:
+            by_lane.setdefault((batch.topic, batch.partition), []).append(batch)
+            self._sent += batch.builder.record_count()
+        self._unacked = [self._lane(place, batches) for place, batches in by_lane.items()]
+        await self._acked(before)
+
+    async def flush(self) -> int:
+        """Waits for every lane."""
+        await self._acked([*self._lanes.values()])
+        if self._failure is not None:
+            raise self._failure
+        self._lanes, self._unacked = {}, []
+        sent, self._sent = self._sent, 0
+        return sent
+
+    async def aclose(self) -> None:
+        """Gives up what was not acknowledged."""
+        lanes, self._lanes = self._lanes, {}
+        for lane in lanes.values():
+            lane.cancel()
+        await asyncio.gather(*lanes.values(), return_exceptions=True)
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await stop_producer(producer)
+
+    # -- lanes --------------------------------------------------------------------------------
+
+    def _lane(self, place: tuple[str, int], batches: list[Batch]) -> asyncio.Task[None]:
+        made = asyncio.create_task(self._write(self._lanes.get(place), batches))
+        self._lanes[place] = made
+        return made
+
+    async def _write(self, before: asyncio.Task[None] | None, batches: list[Batch]) -> None:
+        if before is not None:
+            await before
+        await asyncio.gather(*[await self._queued(batch) for batch in batches])
+
+    async def _queued(self, batch: Batch) -> asyncio.Future[Any]:
+        """The acknowledgement of a batch that the client has taken; `_acked` says how late that may be."""
+        place = {"topic": batch.topic, "partition": batch.partition}
+        while True:
+            # The client gives up when the batch before has waited for as long as one request may take.
+            with suppress(KafkaTimeoutError):
+                found: asyncio.Future[Any] = await self._producer.send_batch(batch.builder, **place)
+                return found
+
+    async def _acked(self, lanes: Sequence[asyncio.Task[None]]) -> None:
+        """Returns when these are done; a failure is kept, since none of the others knows of it."""
+        try:
+            async with asyncio.timeout(self._delivery_timeout):
+                await asyncio.gather(*lanes)
+        except TimeoutError as error:
+            self._failure = TransientAdapterError(
+                f"{self!r}: the broker did not acknowledge what was sent "
+                f"for {self._delivery_timeout:.0f} s"
+            )
+            raise self._failure from error
+        except Exception as error:
+            topics = ", ".join(sorted(self._topics))
+            self._failure = _refused(error, f"writing to topic {topics}")
+            raise self._failure from error
+
+
+def _refused(error: Exception, doing: str) -> ConsumerSdkError:
+    found = translate(error, doing)
+    if isinstance(error, MessageSizeTooLargeError):
+        return AdapterError(
+            f"{found}, or lower the batch size (kafka.batch.size, max_batch_size), which may exceed it too"
+        )
+    return found
+
+
+def _columns(records: Outgoing, order: Any) -> list[Sequence[Any]]:
+    """Keys, values and headers as lists, sorted."""
+    nothing = [None] * len(order)
+    keys = nothing if records.keys is None else records.keys.take(order).to_pylist()
+    # The client takes nothing but lists of headers.
+    headers: list[list[Any]] = [[]] * len(order)
+    if records.headers is not None:
+        headers = [[*records.headers[at]] for at in order]
+    return [keys, records.values.take(order).to_pylist(), headers]
+
+
+def _runs(partitions: Any) -> tuple[list[int], list[int]]:
+    """The partitions in a sorted array, and where each begins."""
+    changes = (partitions[1:] != partitions[:-1]).nonzero()[0] + 1
+    begins = [0, *changes.tolist()] if len(partitions) else []
+    return [int(partitions[at]) for at in begins], begins
+
+
+def _header_bytes(headers: Headers) -> int:
+    return sum(len(name) + len(value or b"") + HEADER_OVERHEAD for name, value in headers)

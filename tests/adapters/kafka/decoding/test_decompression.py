@@ -1,0 +1,227 @@
+"""How much a batch may hold: real bombs of each codec, and what is large by right."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import tracemalloc
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import cramjam
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumer_sdk.adapters.kafka.decoding.decompression import (
+    MAX_BATCH_BYTES,
+    LargeBatchError,
+    check_batch,
+    decompress,
+    oversized,
+)
+from consumer_sdk.adapters.kafka.decoding.salvage import salvage
+from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
+from tests.adapters.kafka.decoding.test_unpacking import CODECS, batch, rebase
+
+MIB = 1 << 20
+LIMIT = MIB
+COMPRESSED = {name: kind for name, kind in CODECS.items() if kind}
+
+
+def bomb(codec: int, size: int = 8 * MIB, offset: int = 0, records: int = 1) -> bytes:
+    """A batch of zeros."""
+    builder = DefaultRecordBatchBuilder(2, codec, 0, -1, 0, 0, 2 * size)
+    for n in range(records):
+        builder.append(n, 1, None, bytes(size // records), [])
+    return rebase(bytes(builder.build()), offset)
+
+
+def peak(work: Callable[[], object]) -> int:
+    """Bytes that some work takes at most, beyond what there is."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
+def test_bomb_is_an_error_that_says_what_to_do(kind: int) -> None:
+    """Which batch, of which codec, how large it may be, and the option; without decompressing it."""
+    raw = bomb(kind, offset=7)
+    name = next(name for name, number in CODECS.items() if number == kind)
+
+    def check() -> None:
+        with pytest.raises(LargeBatchError) as caught:
+            check_batch(raw, LIMIT)
+        said = str(caught.value)
+        assert f"offset 7 holds more than {LIMIT} bytes" in said
+        assert f"{len(raw) - 61} bytes of {name}: raise max_batch_bytes=" in said
+
+    assert peak(check) < 2 * LIMIT + len(raw)
+    check_batch(raw, 9 * MIB)
+
+
+@pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
+def test_zeros_up_to_a_brokers_limit_are_no_bomb(kind: int) -> None:
+    """A record of 1 MiB, as large as a broker takes one, and several of them in one batch."""
+    raw = bomb(kind, 16 * MIB, records=16)
+    check_batch(raw, MAX_BATCH_BYTES)
+    assert len(decompress(kind, raw[61:])) >= 16 * MIB
+
+
+@pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
+def test_range_ends_before_a_bomb(kind: int) -> None:
+    """What came before it was yielded; memory stays at what a batch may have."""
+    data = batch([(n, 1, None, b"v", []) for n in range(3)]) + bomb(kind, offset=3)
+    columnizer = Columnizer(0, 9, is_committed=True, with_headers=False, max_bytes=1, most=LIMIT)
+    found: list[int] = []
+
+    def read() -> None:
+        with pytest.raises(LargeBatchError):
+            for columns in columnizer.columns(open_batches(data), []):
+                found.extend(columns.positions)
+
+    assert peak(read) < 2 * LIMIT + 2 * len(data)
+    assert found == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
+def test_bomb_that_is_taken_apart_is_unreadable_as_a_whole(kind: int) -> None:
+    """Its bytes are kept as they are stored, and what is behind it is known."""
+    raw = bomb(kind, offset=3, records=4)
+    found = salvage(raw, 5, most=LIMIT)
+    assert found is not None
+    assert found.unreadable is not None
+    assert (found.unreadable.first, found.unreadable.last) == (5, 6)
+    assert found.unreadable.raw == raw
+    assert isinstance(found.unreadable.error, LargeBatchError)
+
+
+@pytest.mark.parametrize("magic, kind", [(0, 1), (0, 2), (1, 1), (1, 2), (1, 3)])
+def test_bomb_of_an_old_format_is_found(magic: int, kind: int) -> None:
+    """The compressed bytes are the value of a record."""
+    builder = LegacyRecordBatchBuilder(magic, kind, 16 * MIB)
+    builder.append(0, 1, None, bytes(8 * MIB))
+    raw = bytes(builder.build())
+    with pytest.raises(LargeBatchError, match="raise max_batch_bytes="):
+        check_batch(raw, LIMIT)
+    check_batch(raw, 9 * MIB)
+    found = salvage(raw, 0, most=LIMIT)
+    assert found is not None
+    assert found.unreadable is not None
+
+
+def zstd_of(blocks: int, each: int = 1 << 17) -> bytes:
+    """A frame of blocks that are one byte and a count."""
+    heads = [each << 3 | 1 << 1 | (n == blocks - 1) for n in range(blocks)]
+    body = b"".join(head.to_bytes(3, "little") + b"\0" for head in heads)
+    return struct.pack("<IBB", 0xFD2FB528, 0, 0x38) + body
+
+
+def framed(payload: bytes, kind: int) -> bytes:
+    """A batch with these compressed bytes."""
+    raw = bytearray(batch([(0, 1, None, b"", [])])[:61] + payload)
+    raw[8:12] = (len(raw) - 12).to_bytes(4)
+    raw[22] |= kind
+    return bytes(raw)
+
+
+def test_blocks_that_are_a_byte_and_a_count_are_found() -> None:
+    """A gigabyte in 33 kB, which is a thirtieth of what a broker takes at once."""
+    raw = framed(zstd_of(8192), 4)
+    assert len(raw) < 33_000
+    with pytest.raises(LargeBatchError):
+        check_batch(raw, LIMIT)
+
+
+def test_several_frames_and_what_lies_between_them_are_counted_together() -> None:
+    """A limit for each frame alone would be none."""
+    skipped = struct.pack("<II", 0x184D2A53, 5) + b"01234"
+    raw = framed(b"".join([*([zstd_of(3), skipped] * 3)]), 4)
+    with pytest.raises(LargeBatchError):
+        check_batch(raw, LIMIT)
+    check_batch(raw, 9 << 17)
+    members = framed(gzip.compress(bytes(600_000)) * 2, 1)
+    with pytest.raises(LargeBatchError):
+        check_batch(members, LIMIT)
+    check_batch(members, 1_200_000)
+
+
+def test_size_that_is_a_lie_is_not_made_room_for() -> None:
+    """Three bytes of snappy may claim two gigabytes."""
+    with pytest.raises(LargeBatchError):
+        check_batch(framed(b"\xff\xff\xff\xff\x07\x00", 2), MAX_BATCH_BYTES)
+
+
+XERIAL = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
+FALSE_SIZE = struct.pack(">i", 6) + b"\xff\xff\xff\xff\x07\x00"
+
+
+@pytest.mark.parametrize("tail", [bytes(4), struct.pack(">i", 2) + b"\xff\xff", b"\xff"])
+def test_false_size_before_a_damaged_block_is_found(tail: bytes) -> None:
+    """The client makes room for the first block before it comes to the damaged one."""
+    with pytest.raises(LargeBatchError):
+        check_batch(framed(XERIAL + FALSE_SIZE + tail, 2), MAX_BATCH_BYTES)
+
+
+def test_block_that_leads_back_is_found() -> None:
+    """The client would decompress the same blocks again and again, and keep all that they become."""
+    block = bytes(cramjam.snappy.compress_raw(b"x"))
+    there = struct.pack(">i", len(block)) + block
+    back = struct.pack(">i", -2 * len(there) - 4)
+    with pytest.raises(LargeBatchError, match="negative size"):
+        check_batch(framed(XERIAL + there + back + there, 2), MAX_BATCH_BYTES)
+
+
+@pytest.mark.parametrize("payload", [b"\xff\xff", XERIAL + struct.pack(">i", 2) + b"\xff\xff"])
+def test_damaged_snappy_passes_to_the_codec(payload: bytes) -> None:
+    """It says what is wrong; the batches beside it can be read."""
+    raw = framed(payload, 2)
+    check_batch(raw, LIMIT)
+    small = batch([(0, 1, None, b"v", [])])
+    assert oversized(raw + small, LIMIT) is None
+
+
+def test_first_batch_that_is_too_large_is_found_among_others() -> None:
+    """Where it begins; what is cut off at the end is not looked at."""
+    small = batch([(n, 1, b"k", b"v" * 99, []) for n in range(9)], 4)
+    large = bomb(4, offset=9)
+    found = oversized(small + large + large, LIMIT)
+    assert found is not None
+    assert found[0] == len(small)
+    assert oversized(small + large[:-1], LIMIT) is None
+    assert oversized(small * 3, LIMIT) is None
+    assert oversized(b"", LIMIT) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(COMPRESSED.values())),
+    parts=st.lists(
+        st.tuples(st.binary(min_size=1, max_size=20), st.integers(1, 20_000)), max_size=5
+    ),
+    at=st.integers(0, 10_000),
+    bits=st.integers(0, 255),
+)
+def test_what_passes_never_becomes_more_than_it_may(
+    kind: int, parts: Sequence[tuple[bytes, int]], at: int, bits: int
+) -> None:
+    """Whatever the bytes are: a batch that a bit has changed too, where no checksum is looked at."""
+    data = b"".join(part * times for part, times in parts)
+    raw = bytearray(batch([(0, 1, None, data, [])], kind))
+    raw[61 + at % (len(raw) - 61)] ^= bits
+    most = 10_000
+    try:
+        check_batch(bytes(raw), most)
+    except LargeBatchError:
+        assert bits or len(data) + 50 > most
+        return
+    with suppress(
+        OSError, EOFError, ValueError, struct.error, cramjam.DecompressionError, Exception
+    ):
+        assert len(decompress(kind, bytes(raw[61:]))) <= most

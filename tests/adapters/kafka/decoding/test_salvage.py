@@ -1,0 +1,171 @@
+"""What is made of a batch of which something cannot be read."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+
+from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged, Unreadable, salvage
+from consumer_sdk.records import Assignment, Message, Partition
+from tests.adapters.kafka.decoding.test_unpacking import (
+    ANY,
+    CODECS,
+    Row,
+    batch,
+    rebase,
+    with_checksum,
+    wrong_checksum,
+    wrong_header,
+)
+
+ASSIGNMENT = Assignment(Partition("t", "0"), 1)
+
+
+def rows(first: int, stop: int, *bad: int) -> list[Row]:
+    """Records whose values are their offsets; the header of the bad ones is to be damaged."""
+    return [(n, n, None, b"%d" % n, [("name", b"x")] * (n in bad)) for n in range(first, stop)]
+
+
+def found(data: bytes, position: int = 0) -> list[int | tuple[int, int | None]]:
+    """Offsets of what can be read, first and last offsets of what cannot."""
+    return list_of(salvage(data, position))
+
+
+def list_of(batch: Salvaged | None) -> list[int | tuple[int, int | None]]:
+    """All of it, in order."""
+    assert batch is not None
+    seen: list[int | tuple[int, int | None]] = []
+    while not batch.is_empty:
+        if (item := batch.unreadable) is not None:
+            seen.append((item.first, item.last))
+            if item.last is None:
+                return seen
+            batch.pass_by(item.last + 1)
+        messages, size = batch.take(ASSIGNMENT, 2, ANY)
+        assert size == sum(message.size for message in messages)
+        seen += [message.position for message in messages]
+        if messages:
+            assert batch.next_fetch_offset >= messages[-1].position + 1
+    return seen
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+def test_one_bad_record_of_a_batch_is_unreadable_alone(codec: int) -> None:
+    """Those before and after it come as they are; its own bytes are kept."""
+    good = batch([(n, n, b"k", b"value" * 9, [("name", b"x")]) for n in range(3, 6)], codec)
+    assert salvage(good, 3) is None
+    raw = damaged(codec)
+    assert found(raw, 3) == [3, (4, 4), 5]
+    assert found(raw, 4) == [(4, 4), 5]
+    assert found(raw, 5) == [5]
+    salvaged = salvage(raw, 4)
+    assert salvaged is not None
+    assert salvaged.unreadable is not None
+    assert b"\xff\xfe\xfd\xfc" in salvaged.unreadable.raw
+    salvaged.pass_by(5)
+    ((message,), _size) = salvaged.take(ASSIGNMENT, ANY, ANY)
+    assert (message.value, message.key, message.timestamp) == (b"value" * 9, b"k", 5)
+    assert message.assignment is ASSIGNMENT
+    assert salvaged.next_fetch_offset == 6
+
+
+def damaged(codec: int) -> bytes:
+    """Offsets 3 to 5, with a header's name in the middle that is not UTF-8."""
+    names: dict[int, list[tuple[str, bytes | None]]] = {4: [("name", b"x")]}
+    plain = batch([(n, n, b"k", b"value" * 9, names.get(n, [])) for n in range(3, 6)])
+    payload = plain[61:].replace(b"name", b"\xff\xfe\xfd\xfc")
+    from aiokafka import codec as codecs
+
+    encode = {
+        0: bytes,
+        1: codecs.gzip_encode,
+        2: codecs.snappy_encode,
+        3: codecs.lz4_encode,
+        4: codecs.zstd_encode,
+    }[codec]
+    packed = encode(payload)
+    head = bytearray(plain[:61])
+    struct.pack_into(">i", head, 8, 61 - 12 + len(packed))
+    head[22] |= codec
+    return with_checksum(bytes(head) + packed)
+
+
+def test_batch_with_a_wrong_checksum_is_unreadable_up_to_its_end() -> None:
+    """From the position asked for: what lies before it was settled."""
+    raw = wrong_checksum(batch(rows(3, 7)))
+    assert found(raw, 0) == [(3, 6)]
+    assert found(raw, 5) == [(5, 6)]
+
+
+def test_end_that_the_head_does_not_confirm_is_not_known() -> None:
+    """A wrong last offset would pass records that are sound: the next batch may confirm it."""
+    holes = wrong_checksum(batch([rows(3, 4)[0], rows(6, 7)[0]]))  # a gap: the count says less
+    assert found(holes, 3) == [(3, None)]
+    assert found(holes + batch(rows(7, 8)), 3) == [(3, 6)]
+    assert found(holes + batch(rows(9, 10)), 3) == [(3, None)]
+    assert found(holes + wrong_checksum(batch(rows(7, 8))), 3) == [(3, None)]
+    far = bytearray(batch(rows(3, 7)))
+    far[23] ^= 0x01  # the last offset's distance
+    assert found(bytes(far), 3) == [(3, None)]
+
+
+def test_end_of_a_batch_that_lies_elsewhere_is_not_known() -> None:
+    """The count confirms how long it is; no checksum says where it begins."""
+    moved = rebase(wrong_checksum(batch(rows(0, 3))), 8)
+    assert found(moved + batch(rows(3, 20))) == [(0, None)]
+    assert found(moved + wrong_checksum(batch(rows(3, 20)))) == [(0, None)]
+    assert found(moved + batch(rows(20, 21))) == [(8, 10)]  # compaction may leave a gap
+    assert list_of(salvage(moved, 0, 3)) == [(0, None)]
+    assert list_of(salvage(moved, 0, 11)) == [(8, 10)]
+
+
+def test_codec_that_fails_makes_the_batch_unreadable() -> None:
+    """The checksum fits, and so its end is known."""
+    raw = bytearray(batch([(n, n, None, b"x" * 99, []) for n in range(3, 7)], CODECS["gzip"]))
+    raw[61:65] = b"\0\0\0\0"
+    assert found(with_checksum(bytes(raw)), 4) == [(4, 6)]
+
+
+def test_records_that_do_not_fill_their_batch_are_unreadable_from_there() -> None:
+    """A size that is wrong, under a checksum that fits."""
+    raw = bytearray(batch(rows(0, 3)))
+    raw[61] ^= 0x40  # of the first record
+    assert found(with_checksum(bytes(raw))) == [(0, 2)]
+
+
+@pytest.mark.parametrize("cut", [10, 30, 70])
+def test_batch_that_is_cut_off_ends_nobody_knows_where(cut: int) -> None:
+    """Nothing of it is passed."""
+    assert found(batch(rows(0, 3))[:cut]) == [(0, None)]
+
+
+@pytest.mark.parametrize("length", [-20, -1, 0, 5, 1 << 30])
+def test_length_that_is_wrong_ends_nobody_knows_where(length: int) -> None:
+    """Negative, too short or too long."""
+    raw = batch(rows(0, 3))
+    assert found(raw[:8] + struct.pack(">i", length) + raw[12:]) == [(0, None)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_old_formats_are_unreadable_up_to_their_offset(magic: int) -> None:
+    """Each record, or compressed set, has the offset of its last record."""
+    builder = LegacyRecordBatchBuilder(magic, 0, 1 << 16)
+    builder.append(0, 77, b"k", b"value")
+    raw = rebase(bytes(builder.build()), 4)
+    assert salvage(raw, 4) is None
+    assert found(wrong_checksum(raw), 4) == [(4, 4)]
+    assert found(wrong_checksum(raw), 5) == [(5, None)]
+
+
+def test_items_are_what_they_say() -> None:
+    """A bad header of one record of a plain batch, read through the same helpers."""
+    raw = wrong_header(batch(rows(0, 4, 2)))
+    salvaged = salvage(raw, 0)
+    assert salvaged is not None
+    messages, _size = salvaged.take(ASSIGNMENT, ANY, ANY)
+    assert [type(each) for each in messages] == [Message, Message]
+    assert isinstance(salvaged.unreadable, Unreadable)
+    assert isinstance(salvaged.unreadable.error, ValueError)
+    assert not salvaged.is_empty

@@ -1,0 +1,284 @@
+"""What is made of a fetch response: the client's own records say what is right."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.consumer.fetcher import READ_COMMITTED, READ_UNCOMMITTED, PartitionRecords
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+from aiokafka.record.memory_records import MemoryRecords
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker
+from consumer_sdk.records import Assignment, Message, Partition
+
+ASSIGNMENT = Assignment(Partition("t", "0"), 1)
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+ANY = 1 << 30
+
+Row = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def batch(
+    rows: Sequence[Row], codec: int = 0, producer: int = -1, *, transaction: bool = False
+) -> bytes:
+    """A record batch; a row is offset, timestamp, key, value, headers."""
+    builder = DefaultRecordBatchBuilder(2, codec, transaction, producer, 0, 0, 1 << 20)
+    base = rows[0][0]
+    for offset, timestamp, key, value, headers in rows:
+        builder.append(offset - base, timestamp, key, value, headers)
+    return rebase(bytes(builder.build()), base)
+
+
+def rebase(raw: bytes, base: int) -> bytes:
+    """The batch with another base offset; the checksum does not cover it."""
+    return struct.pack(">q", base) + raw[8:]
+
+
+def control(offset: int, producer: int, *, abort: bool) -> bytes:
+    """A transaction marker."""
+    key = struct.pack(">hh", 0, 0 if abort else 1)
+    builder = DefaultRecordBatchBuilder(2, 0, True, producer, 0, 0, 1 << 20)
+    builder.append(0, 1, key, b"\0" * 6, [])
+    raw = bytearray(builder.build())
+    raw[22] |= 0x20  # the control bit of the attributes
+    return with_checksum(rebase(bytes(raw), offset))
+
+
+def with_checksum(raw: bytes) -> bytes:
+    """The batch with the checksum that it should have."""
+    from aiokafka.record.util import calc_crc32c_py
+
+    return raw[:17] + struct.pack(">I", calc_crc32c_py(raw[21:])) + raw[21:]
+
+
+def unpacker_of(
+    raw: bytes,
+    position: int = 0,
+    aborted: Sequence[tuple[int, int]] = (),
+    isolation: int = READ_COMMITTED,
+    **options: Any,
+) -> Unpacker:
+    """An unpacker over a fetch response."""
+    return Unpacker(records_of(raw, position, aborted, isolation), **options)
+
+
+def records_of(
+    raw: bytes,
+    position: int = 0,
+    aborted: Sequence[tuple[int, int]] = (),
+    isolation: int = READ_COMMITTED,
+) -> PartitionRecords:
+    """The client's own way to read it."""
+    return PartitionRecords(
+        TopicPartition("t", 0), MemoryRecords(raw), aborted, position, None, None, True, isolation
+    )
+
+
+def drain(unpacker: Unpacker, max_records: int = ANY, max_bytes: int = ANY) -> list[list[Message]]:
+    """Everything, as it came from each take."""
+    taken = []
+    while not unpacker.is_empty:
+        messages, size = unpacker.take(ASSIGNMENT, max_records, max_bytes)
+        assert size == sum(message.size for message in messages)
+        assert len(messages) <= max_records
+        taken.append(messages)
+    return taken
+
+
+def flat(taken: Sequence[Sequence[Message]]) -> list[Message]:
+    """All takes in one."""
+    return [message for messages in taken for message in messages]
+
+
+def facts(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+    """What can be told from messages, headers as a tuple."""
+    return [
+        (m.assignment, m.position, m.key, m.value, tuple(m.headers), m.timestamp) for m in messages
+    ]
+
+
+ROWS: list[Row] = [
+    (10, 1_000, b"k", b"v", []),
+    (11, 1_001, None, b"no key", [("h", b"1"), ("h", None), ("é", b"")]),
+    (14, 999, b"tombstone", None, []),
+    (15, 1_002, None, None, []),
+    (16, 1_003, b"", b"", [("h", b"2")]),
+]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+@pytest.mark.parametrize("max_records", [1, 2, 5, 100])
+def test_messages_are_those_of_the_batches(codec: int, max_records: int) -> None:
+    """Nulls, headers, gaps and timestamps, with every codec and any size of bite."""
+    raw = batch(ROWS[:3], codec) + batch(ROWS[3:], codec)
+    found = unpacker_of(raw, 10)
+    messages = facts(flat(drain(found, max_records)))
+    assert messages == [(ASSIGNMENT, o, k, v, tuple(h), t) for o, t, k, v, h in ROWS]
+    assert found.next_fetch_offset == 17
+
+
+row = st.tuples(
+    st.integers(0, 3),  # positions skipped before it
+    st.integers(0, 2**40),
+    st.none() | st.binary(max_size=8),
+    st.none() | st.binary(max_size=30),
+    st.lists(st.tuples(st.text(max_size=4), st.none() | st.binary(max_size=4)), max_size=2),
+)
+
+
+@settings(max_examples=60, deadline=None)  # other programs may hold the machine up
+@given(
+    st.lists(st.lists(row, min_size=1, max_size=9), min_size=1, max_size=4),
+    st.integers(1, 12),
+    st.integers(1, 60),
+    st.integers(0, 20),
+)
+def test_it_agrees_with_the_client_on_anything(
+    batches: list[list[Any]], max_records: int, max_bytes: int, position: int
+) -> None:
+    """Whatever the batches, the bites and the position that was asked for."""
+    raw, offset, ends = b"", 0, []
+    for rows in batches:
+        placed: list[Row] = []
+        for skipped, *rest in rows:
+            placed.append((offset + skipped, *rest))
+            offset += skipped + 1
+        raw += batch(placed)
+        ends.append(offset - 1)
+    position = min(position, ends[0])  # a broker sends no batch that ends before it
+    found, plain = unpacker_of(raw, position), records_of(raw, position)
+    assert facts(flat(drain(found, max_records, max_bytes))) == [
+        (ASSIGNMENT, r.offset, r.key, r.value, r.headers, r.timestamp) for r in plain
+    ]
+    assert found.next_fetch_offset == plain.next_fetch_offset
+
+
+def test_position_asked_for_may_lie_inside_a_batch() -> None:
+    """The broker sends whole batches; what lies before the position is not delivered."""
+    found = drain(unpacker_of(batch(ROWS), position=12), 2)
+    assert [[m.position for m in each] for each in found if each] == [[14, 15], [16]]
+
+
+def test_bytes_are_a_soft_limit() -> None:
+    """The record that passes the limit still comes; the next one waits."""
+    rows: list[Row] = [(n, 0, None, b"x" * 40, []) for n in range(5)]
+    found = drain(unpacker_of(batch(rows)), max_bytes=80)
+    assert [len(each) for each in found if each] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    "isolation, expected", [(READ_COMMITTED, [0, 5]), (READ_UNCOMMITTED, [0, 1, 2, 5])]
+)
+def test_aborted_transactions_and_markers_move_the_position_only(
+    isolation: int, expected: list[int]
+) -> None:
+    """T10: what read_committed leaves out, and the markers, take positions all the same."""
+    raw = (
+        batch([(0, 0, None, b"a", [])])
+        + batch([(1, 0, None, b"b", []), (2, 0, None, b"c", [])], producer=9, transaction=True)
+        + control(3, 9, abort=True)
+        + control(4, 8, abort=False)
+        + batch([(5, 0, None, b"d", [])], producer=9, transaction=True)
+        + control(6, 9, abort=False)
+    )
+    found = unpacker_of(raw, aborted=[(9, 1)], isolation=isolation)
+    assert [m.position for m in flat(drain(found))] == expected
+    assert found.next_fetch_offset == 7
+
+
+def test_response_of_markers_alone_gives_no_message_and_moves_on() -> None:
+    """T10: an idle transactional topic still has no lag."""
+    found = unpacker_of(control(4, 9, abort=False), position=4)
+    assert found.take(ASSIGNMENT, 10, ANY) == ([], 0)
+    assert (found.is_empty, found.next_fetch_offset) == (True, 5)
+
+
+def test_corrupt_batch_is_an_error_after_what_came_before_it() -> None:
+    """T14: good records are delivered first; then the checksum stops the partition."""
+    bad = bytearray(batch([(2, 0, None, b"xyz", [])]))
+    bad[-2] ^= 0xFF
+    found = unpacker_of(batch([(1, 0, None, b"good", [])]) + bytes(bad))
+    messages, _size = found.take(ASSIGNMENT, 10, ANY)
+    assert [m.value for m in messages] == [b"good"]
+    with pytest.raises(CorruptRecordException):
+        found.take(ASSIGNMENT, 10, ANY)
+
+
+def wrong_checksum(raw: bytes) -> bytes:
+    """A bit of its last value is another."""
+    return raw[:-2] + bytes([raw[-2] ^ 0xFF]) + raw[-1:]
+
+
+def wrong_header(raw: bytes) -> bytes:
+    """The name of a header is not UTF-8, which the checksum allows."""
+    return with_checksum(raw.replace(b"name", b"\xff\xfe\xfd\xfc"))
+
+
+@pytest.mark.parametrize("damage, good", [(wrong_checksum, 1), (wrong_header, 3)])
+@pytest.mark.parametrize("most", [1, ANY])
+def test_nothing_behind_what_cannot_be_read_is_delivered(
+    damage: Callable[[bytes], bytes], good: int, most: int
+) -> None:
+    """A batch in the middle: a gap in what is delivered would be passed by the next commit."""
+    rows: list[Row] = [(n, 0, None, b"%d" % n, [("name", b"x")] * (n == 3)) for n in range(1, 5)]
+    raw = batch([(0, 0, None, b"0", [])]) + damage(batch(rows)) + batch([(5, 0, None, b"5", [])])
+    found = unpacker_of(raw)
+    taken: list[Message] = []
+    with pytest.raises((CorruptRecordException, UnicodeDecodeError)):
+        for _ in range(9):
+            messages, size = found.take(ASSIGNMENT, most, ANY)
+            taken += messages
+            assert size == sum(message.size for message in messages)
+            assert found.next_fetch_offset == len(taken)
+    assert [message.position for message in taken] == list(range(good))
+    with pytest.raises((CorruptRecordException, UnicodeDecodeError)):  # however often it is asked
+        found.take(ASSIGNMENT, most, ANY)
+
+
+def test_old_message_formats_can_be_read() -> None:
+    """Topics that are older than Kafka 0.11 hold them still."""
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 16)
+    builder.append(0, 77, b"k", b"v")
+    found = flat(drain(unpacker_of(bytes(builder.build()))))
+    assert facts(found) == [(ASSIGNMENT, 0, b"k", b"v", (), 77)]
+
+
+def test_one_bit_that_flipped_never_leaves_a_gap() -> None:
+    """Wherever it is: what comes is right and without a gap, and the position is behind it.
+
+    But for the lower bits of where the last batch says it lies, and of the leader's epoch.
+    """
+    batches = [batch([(o, o, b"k", b"v%d" % o, []) for o in range(at, at + 3)]) for at in (0, 3, 6)]
+    raw = b"".join(batches)
+    last = 8 * (len(raw) - len(batches[-1]))
+    for bit in range(8 * len(raw)):
+        if last + 8 * 5 <= bit < last + 8 * 8:
+            continue  # it may lie up to 2**20 above the high watermark
+        flipped = bytearray(raw)
+        flipped[bit // 8] ^= 1 << bit % 8
+        found = unpacker_of(bytes(flipped), highwater=9)
+        taken: list[Message] = []
+        with suppress(CorruptRecordException, SystemError):  # the C of the older formats
+            while not found.is_empty:
+                taken += found.take(ASSIGNMENT, ANY, ANY)[0]
+        assert [m.value for m in taken] == [b"v%d" % at for at in range(len(taken))], bit
+        assert found.next_fetch_offset == len(taken), bit
+
+
+def test_batches_of_before_the_position_are_passed_when_they_come_again() -> None:
+    """No broker is known that sends them; one that does is read, each answer at the second try."""
+    rows: list[Row] = [(n, 0, None, b"%d" % n, []) for n in range(3)]
+    raw = batch(rows[:1]) + batch(rows[1:])
+    with pytest.raises(CorruptRecordException, match="offsets 0 to 0 cannot lie at 2"):
+        unpacker_of(raw, 2).take(ASSIGNMENT, ANY, ANY)
+    found = unpacker_of(raw, 2, skips_old=True)
+    assert [m.value for m in flat(drain(found))] == [b"2"]
