@@ -23,7 +23,7 @@ from typing import Any
 from aiobotocore.parsers import AioResponseParserFactory
 from aiobotocore.session import AioSession
 
-from consumer_sdk.adapters.kinesis.hooks import PAGE, read_records
+from consumer_sdk.adapters.kinesis.service.hooks import PAGE, read_records
 
 __all__ = ["decode_vs_aiobotocore", "record_body"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters.kinesis import KinesisAdapter
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
-from consumer_sdk.adapters.kinesis.service import Service
+from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.faults import FaultRates, Faults

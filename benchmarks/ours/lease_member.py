@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters.kinesis import KinesisAdapter
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
-from consumer_sdk.adapters.kinesis.service import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorStart,
     Page,
     Service,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from consumer_sdk.cli.terminal import Rows
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.kinesis.client import ClientService
+    from consumer_sdk.adapters.kinesis.service.client import ClientService
 
 __all__ = ["remove", "show"]
 

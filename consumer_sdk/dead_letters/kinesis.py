@@ -8,11 +8,11 @@ from typing import Any
 
 import consumer_sdk.adapters.kinesis  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.kinesis.connection import Connection, Link
-from consumer_sdk.adapters.kinesis.faults import ShardGoneError
-from consumer_sdk.adapters.kinesis.hooks import stream_large_body
-from consumer_sdk.adapters.kinesis.requests import address, no_stream, required
-from consumer_sdk.adapters.kinesis.translation import Faults, readable, refusal
+from consumer_sdk.adapters.kinesis.service.connection import Connection, Link
+from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
+from consumer_sdk.adapters.kinesis.service.hooks import stream_large_body
+from consumer_sdk.adapters.kinesis.service.requests import address, no_stream, required
+from consumer_sdk.adapters.kinesis.service.translation import Faults, readable, refusal
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.dead_letters.kinesis_form import encode_letter, partition_key
 from consumer_sdk.errors import (
@@ -58,7 +58,7 @@ class KinesisDeadLetters(DeadLetters):
 
     Args:
         stream: its name or its ARN.
-        options: those of `consumer_sdk.adapters.kinesis.connection.Connection`, such as
+        options: those of `consumer_sdk.adapters.kinesis.service.connection.Connection`, such as
             ``region_name``.
 
     Raises:

@@ -67,7 +67,7 @@ def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) ->
 
 
 def _kinesis(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
-    from consumer_sdk.adapters.kinesis.connection import CONNECTION
+    from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
     from consumer_sdk.dead_letters.kinesis import KinesisRecords
 
     options = read_texts(_known(texts, CONNECTION, is_source=is_source), CONNECTION)

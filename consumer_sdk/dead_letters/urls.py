@@ -61,8 +61,8 @@ def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
 
 
 def _kinesis(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
-    from consumer_sdk.adapters.kinesis.connection import CONNECTION
     from consumer_sdk.adapters.kinesis.options import read_url
+    from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
     from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
 
     stream, options = read_url(parts, texts, CONNECTION, FORM)

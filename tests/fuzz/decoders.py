@@ -21,9 +21,9 @@ from consumer_sdk.adapters.kafka.decoding.batch_headers import heads
 from consumer_sdk.adapters.kafka.decoding.decompression import LargeBatchError, check_batch
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
-from consumer_sdk.adapters.kinesis.aggregation import MAGIC, user_records
-from consumer_sdk.adapters.kinesis.decoding import page_of_body
-from consumer_sdk.adapters.kinesis.events import Events, encode_event
+from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
+from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
+from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
 from consumer_sdk.adapters.pulsar.access import _reason
 from consumer_sdk.adapters.pulsar.entries import batch_size
 from consumer_sdk.adapters.pulsar.ids import place_of

@@ -13,9 +13,9 @@ from typing import Any
 
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
-from consumer_sdk.adapters.kinesis.client import ClientService
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Service
+from consumer_sdk.adapters.kinesis.service.client import ClientService
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Service
 from consumer_sdk.records import Checkpoint, Lease, Partition
 from consumer_sdk.records.position_texts import decode_sequence
 from consumer_sdk.stores import LocalStore

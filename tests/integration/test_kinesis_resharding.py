@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer_sdk.adapters.kinesis import client
+from consumer_sdk.adapters.kinesis.service import client
 from consumer_sdk.testing.servers import KinesisServer
 from tests.integration.field import until
 from tests.integration.kinesis_field import KinesisField, Seen

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk import AdapterError, Message, StoreError, TransientAdapterError
-from consumer_sdk.adapters.kinesis.client import ClientService
-from consumer_sdk.adapters.kinesis.service import Page
+from consumer_sdk.adapters.kinesis.service.client import ClientService
+from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.servers import KinesisServer

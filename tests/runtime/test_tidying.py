@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk import Message
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.adapters.kinesis.service import Shard
+from consumer_sdk.adapters.kinesis.service.service import Shard
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 from consumer_sdk.records.position_texts import encode_sequence
 from consumer_sdk.runtime import tidying

@@ -13,6 +13,6 @@ except ImportError as _error:
     raise MissingExtraError("orjson", "kinesis") from _error
 
 from consumer_sdk.adapters.kinesis.adapter import KinesisAdapter
-from consumer_sdk.adapters.kinesis.rates import Limits
+from consumer_sdk.adapters.kinesis.service.rates import Limits
 
 __all__ = ["KinesisAdapter", "Limits"]

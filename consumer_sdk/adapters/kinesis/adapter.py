@@ -9,15 +9,15 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases, LeaseSource
-from consumer_sdk.adapters.kinesis.connection import Connection
-from consumer_sdk.adapters.kinesis.grants import Grant
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import Room
+from consumer_sdk.adapters.kinesis.consumer.session import Place, Session
+from consumer_sdk.adapters.kinesis.consumer.sessions import OneQuestion, Sessions
 from consumer_sdk.adapters.kinesis.options import KinesisOptions, parse_url, read_streams
-from consumer_sdk.adapters.kinesis.rates import Limits
-from consumer_sdk.adapters.kinesis.requests import address
-from consumer_sdk.adapters.kinesis.room import Room
-from consumer_sdk.adapters.kinesis.service import Service
-from consumer_sdk.adapters.kinesis.session import Place, Session
-from consumer_sdk.adapters.kinesis.sessions import OneQuestion, Sessions
+from consumer_sdk.adapters.kinesis.service.connection import Connection
+from consumer_sdk.adapters.kinesis.service.rates import Limits
+from consumer_sdk.adapters.kinesis.service.requests import address
+from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.adapters.kinesis.starts import sequence_of
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import (
@@ -44,7 +44,7 @@ from consumer_sdk.records.position_texts import decode_sequence, encode_sequence
 from consumer_sdk.stores import MemoryStore
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.kinesis.client import ClientService
+    from consumer_sdk.adapters.kinesis.service.client import ClientService
 
 __all__ = ["KinesisAdapter"]
 
@@ -180,7 +180,7 @@ class KinesisAdapter(Adapter):
 
     @staticmethod
     def _client_service(options: KinesisOptions) -> ClientService:
-        from consumer_sdk.adapters.kinesis.client import ClientService
+        from consumer_sdk.adapters.kinesis.service.client import ClientService
 
         return ClientService(options.stream, options.connection)
 

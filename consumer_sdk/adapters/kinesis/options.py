@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from consumer_sdk.adapters.kinesis.connection import CONNECTION, Connection
-from consumer_sdk.adapters.kinesis.rates import Limits
-from consumer_sdk.adapters.kinesis.requests import address
+from consumer_sdk.adapters.kinesis.service.connection import CONNECTION, Connection
+from consumer_sdk.adapters.kinesis.service.rates import Limits
+from consumer_sdk.adapters.kinesis.service.requests import address
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (

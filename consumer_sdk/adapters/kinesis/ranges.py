@@ -14,11 +14,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar
 
-from consumer_sdk.adapters.kinesis.aggregation import user_records
-from consumer_sdk.adapters.kinesis.connection import CONNECTION
-from consumer_sdk.adapters.kinesis.faults import ThrottledError
 from consumer_sdk.adapters.kinesis.options import FORM, OWN, read_streams, read_url
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Service
+from consumer_sdk.adapters.kinesis.service.aggregation import user_records
+from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
+from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Service
 from consumer_sdk.adapters.kinesis.starts import after, iterator_start
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.urls import split_url
@@ -56,7 +56,7 @@ class KinesisRanges(RangeReader):
         streams: names or ARNs.
         group: is nobody's here; for `RangeReader`.
         region_name: of the streams.
-        connection: any other option of `consumer_sdk.adapters.kinesis.connection.Connection`.
+        connection: any other option of `consumer_sdk.adapters.kinesis.service.connection.Connection`.
 
     Raises:
         ConfigurationError: an option is unknown or cannot work.
@@ -71,7 +71,7 @@ class KinesisRanges(RangeReader):
         region_name: str | None = None,
         **connection: Any,
     ) -> None:
-        from consumer_sdk.adapters.kinesis.client import ClientService, Connection
+        from consumer_sdk.adapters.kinesis.service.client import ClientService, Connection
 
         self.group = group
         self._connection = make_options(Connection, {"region_name": region_name, **connection})

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from consumer_sdk.abc import Clock
-from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.testing.kinesis.errors import limited, missing, used
 from consumer_sdk.testing.kinesis.options import Quirks
 from consumer_sdk.testing.kinesis.reading import SLACK

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from consumer_sdk.abc import Clock
-from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.testing.kinesis.errors import invalid, missing, throttled, used
 from consumer_sdk.testing.kinesis.fanout import FanOut

@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.testing.kinesis.errors import THROTTLED, RefusedError, invalid
 from consumer_sdk.testing.kinesis.fanout import FakeConsumer
 from consumer_sdk.testing.kinesis.listing import list_shards

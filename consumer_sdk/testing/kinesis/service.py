@@ -9,13 +9,13 @@ from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
-from consumer_sdk.adapters.kinesis.faults import (
+from consumer_sdk.adapters.kinesis.service.faults import (
     IteratorExpiredError,
     ShardGoneError,
     SubscriptionBusyError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorStart,
     Page,
     Service,

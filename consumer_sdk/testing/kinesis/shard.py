@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.testing.kinesis.errors import invalid, used
 from consumer_sdk.testing.kinesis.limiter import Limiter
 from consumer_sdk.testing.kinesis.record import FakeRecord

@@ -11,8 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
-from consumer_sdk.adapters.kinesis.client import ClientService
-from consumer_sdk.adapters.kinesis.connection import Connection
+from consumer_sdk.adapters.kinesis.service.client import ClientService
+from consumer_sdk.adapters.kinesis.service.connection import Connection
 from consumer_sdk.testing.servers.ports import HOST
 
 __all__ = [

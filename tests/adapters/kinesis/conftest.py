@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.client import ClientService
+from consumer_sdk.adapters.kinesis.service.client import ClientService
 from tests.adapters.kinesis.answering import Answering, answering, opened
 
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
+from consumer_sdk.adapters.kinesis.consumer.session import Session
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
-from consumer_sdk.adapters.kinesis.service import Service
-from consumer_sdk.adapters.kinesis.session import Session
+from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.conformance.adapter_harness import Ability

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from consumer_sdk import Consumer
 from consumer_sdk.abc import CheckpointStore
-from consumer_sdk.adapters.kinesis.service import Page
+from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import Assignment, Message, Partition, Run
 from consumer_sdk.stores import MemoryStore
@@ -17,7 +17,7 @@ from consumer_sdk.testing.conformance.adapter_harness import Journal, RecordingO
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, Quirks, ShardLimits
 from tests.adapters.kinesis.harness import FakeAdapter, shard_id
-from tests.adapters.kinesis.test_aggregation import aggregate
+from tests.adapters.kinesis.service.test_aggregation import aggregate
 
 __all__ = [
     "SHARD",

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import pytest
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
-from consumer_sdk.adapters.kinesis.client import ClientService
-from consumer_sdk.adapters.kinesis.faults import (
+from consumer_sdk.adapters.kinesis.service.client import ClientService
+from consumer_sdk.adapters.kinesis.service.faults import (
     IteratorExpiredError,
     ShardGoneError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service import IteratorStart
-from consumer_sdk.adapters.kinesis.translation import refusal
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.translation import refusal
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from tests.adapters.kinesis.answering import SUMMARY, Answering, error, opened

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.faults import ThrottledError
-from consumer_sdk.adapters.kinesis.rates import Limits, ShardRates
-from consumer_sdk.adapters.kinesis.service import Page
-from consumer_sdk.adapters.kinesis.sources import Polling
+from consumer_sdk.adapters.kinesis.consumer.sources import Polling
+from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
+from consumer_sdk.adapters.kinesis.service.rates import Limits, ShardRates
+from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.records import StartPoint
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits

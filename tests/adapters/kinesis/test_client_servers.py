@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from consumer_sdk.adapters.kinesis import client
-from consumer_sdk.adapters.kinesis.client import ClientService, Connection
-from consumer_sdk.adapters.kinesis.faults import ShardGoneError, SubscriptionBusyError
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Shard
+from consumer_sdk.adapters.kinesis.service import client
+from consumer_sdk.adapters.kinesis.service.client import ClientService, Connection
+from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError, SubscriptionBusyError
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Shard
 from consumer_sdk.errors import AdapterError, ConfigurationError, PositionOutOfRangeError
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ import json
 import pytest
 from aiohttp import web
 
-from consumer_sdk.adapters.kinesis.client import ClientService
-from consumer_sdk.adapters.kinesis.events import encode_event
-from consumer_sdk.adapters.kinesis.faults import SubscriptionBusyError
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
+from consumer_sdk.adapters.kinesis.service.client import ClientService
+from consumer_sdk.adapters.kinesis.service.events import encode_event
+from consumer_sdk.adapters.kinesis.service.faults import SubscriptionBusyError
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page
 from consumer_sdk.errors import TransientAdapterError
 from tests.adapters.kinesis.answering import ARN, Answering, gone, opened
 

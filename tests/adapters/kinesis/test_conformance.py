@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.abc import Adapter
-from consumer_sdk.adapters.kinesis import client
+from consumer_sdk.adapters.kinesis.service import client
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, LeasedLogSuite
 from consumer_sdk.testing.kinesis import (
     FakeKinesis,

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import pytest
 
 from consumer_sdk.adapters.kinesis import KinesisAdapter
-from consumer_sdk.adapters.kinesis.membership import Membership
-from consumer_sdk.adapters.kinesis.service import Shard
+from consumer_sdk.adapters.kinesis.consumer.membership import Membership
+from consumer_sdk.adapters.kinesis.service.service import Shard
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.records import Message
 from consumer_sdk.testing.kinesis import FakeService

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.adapters.kinesis.starts import after, iterator_start
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
 from consumer_sdk.records.position_texts import decode_sequence, encode_sequence

@@ -10,10 +10,10 @@ import pytest
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters.kinesis import KinesisAdapter
-from consumer_sdk.adapters.kinesis.grants import Grant
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant
+from consumer_sdk.adapters.kinesis.consumer.session import Session
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
-from consumer_sdk.adapters.kinesis.service import Service
-from consumer_sdk.adapters.kinesis.session import Session
+from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
 from consumer_sdk.testing.conformance.adapter_harness import RecordingOwner

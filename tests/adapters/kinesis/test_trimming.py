@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import ConsumerStats, Message
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import AtTime
 from consumer_sdk.testing.kinesis import FakeService

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import md5
 
-from consumer_sdk.adapters.kinesis.aggregation import MAGIC
+from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC
 
 __all__ = ["aggregate"]
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from consumer_sdk.adapters.kinesis import grants
+from consumer_sdk.adapters.kinesis.consumer import grants
 from consumer_sdk.runtime import tidying
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, SimulationLoop

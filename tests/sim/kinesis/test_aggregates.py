@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.kinesis.aggregation import user_records
+from consumer_sdk.adapters.kinesis.service.aggregation import user_records
 from tests.sim.kinesis.aggregates import aggregate
 
 

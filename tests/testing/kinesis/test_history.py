@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeRecord, Quirks, ShardLimits
 from tests.testing.kinesis.clock import HandClock
 

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.faults import (
+from consumer_sdk.adapters.kinesis.service.faults import (
     IteratorExpiredError,
     ShardGoneError,
     SubscriptionBusyError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Shard
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Shard
 from consumer_sdk.errors import (
     ConfigurationError,
     PositionOutOfRangeError,

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.client import ClientService
-from consumer_sdk.adapters.kinesis.connection import Connection
-from consumer_sdk.adapters.kinesis.service import IteratorStart, Page, Service
+from consumer_sdk.adapters.kinesis.service.client import ClientService
+from consumer_sdk.adapters.kinesis.service.connection import Connection
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Service
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeKinesisServer, FakeService, Quirks

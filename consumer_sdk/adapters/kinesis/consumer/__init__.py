@@ -1,0 +1,1 @@
+"""The shards of one consumer: found, leased, read."""

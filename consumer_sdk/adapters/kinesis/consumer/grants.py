@@ -1,0 +1,327 @@
+"""The shards that are held, each with what was read ahead of its fetches."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import itertools
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+
+from consumer_sdk.adapters.kinesis.consumer.page_buffer import Unread
+from consumer_sdk.adapters.kinesis.service.service import Page
+from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
+from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.records import Assignment, AtPosition, Partition, Run, Start, StartPoint
+
+__all__ = ["Grant", "GrantState"]
+
+log = logging.getLogger(__name__)
+
+_epochs = itertools.count(1)
+
+RECORDS_AHEAD = 10_000
+"""What a grant may have unread before more is read for it: one answer's worth."""
+
+
+class GrantState(enum.Enum):
+    """How far a grant has come."""
+
+    OFFERED = "offered"
+    """The lease was taken; the owner has not said yet where to start."""
+    OPEN = "open"
+    """Records are read and fetched."""
+    DRAINING = "draining"
+    """Being handed over: nothing is fetched any more."""
+    CLOSED = "closed"
+    """Over."""
+
+
+class Grant:
+    """One epoch of a shard.
+
+    Attributes:
+        assignment: what the owner knows it by; its fence is the lease's.
+        state: see `GrantState`.
+        cursor: where the next page is to be read from.
+        behind: milliseconds behind the tip, as the last page said; None before it.
+        is_paused: by the owner.
+        is_ended: the last record was read.
+        horizon: where what is left begins, once that was found out the hard way.
+        is_refused: the service does not take the cursor, which has expired; nothing is lost by that.
+        changed: set when there may be room to read again.
+        size: bytes that were read and not fetched.
+        on_size: called with each change of that.
+
+    Args:
+        on_news: called when there is something to fetch.
+    """
+
+    def __init__(
+        self, stream: str, shard: str, fence: int, on_news: Callable[[], None] = lambda: None
+    ) -> None:
+        self.assignment = Assignment(Partition(stream, shard), next(_epochs), fence)
+        self.state = GrantState.OFFERED
+        self.cursor: Start = StartPoint.EARLIEST
+        self.behind: int | None = None
+        self.is_paused = False
+        self.is_ended = False
+        self.horizon: tuple[int, int] | None = None
+        self.is_refused = False
+        self.changed = asyncio.Event()
+        self.size = 0
+        self.on_size: Callable[[int], None] = lambda _: None
+        self._on_news = on_news
+        self._unread: deque[Unread] = deque()
+        self._forgotten: int | None = None
+        self._heard = self._overdue = math.inf
+        self._fault: Exception | None = None
+        self._has_fault = False
+        self._end_is_told = False
+
+    def __repr__(self) -> str:
+        return f"<Grant {self.shard} {self.state.value} epoch={self.assignment.epoch}>"
+
+    @property
+    def shard(self) -> str:
+        """Its id."""
+        return self.assignment.partition.id
+
+    @property
+    def fence(self) -> int:
+        """That of its lease."""
+        return self.assignment.fence or 0
+
+    @property
+    def is_held(self) -> bool:
+        """Neither over nor about to be."""
+        return self.state in (GrantState.OFFERED, GrantState.OPEN)
+
+    # -- reading ahead ------------------------------------------------------------------
+
+    @property
+    def wants_more(self) -> bool:
+        """It is time to read another page."""
+        is_read = self.state is GrantState.OPEN and not self.is_paused
+        has_room = sum(unread.count for unread in self._unread) < RECORDS_AHEAD
+        return is_read and not self.is_ended and not self._has_fault and has_room
+
+    def begin(self, start: Start) -> None:
+        """The owner has said where to start."""
+        self.cursor = start
+        self.state = GrantState.OPEN
+        self.changed.set()
+
+    @property
+    def place(self) -> Start:
+        """Where the service is asked to begin."""
+        return StartPoint.EARLIEST if self.is_refused else self.cursor
+
+    @property
+    def is_at_settled(self) -> bool:
+        """The record at the cursor is settled: what matters is what comes after it."""
+        cursor = self.cursor
+        return isinstance(cursor, AtPosition) and (
+            cursor.is_settled or cursor.position == after(cursor.position[0])
+        )
+
+    def take_in(self, page: Page) -> None:
+        """A page was read at the cursor.
+
+        Raises:
+            PositionOutOfRangeError: the record at the cursor is no longer stored.
+        """
+        self._check_place(page)
+        self._forgotten = None
+        if page.sequences and self._is_read(page.sequences[0]):
+            page = page.without_first()
+        if page.sequences:
+            since = self.cursor.position if isinstance(self.cursor, AtPosition) else None
+            self._unread.append(Unread(page, since))
+            self._resize(page.size)
+            self.cursor = AtPosition(after(page.sequences[-1]))
+            self.is_refused = False
+        self.behind = page.behind
+        self.is_ended = page.next is None
+        if page.sequences or self.is_ended:
+            self._on_news()
+
+    def _check_place(self, page: Page) -> None:
+        """Kinesis gives what is left, in silence, where it has trimmed what was asked for."""
+        if not _is_said(page) or not isinstance(self.cursor, AtPosition):
+            return
+        if not self.is_trimmed(page):
+            self._check_shard(page)
+        elif not self.is_at_settled:
+            raise self.lost(page)
+        elif page.is_first:
+            self._warn_of_gap(page)
+
+    def has_gap(self, page: Page) -> bool:
+        """Whether the shard was asked for the cursor's record, and gives what comes after it."""
+        return page.is_first and _is_said(page) and self.is_trimmed(page)
+
+    def _check_shard(self, page: Page) -> None:
+        """What was refused for its age cannot be newer than what is stored."""
+        if self.is_refused:
+            raise self.refused(f"the shard begins at {page.sequences[0]}")
+
+    def _is_read(self, sequence: int) -> bool:
+        """All of this record: it was asked for to see whether it is still there."""
+        return isinstance(self.cursor, AtPosition) and self.cursor.position == after(sequence)
+
+    def is_trimmed(self, left: Page) -> bool:
+        """Whether the cursor's record is older than all that is left, of which this is the first."""
+        if not isinstance(self.cursor, AtPosition):
+            return False
+        return not left.sequences or left.sequences[0] > self.cursor.position[0]
+
+    def lost(self, left: Page | None = None) -> PositionOutOfRangeError:
+        """The fault of a shard whose unread records have expired; the horizon is known then.
+
+        Args:
+            left: the first page that is left; None where not even the shard is.
+        """
+        if left is not None and left.sequences:
+            self.horizon = left.sequences[0], 0
+        elif isinstance(self.cursor, AtPosition):
+            self.horizon = after(self.cursor.position[0])
+        else:
+            self.horizon = NOTHING_LEFT
+        begin = left.sequences[0] if left is not None and left.sequences else "its end"
+        return PositionOutOfRangeError(
+            f"{self.assignment.partition}: {self._what_is_open()}, and the stream's retention has "
+            f"passed it: the shard now begins at {begin}. Set out_of_range='earliest' to go on "
+            f"there; a longer retention period prevents it"
+        )
+
+    def _what_is_open(self) -> str:
+        if isinstance(self.cursor, AtPosition):
+            return f"the record {self.cursor.position[0]} is not settled"
+        return "nothing of this shard was read"
+
+    def refused(self, why: object) -> PositionOutOfRangeError:
+        """The fault of a position that the service does not take."""
+        where = self.cursor.position if isinstance(self.cursor, AtPosition) else self.cursor
+        return PositionOutOfRangeError(
+            f"{self.assignment.partition}: there is no position {where}: {why}. It has expired, or "
+            f"is none of this shard. Set out_of_range='earliest' or 'latest' to go on; a longer "
+            f"retention period prevents that positions expire"
+        )
+
+    def _warn_of_gap(self, left: Page) -> None:
+        log.warning(
+            "%s: the record %s is settled, and has expired, as others after it may have that were "
+            "never read: Kinesis does not tell how many. It goes on at %s; a longer retention "
+            "period prevents it",
+            *(self.assignment.partition, self.cursor.position[0]),  # type: ignore[union-attr] # the caller has checked
+            left.sequences[0] if left.sequences else "its end",
+        )
+
+    def fail(self, fault: Exception) -> None:
+        """Nothing is read before the owner resumes it; what was read comes before the fault."""
+        self._fault, self._has_fault = fault, True
+        self._on_news()
+
+    def forget_unread(self) -> None:
+        """Gives the memory back; what is still wanted is read again."""
+        if self._unread:
+            self._forgotten = self._unread[0].time
+            self.cursor = AtPosition(self._unread[0].position)
+            self.is_refused = False
+            self._unread.clear()
+            self.is_ended = False
+            self._resize(-self.size)
+
+    def _resize(self, change: int) -> None:
+        self.size += change
+        self.on_size(change)
+
+    # -- fetching -----------------------------------------------------------------------
+
+    @property
+    def has_run(self) -> bool:
+        """`take` has something."""
+        is_read = self.state is GrantState.OPEN and not self.is_paused
+        return is_read and bool(self._unread or self._fault or self._is_at_end)
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self.is_ended and not self._end_is_told
+
+    def take(self, max_records: int, max_bytes: int) -> Run:
+        """The next run; None of the end is told before all records were."""
+        run = Run(self.assignment, ascends=True)
+        if self._unread:
+            self._take_messages(run, max_records, max_bytes)
+        elif self._fault is not None:
+            run.fault, self._fault = self._fault, None
+            return run
+        if self._is_at_end and not self._unread:
+            run.ended = self._end_is_told = True
+        return run
+
+    def _take_messages(self, run: Run, max_records: int, max_bytes: int) -> None:
+        unread = self._unread[0]
+        before = unread.size
+        run.messages, run.size = unread.take(self.assignment, max_records, max_bytes)
+        self._resize(unread.size - before)  # an aggregate may be much larger than its bytes
+        run.next_position = unread.position
+        if unread.is_empty:
+            self._unread.popleft()
+            self._resize(-unread.size)
+        self.changed.set()
+
+    def pause(self) -> None:
+        """Nothing is read or fetched."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Undoes `pause`, and what a fault has stopped."""
+        self.is_paused = self._has_fault = False
+        self.changed.set()
+        self._on_news()
+
+    def heard(self, now: float, *, until: float) -> None:
+        """A page came; by ``until`` another one should, or the last one's word is out of date.
+
+        Args:
+            now, until: loop time.
+        """
+        self._heard, self._overdue = now, until
+
+    def doubt(self) -> None:
+        """The last page's word is out of date: since then a read has failed."""
+        self._overdue = self._heard
+
+    def lag(self, now: float, loop_time: float = 0.0) -> int | None:
+        """Milliseconds behind the tip: of the next unread record, else what the last page said.
+
+        What came after that page is not known: while the next one is overdue, all the time since
+        then may be behind too.
+
+        Args:
+            now: the service's clock.
+            loop_time: that of `heard`.
+        """
+        next_time = self._unread[0].time if self._unread else self._forgotten
+        if next_time is not None:
+            return max(round(now * 1000) - next_time, 0)
+        if self.behind is None or self.is_ended or loop_time <= self._overdue:
+            return self.behind
+        return self.behind + round((loop_time - self._heard) * 1000)
+
+    def close(self) -> None:
+        """It is over: holds no memory."""
+        self.state = GrantState.CLOSED
+        self._unread.clear()
+        self._fault = None
+        self._resize(-self.size)
+        self.changed.set()
+
+
+def _is_said(page: Page) -> bool:
+    """Whether the page tells where the shard goes on: a page without records may be any."""
+    return bool(page.sequences) or page.next is None

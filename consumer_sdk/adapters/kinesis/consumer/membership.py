@@ -1,0 +1,301 @@
+"""One member of a group: takes shards, gives them up, and says that it lives.
+
+Two tasks beside those of the shards. One renews, whatever else waits for the store. The other looks
+at the leases whenever they have changed, and does its part of what `balance` says; a shard that
+another member waits for is drained in a task of its own. What may be read follows from the leases
+alone: a child shard is taken by nobody before all of its parents have ended there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.adapters.kinesis.consumer.cooldown import Bench
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.kinesis.consumer.lease_log import log_moves
+from consumer_sdk.errors import StoreError, TransientStoreError
+from consumer_sdk.leases.balance import moves
+from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.records import Assignment, Moves
+
+__all__ = ["Membership"]
+
+log = logging.getLogger(__name__)
+
+APART = 0.25
+"""Seconds between two turns: with many shards each of them takes a while, and one end follows another."""
+
+RETRY = 0.2
+"""Seconds until a store that did not answer is asked again."""
+
+MOMENT = 0.5
+"""Seconds, or a twentieth of the leases' duration if that is less, that a member of a group looks who else
+is there before it takes anything: those who start together share at once, instead of taking all from each other."""
+
+FLUSH_TOO = 1.25
+"""The owner drains for four fifths of what it is given, and flushes in the rest; so a handler has all
+of the time for a handover where that is three times the leases' duration at most; of a longer one
+a little less, since flush and release have to end before the shard is taken."""
+
+
+class Membership:
+    """What this member holds.
+
+    Args:
+        is_alone: there is no group, and nobody to share with.
+        make_grant: for a shard that was taken, with its fence.
+        stopped: called with a grant of which nothing is to be read any more.
+        withdraw: ends the question to the owner about a grant.
+        spawn: starts a task that ends with the session.
+
+    Attributes:
+        grants: by shard.
+        held_until: see `consumer_sdk.abc.Adapter.held_until`.
+    """
+
+    def __init__(
+        self,
+        leases: Leases,
+        owner: AssignmentOwner,
+        *,
+        is_alone: bool,
+        make_grant: Callable[[str, int], Grant],
+        stopped: Callable[[Grant], None],
+        withdraw: Callable[[Grant], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._leases = leases
+        self._moment = 0.0 if is_alone else min(MOMENT, leases.duration / 20)
+        self._owner = owner
+        self._make_grant = make_grant
+        self._stopped = stopped
+        self._withdraw = withdraw
+        self._spawn = spawn
+        self._bench = Bench()
+        self._to_release: dict[str, int] = {}
+        # By the lease they are still ours: not to be taken before their end is told.
+        self._ending: dict[str, int] = {}
+        self._joined = asyncio.Event()
+        self._nudge = asyncio.Event()
+        self._handovers: dict[Grant, asyncio.Task[None]] = {}
+        self._is_leaving = False
+        self.grants: dict[str, Grant] = {}
+        self.held_until = math.inf
+
+    def nudge(self) -> None:
+        """Look at the leases now."""
+        self._nudge.set()
+
+    def grant_of(self, assignment: Assignment) -> Grant | None:
+        """What is held under exactly this assignment."""
+        grant = self.grants.get(assignment.partition.id)
+        return grant if grant is not None and grant.assignment is assignment else None
+
+    # -- living -------------------------------------------------------------------------
+
+    async def renew(self) -> None:
+        """Says for ever that this member lives, and hears what it has lost.
+
+        Raises:
+            StoreError: what is stored as leases cannot be used.
+        """
+        # Once more within the moment of others who have just come: they are to see that this one lives.
+        pauses = itertools.chain([self._moment / 2], itertools.repeat(self._leases.duration / 3))
+        time = asyncio.get_running_loop().time
+        while True:
+            began = time()
+            try:
+                self._lose(await self._leases.renew())
+                self.held_until = began + self._leases.duration
+                self._joined.set()
+                await asyncio.sleep(next(pauses))
+            except TransientStoreError as error:
+                log.warning("leases could not be renewed: %s", error, extra=REPEATS)
+                await asyncio.sleep(min(RETRY, self._leases.duration / 3))
+
+    async def run(self) -> None:
+        """Takes and hands over, for ever.
+
+        Raises:
+            StoreError: what is stored as leases cannot be used.
+        """
+        await self._joined.wait()
+        await self._look_around()
+        while not self._is_leaving:
+            self._nudge.clear()
+            try:
+                await self._turn()
+                await asyncio.sleep(APART)
+                await self._rest()
+            except TransientStoreError as error:
+                log.warning("leases could not be looked at: %s", error, extra=REPEATS)
+                await asyncio.sleep(RETRY)
+
+    async def _look_around(self) -> None:
+        """Those who come within the moment are known to live; see `Liveness`."""
+        if self._moment:
+            with suppress(TransientStoreError):
+                await self._leases.view()
+            await asyncio.sleep(self._moment)
+
+    async def _turn(self) -> None:
+        await self._release_dropped()
+        view = await self._leases.view()
+        todo = moves(view)
+        begun = [s for s in todo.hand_over if s in self.grants and self.grants[s].is_held]
+        log_moves(view, todo, begun)
+        await self._take(todo)
+        await self._leases.unwant(todo.unwant)
+        await self._leases.want(todo.want)
+        unknown = {s: view.leases[s].fence for s in todo.hand_over if s not in self.grants}
+        if unknown:  # a take or a release whose reply was lost
+            await self._leases.release(unknown)
+        for shard in todo.hand_over:
+            if shard in self.grants:
+                self._hand_over_soon(self.grants[shard])
+
+    async def _rest(self) -> None:
+        """Until something has changed, somebody may have died, or a benched shard may come back."""
+        pause = min(self._leases.duration / 3, self._bench.pause())
+        changed = asyncio.ensure_future(self._leases.changed(pause))
+        nudged = asyncio.ensure_future(self._nudge.wait())
+        try:
+            await asyncio.wait({changed, nudged}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            nudged.cancel()
+            changed.cancel()
+            await asyncio.gather(changed, nudged, return_exceptions=True)
+        if not changed.cancelled():
+            changed.result()
+
+    # -- taking -------------------------------------------------------------------------
+
+    async def _take(self, todo: Moves) -> None:
+        wanted = {
+            s: fence
+            for s, fence in todo.take.items()
+            if not (self._bench.has(s) or fence == self._ending.get(s))
+        }
+        for shard, fence in (await self._leases.take(wanted)).items():
+            self._lose([shard])  # under an older fence, whose loss was not told yet
+            if self._is_leaving:
+                self._to_release[shard] = fence
+            else:
+                self.grants[shard] = self._make_grant(shard, fence)
+
+    # -- giving up ----------------------------------------------------------------------
+
+    def _lose(self, shards: Sequence[str]) -> None:
+        """Somebody else may read them."""
+        grants = [self.grants[shard] for shard in shards if shard in self.grants]
+        for grant in grants:
+            log.warning("%s is not held any more", grant.assignment.partition)
+            self._end(grant)
+
+    def _end(self, grant: Grant) -> None:
+        """Nothing of it is fetched, and its trackers take no more."""
+        if self.grants.get(grant.shard) is grant:
+            del self.grants[grant.shard]
+        grant.close()
+        self._stopped(grant)
+        self._owner.lost([grant.assignment])
+        self._nudge.set()
+
+    def drop(self, grant: Grant) -> None:
+        """Its epoch is over; the shard is taken again after a while, by whoever should have it."""
+        if grant.state is not GrantState.CLOSED:
+            self._bench.put(grant.shard)
+            self._to_release[grant.shard] = grant.fence
+            self._end(grant)
+
+    async def _release_dropped(self) -> None:
+        if self._to_release:
+            dropped, self._to_release = self._to_release, {}
+            await self._leases.release(dropped)
+
+    async def end(self, grants: Sequence[Grant]) -> None:
+        """All of their records are settled, and the store knows: their children may be read.
+
+        Raises:
+            StoreError: the leases could not be released; the shards will be taken again.
+        """
+        fences = {grant.shard: grant.fence for grant in grants}
+        self._ending |= fences
+        for grant in grants:
+            self._end(grant)
+        try:
+            async with asyncio.timeout(self._leases.duration):
+                await self._leases.release(fences, ended=True)
+        except (StoreError, TimeoutError) as error:
+            for shard in fences:
+                self._bench.put(shard)  # it is taken again, and perhaps again
+            if isinstance(error, StoreError):
+                raise
+            raise TransientStoreError(f"no answer to the ends of {len(fences)} shards") from error
+        finally:
+            for shard in fences:
+                self._ending.pop(shard, None)
+
+    def _hand_over_soon(self, grant: Grant) -> None:
+        if grant.is_held:
+            self._handovers[grant] = task = self._spawn(self._hand_over(grant))
+            task.add_done_callback(lambda _: self._handovers.pop(grant, None))
+
+    async def _hand_over(self, grant: Grant) -> None:
+        try:
+            await self._revoke([grant])
+        finally:
+            is_ours = grant.state is not GrantState.CLOSED
+            self._end(grant)
+        if is_ours:
+            with suppress(StoreError, TimeoutError):  # seen in the leases, and released then
+                async with asyncio.timeout(self._leases.duration):
+                    await self._leases.release({grant.shard: grant.fence})
+
+    async def _revoke(self, grants: Sequence[Grant]) -> None:
+        loop = asyncio.get_running_loop()
+        leases = self._leases  # what is not released after handover + duration is taken
+        budget = min(FLUSH_TOO * leases.handover, leases.handover + leases.duration * 3 / 4)
+        deadline = loop.time() + budget
+        for grant in grants:
+            grant.state = GrantState.DRAINING
+            self._stopped(grant)
+        for grant in grants:
+            await self._withdraw(grant)
+        await self._owner.revoked([grant.assignment for grant in grants], deadline=deadline)
+
+    async def leave(self) -> None:
+        """Gives all up, renewing meanwhile. Never raises."""
+        self._is_leaving = True
+        self._nudge.set()
+        held = [grant for grant in self.grants.values() if grant.is_held]
+        handovers = list(self._handovers.values())
+        if held:
+            await self._revoke(held)
+        if handovers:
+            await asyncio.wait(handovers)
+        fences = self._fences(held)
+        for grant in held:
+            self._end(grant)
+        try:
+            async with asyncio.timeout(self._leases.duration):
+                await self._leases.release({**self._to_release, **fences})
+        except (StoreError, TimeoutError) as error:
+            log.warning("leases could not be released, others will take them: %s", error)
+
+    async def aclose(self) -> None:
+        """Is no member any more; the tasks that use the leases have ended. Never raises."""
+        await self._leases.aclose()
+
+    @staticmethod
+    def _fences(grants: Sequence[Grant]) -> Mapping[str, int]:
+        return {
+            grant.shard: grant.fence for grant in grants if grant.state is not GrantState.CLOSED
+        }

@@ -1,0 +1,226 @@
+"""One open adapter: its member of the group, the shards that it holds, and who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.adapters.kinesis.consumer.discovery import Discovery
+from consumer_sdk.adapters.kinesis.consumer.fan_out import FanOut
+from consumer_sdk.adapters.kinesis.consumer.granting import Granting
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.kinesis.consumer.membership import Membership
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import Room
+from consumer_sdk.adapters.kinesis.consumer.reading import GONE, Reader
+from consumer_sdk.adapters.kinesis.consumer.sources import Polling, Source
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
+from consumer_sdk.adapters.kinesis.service.rates import ShardRates
+from consumer_sdk.adapters.kinesis.service.service import Service, StreamFacts
+from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
+from consumer_sdk.adapters.session import ReadAheadSession
+from consumer_sdk.errors import StoreError
+from consumer_sdk.records import Assignment, AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.records.position_texts import BEGINNING
+
+__all__ = ["Place", "Session"]
+
+
+class Place(NamedTuple):
+    """A stream that was found.
+
+    Attributes:
+        facts: of the stream.
+        consumer: the ARN of the fan-out consumer, or None to poll.
+        now: the service's clock when the consumer was opened: what "latest" stands for without a
+            group, for shards that come later too.
+    """
+
+    options: KinesisOptions
+    service: Service
+    facts: StreamFacts
+    consumer: str | None
+    now: float
+
+
+class Session(ReadAheadSession):
+    """One stream, from open to close.
+
+    Args:
+        room: what all streams together may read ahead.
+        news: set when there may be something to fetch; of all streams.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        owner: AssignmentOwner,
+        leases: Leases,
+        room: Room,
+        news: asyncio.Event,
+    ) -> None:
+        self._options, self._service, facts, self._consumer, self.opened_at = place
+        super().__init__(f"kinesis {self._options.stream}", lambda: self.grants, news)
+        self._rates: dict[str, ShardRates] = {}
+        self._readers: dict[Grant, asyncio.Task[None]] = {}
+        self._horizons: dict[str, tuple[int, int]] = {}
+        self.granting = Granting(
+            owner,
+            lambda: list(self.grants),
+            started=self._started,
+            declined=lambda grant: self.membership.drop(grant),
+            failed=self._failed,
+        )
+        self.membership = Membership(
+            leases,
+            owner,
+            is_alone=self._options.group is None,
+            make_grant=self._make_grant,
+            stopped=self._stopped,
+            withdraw=self.granting.withdraw,
+            spawn=self._spawn,
+        )
+        self.discovery = Discovery(
+            self._service,
+            leases,
+            self._options.stream_name,
+            facts,
+            interval=self._options.discovery_interval,
+            synced=self.membership.nudge,
+        )
+        self._room = room
+        self._leases = leases
+        self._begin()
+
+    @property
+    def grants(self) -> Collection[Grant]:
+        """All that are held."""
+        return self.membership.grants.values()
+
+    def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
+        return (
+            self.membership.renew(),
+            self.membership.run(),
+            self.discovery.run(),
+            self.granting.run(),
+        )
+
+    # -- grants -------------------------------------------------------------------------
+
+    def _make_grant(self, shard: str, fence: int) -> Grant:
+        self.granting.wake()
+        return Grant(self._options.stream_name, shard, fence, self.news.set)
+
+    def _started(self, grant: Grant, start: Start) -> None:
+        if start is StartPoint.ENDED:
+            grant.state = GrantState.DRAINING  # the owner has said all about it
+            _ = self._spawn(self._end(grant))
+            return
+        is_alone = self._options.group is None
+        if isinstance(start, AtPosition) and start.position == BEGINNING:
+            start = StartPoint.EARLIEST
+        if self.horizon(grant.shard) == NOTHING_LEFT:
+            start = AtPosition(NOTHING_LEFT)  # that was told; any other start would tell it again
+        grant.begin(AtTime(self.opened_at) if start is StartPoint.LATEST and is_alone else start)
+        rates = self._rates.setdefault(
+            grant.shard,
+            ShardRates(self._options.limits, self._options.poll_interval, random.random),
+        )
+        reader = Reader(
+            grant,
+            self._source(grant.shard, rates),
+            rates,
+            self._room,
+            now=self._service.time,
+            lookup=self.discovery.find,
+            check=self.discovery.check,
+            on_children=self.discovery.look,
+        )
+        self._readers[grant] = self._spawn(reader.run())
+
+    def _source(self, shard: str, rates: ShardRates) -> Source:
+        if self._consumer is None:
+            return Polling(self._service, shard, rates)
+        return FanOut(self._service, shard, self._consumer)
+
+    async def _end(self, grant: Grant) -> None:
+        """It was over when it was taken: only its lease did not say so."""
+        with suppress(StoreError):  # it is taken again
+            await self.end([grant])
+
+    async def end(self, grants: Sequence[Grant]) -> None:
+        """All of their records are settled, and the store knows.
+
+        Raises:
+            StoreError: their leases could not be released.
+        """
+        for grant in grants:
+            self.discovery.look(grant.shard)
+        await self.membership.end(grants)
+
+    def pause(self, assignment: Assignment) -> None:
+        """Nothing of it is read or fetched."""
+        grant = self.grant_of(assignment)
+        if grant is not None:
+            grant.pause()
+            self._room.freed()  # others may take what a paused shard holds
+
+    def drop(self, assignment: Assignment) -> None:
+        """Its epoch is over."""
+        grant = self.grant_of(assignment)
+        if grant is not None:
+            self.membership.drop(grant)
+
+    def _stopped(self, grant: Grant) -> None:
+        reader = self._readers.pop(grant, None)
+        if reader is not None:
+            reader.cancel()
+        if grant.horizon is not None:
+            self._horizons[grant.shard] = grant.horizon
+        grant.forget_unread()  # it may be drained for a while, and the others want the room
+
+    def horizon(self, shard: str) -> tuple[int, int] | None:
+        """The first record of a shard that was found trimmed; None where nobody has looked."""
+        grant = self.membership.grants.get(shard)
+        known = self._horizons.get(shard)
+        return known if grant is None or grant.horizon is None else grant.horizon
+
+    async def gone(self, shards: Collection[str]) -> Sequence[str]:
+        """Those that two looks some seconds apart did not find listed, and that have no lease.
+
+        Whoever is listed may have records. A lease stays until its shard has ended and its children were
+        taken, or else until a reader has found out that it is listed no more.
+
+        Raises:
+            AdapterError: the service does not answer.
+            StoreError: the store does not.
+        """
+        missing = {*shards}.difference(await self.discovery.shards())
+        if missing:
+            await asyncio.sleep(GONE)
+            missing.difference_update(await self.discovery.shards())
+            missing.difference_update((await self._leases.view()).leases)
+            self.membership.nudge()  # what this view has shown is no news to it any more
+        return sorted(missing)
+
+    # -- the end ------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        try:
+            await self.membership.leave()
+        finally:
+            await self._end_tasks()
+            # Now: a look at the shards, or a renewal, would find the leases closed, or join again.
+            await self.membership.aclose()
+            await self._service.aclose()
+
+    async def now(self) -> float:
+        """The service's clock."""
+        return await self._service.time()
+
+    def grant_of(self, assignment: Assignment) -> Grant | None:
+        """What is held under exactly this assignment."""
+        return self.membership.grant_of(assignment)

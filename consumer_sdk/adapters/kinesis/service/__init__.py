@@ -1,0 +1,1 @@
+"""What is asked of Kinesis, and what its answers mean."""
