@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-RUN_IN = ("tests/test_security_page.py", "tests/adapters/pulsar/test_access.py")
+RUN_IN = ("tests/test_security_page.py", "tests/adapters/pulsar/client/test_access.py")
 PROGRAM = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import consumer_sdk.adapters.pulsar  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.pulsar.connection import Connection
-from consumer_sdk.adapters.pulsar.producing import Encryption, Producers, Writing
+from consumer_sdk.adapters.pulsar.client.connection import Connection
+from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers, Writing
+from consumer_sdk.adapters.pulsar.client.topics import full_name, topic_of
 from consumer_sdk.adapters.pulsar.properties import properties_of
-from consumer_sdk.adapters.pulsar.topics import full_name, topic_of
 from consumer_sdk.dead_letters.pulsar_form import default_topic, writing_of
 from consumer_sdk.dead_letters.reading import own_headers
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
@@ -36,7 +36,7 @@ class PulsarDeadLetters(DeadLetters):
             topic has one, or retention.
         encryption_keys: the names of the keys that letters are encrypted with.
         crypto_key_reader: a ``pulsar.CryptoKeyReader`` that has them.
-        connection: any other option of `consumer_sdk.adapters.pulsar.connection.Connection`,
+        connection: any other option of `consumer_sdk.adapters.pulsar.client.connection.Connection`,
             such as ``token``.
 
     A topic that is missing is made by the broker, if it makes topics.

@@ -22,15 +22,15 @@ Pulsar's own clients add, and with why:
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.pulsar.details import event_time
-from consumer_sdk.adapters.pulsar.producing import Writing, schema_of
+from consumer_sdk.adapters.pulsar.client.producers import Writing, schema_of
+from consumer_sdk.adapters.pulsar.client.topics import dead_letter_topic
+from consumer_sdk.adapters.pulsar.consumer.details import event_time
 from consumer_sdk.adapters.pulsar.properties import (
     TRIES,
     origin_properties,
     properties_of,
     tries_of,
 )
-from consumer_sdk.adapters.pulsar.topics import dead_letter_topic
 from consumer_sdk.dead_letters.reading import PREFIX
 from consumer_sdk.records import DeadLetter
 

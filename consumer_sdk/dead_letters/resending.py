@@ -58,7 +58,7 @@ def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> 
 
 
 def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
-    from consumer_sdk.adapters.pulsar.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.client.connection import CONNECTION
     from consumer_sdk.adapters.pulsar.options import read_url
     from consumer_sdk.dead_letters.pulsar import PulsarRecords
 

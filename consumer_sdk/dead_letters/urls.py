@@ -52,7 +52,7 @@ def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
 
 
 def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
-    from consumer_sdk.adapters.pulsar.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.client.connection import CONNECTION
     from consumer_sdk.adapters.pulsar.options import read_url
     from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
 

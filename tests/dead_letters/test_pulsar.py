@@ -13,8 +13,8 @@ import pytest
 
 from consumer_sdk import Consumer, Message, Ordering, Reject, RetryPolicy
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.ids import place_of
-from consumer_sdk.adapters.pulsar.producing import MOST
+from consumer_sdk.adapters.pulsar.client.ids import place_of
+from consumer_sdk.adapters.pulsar.client.producers import MOST
 from consumer_sdk.dead_letters import PulsarDeadLetters
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.records import OutcomeKind

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.pulsar.client.connection import Connection
 from consumer_sdk.dead_letters.pulsar import PulsarRecords
 from consumer_sdk.records import OutcomeKind, Partition
-from tests.adapters.pulsar.test_producing import TOPIC, Writer
+from tests.adapters.pulsar.client.test_producers import TOPIC, Writer
 from tests.dead_letters.test_pulsar_form import letter_of
 
 JAVAS = 107 % 4

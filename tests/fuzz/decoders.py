@@ -24,10 +24,10 @@ from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
-from consumer_sdk.adapters.pulsar.access import _reason
-from consumer_sdk.adapters.pulsar.entries import batch_size
-from consumer_sdk.adapters.pulsar.ids import place_of
-from consumer_sdk.adapters.pulsar.texts import _parse as parse_properties
+from consumer_sdk.adapters.pulsar.client.access import _reason
+from consumer_sdk.adapters.pulsar.client.ids import place_of
+from consumer_sdk.adapters.pulsar.client.texts import _parse as parse_properties
+from consumer_sdk.adapters.pulsar.consumer.entries import batch_size
 from consumer_sdk.adapters.urls import open_url
 from consumer_sdk.cli.run.config import parse_config
 from consumer_sdk.dead_letters.kinesis_form import decode_letter, encode_letter

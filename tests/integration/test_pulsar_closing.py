@@ -27,7 +27,7 @@ async def test_stop_ends_an_opening_that_waits_for_a_busy_subscription(
     pulsar_server: PulsarServer, caplog: pytest.LogCaptureFixture, *, by_signal: bool
 ) -> None:
     """Not only when the other process has gone, or ``busy_timeout`` has passed."""
-    caplog.set_level(logging.INFO, "consumer_sdk.adapters.pulsar.session")
+    caplog.set_level(logging.INFO, "consumer_sdk.adapters.pulsar.consumer.session")
     field = await Field(pulsar_server, "busy").create()
     async with Consumer(field.adapter("exclusive")):
         waits = Consumer(field.adapter("exclusive", busy_timeout=10 * PATIENCE))

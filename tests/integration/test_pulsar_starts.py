@@ -12,8 +12,8 @@ import pytest
 
 from consumer_sdk import AtPosition, AtTime, Consumer, Message, Ordering
 from consumer_sdk.adapters import PulsarAdapter
-from consumer_sdk.adapters.pulsar.session import Session
-from consumer_sdk.adapters.pulsar.topics import partition_of
+from consumer_sdk.adapters.pulsar.client.topics import partition_of
+from consumer_sdk.adapters.pulsar.consumer.session import Session
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import PulsarServer
 from tests.adapters.pulsar.scripted import Owner

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar.ids import gaps as pulsar_gaps
+from consumer_sdk.adapters.pulsar.client.ids import gaps as pulsar_gaps
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Arrival, Checkpoint, Outcome, Position
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX

@@ -8,6 +8,6 @@ except ImportError as _error:
     raise MissingExtraError("pulsar-client", "pulsar") from _error
 
 from consumer_sdk.adapters.pulsar.adapter import PulsarAdapter
-from consumer_sdk.adapters.pulsar.details import PulsarDetails
+from consumer_sdk.adapters.pulsar.consumer.details import PulsarDetails
 
 __all__ = ["PulsarAdapter", "PulsarDetails"]

@@ -8,10 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
-from consumer_sdk.adapters.pulsar.acks import seen_whole
-from consumer_sdk.adapters.pulsar.connection import Connection
-from consumer_sdk.adapters.pulsar.contents import id_of
-from consumer_sdk.adapters.pulsar.ids import gaps, is_whole
+from consumer_sdk.adapters.pulsar.client.connection import Connection
+from consumer_sdk.adapters.pulsar.client.ids import gaps, is_whole
+from consumer_sdk.adapters.pulsar.consumer.acks import seen_whole
+from consumer_sdk.adapters.pulsar.consumer.messages import id_of
+from consumer_sdk.adapters.pulsar.consumer.retrying import RetryTopics
+from consumer_sdk.adapters.pulsar.consumer.session import Session
+from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.options import (
     CryptoFailureAction,
     InitialPosition,
@@ -19,9 +22,6 @@ from consumer_sdk.adapters.pulsar.options import (
     SubscriptionType,
     parse_url,
 )
-from consumer_sdk.adapters.pulsar.retrying import RetryTopics
-from consumer_sdk.adapters.pulsar.session import Session
-from consumer_sdk.adapters.pulsar.subscriber import Subscriber
 from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import (
     ConfigurationError,

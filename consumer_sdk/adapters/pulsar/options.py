@@ -10,10 +10,10 @@ from urllib.parse import SplitResult
 import _pulsar
 import pulsar
 
-from consumer_sdk.adapters.pulsar.connection import CONNECTION, SCHEMES, Connection
-from consumer_sdk.adapters.pulsar.pump import POSTED
-from consumer_sdk.adapters.pulsar.room import Room
-from consumer_sdk.adapters.pulsar.topics import read_pattern
+from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
+from consumer_sdk.adapters.pulsar.client.topics import read_pattern
+from consumer_sdk.adapters.pulsar.consumer.pump import POSTED
+from consumer_sdk.adapters.pulsar.consumer.room import Room
 from consumer_sdk.adapters.urls import read_server_url, split_url
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (

@@ -15,14 +15,14 @@ import _pulsar
 
 import consumer_sdk.adapters.pulsar  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.adapters.opening import keep_trying
-from consumer_sdk.adapters.pulsar.calls import CLOSE, ask, call, close_client
-from consumer_sdk.adapters.pulsar.connection import CONNECTION, SCHEMES, Connection
-from consumer_sdk.adapters.pulsar.faults import translate, translate_result
-from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, held, inside
+from consumer_sdk.adapters.pulsar.client.calls import CLOSE, ask, call, close_client
+from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
+from consumer_sdk.adapters.pulsar.client.faults import translate, translate_result
+from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, held, inside
+from consumer_sdk.adapters.pulsar.client.producers import Writing, make_message
+from consumer_sdk.adapters.pulsar.client.topics import full_name
 from consumer_sdk.adapters.pulsar.options import read_url
-from consumer_sdk.adapters.pulsar.producing import Writing, make_message
 from consumer_sdk.adapters.pulsar.properties import properties_of
-from consumer_sdk.adapters.pulsar.topics import full_name
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import (
     AdapterError,
@@ -66,7 +66,7 @@ class PulsarWriter(RecordWriter):
             need it; ``"none"``: each record alone, in chunks where it is larger than the broker takes.
         compression: ``"none"``, ``"lz4"``, ``"zlib"``, ``"zstd"`` or ``"snappy"``.
         delivery_timeout: seconds after which a record is given up.
-        connection: any other option of `consumer_sdk.adapters.pulsar.connection.Connection`.
+        connection: any other option of `consumer_sdk.adapters.pulsar.client.connection.Connection`.
 
     A topic that is missing is made by the broker, if it makes topics.
 

@@ -18,8 +18,8 @@ import pytest
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.ids import place_of
-from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.adapters.pulsar.client.ids import place_of
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record

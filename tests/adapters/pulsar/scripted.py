@@ -11,10 +11,10 @@ import pytest
 
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.beginning import Beginning
-from consumer_sdk.adapters.pulsar.connection import Connection
-from consumer_sdk.adapters.pulsar.subscriber import Subscriber
-from consumer_sdk.adapters.pulsar.topics import partition_of
+from consumer_sdk.adapters.pulsar.client.beginning import Beginning
+from consumer_sdk.adapters.pulsar.client.connection import Connection
+from consumer_sdk.adapters.pulsar.client.topics import partition_of
+from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.records import Assignment, Start, StartPoint
 
 __all__ = ["DISCONNECTED", "Client", "Native", "Owner", "adapter_on", "subscriber_on"]

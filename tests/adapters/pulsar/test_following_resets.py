@@ -7,10 +7,16 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 
-from consumer_sdk.adapters.pulsar import PulsarAdapter, session
-from consumer_sdk.adapters.pulsar.contents import Delivery, NativeMessage, ascending, cuts_of
-from consumer_sdk.adapters.pulsar.resets import CursorResets
-from consumer_sdk.adapters.pulsar.subscriber import Subscriber
+from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.adapters.pulsar.consumer import session
+from consumer_sdk.adapters.pulsar.consumer.messages import (
+    Delivery,
+    NativeMessage,
+    ascending,
+    cuts_of,
+)
+from consumer_sdk.adapters.pulsar.consumer.resets import CursorResets
+from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import (
     AckFlush,

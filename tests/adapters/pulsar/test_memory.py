@@ -12,9 +12,9 @@ import pytest
 
 from consumer_sdk import Consumer, Message, Ordering
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.contents import Delivery
+from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
+from consumer_sdk.adapters.pulsar.consumer.pump import Pump
 from consumer_sdk.adapters.pulsar.options import BATCH_BYTES
-from consumer_sdk.adapters.pulsar.pump import Pump
 from tests.adapters.pulsar.scripted import Owner
 
 if TYPE_CHECKING:

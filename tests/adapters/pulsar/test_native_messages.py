@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.pulsar import contents
-from consumer_sdk.adapters.pulsar.contents import (
+from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.adapters.pulsar.consumer import messages as contents
+from consumer_sdk.adapters.pulsar.consumer.messages import (
     LARGE,
     STRIDE,
     Delivery,
@@ -23,7 +24,6 @@ from consumer_sdk.adapters.pulsar.contents import (
     cuts_of,
     id_of,
 )
-from consumer_sdk.adapters.pulsar.ids import Place
 from consumer_sdk.records import Message, Redelivery
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from consumer_sdk.trackers import QueueTracker

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from consumer_sdk.adapters.pulsar.admin import Admin, after, path_of, written_in
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.client.admin import Admin, after, path_of, written_in
+from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.records import Checkpoint
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 

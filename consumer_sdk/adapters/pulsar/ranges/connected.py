@@ -9,22 +9,22 @@ from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from consumer_sdk.adapters.opening import unless_refused
-from consumer_sdk.adapters.pulsar.access import find_refusal
-from consumer_sdk.adapters.pulsar.calls import close_client
-from consumer_sdk.adapters.pulsar.discovery import Discovery
+from consumer_sdk.adapters.pulsar.client.access import find_refusal
+from consumer_sdk.adapters.pulsar.client.calls import close_client
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
+from consumer_sdk.adapters.pulsar.consumer.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
-from consumer_sdk.adapters.pulsar.ranges.kept import KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.ledgers import is_doubtful, is_lost
 from consumer_sdk.adapters.pulsar.ranges.locating import Locator
 from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
 from consumer_sdk.adapters.pulsar.ranges.queues import Queues
+from consumer_sdk.adapters.pulsar.ranges.reader_pool import KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
-from consumer_sdk.adapters.pulsar.ranges.survey import look_cost
-from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import look_cost
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,

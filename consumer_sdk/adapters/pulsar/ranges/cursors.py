@@ -20,14 +20,14 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import ask, close_quietly
-from consumer_sdk.adapters.pulsar.faults import BusyError
-from consumer_sdk.adapters.pulsar.ids import Place
-from consumer_sdk.adapters.pulsar.interpreter_exit import close_late, inside
+from consumer_sdk.adapters.pulsar.client.calls import ask, close_quietly
+from consumer_sdk.adapters.pulsar.client.faults import BusyError
+from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, inside
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY
-from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerSdkError,

@@ -11,9 +11,9 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.entries import batch_size
-from consumer_sdk.adapters.pulsar.ids import Place
-from consumer_sdk.adapters.pulsar.texts import headers_of, key_of
+from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
+from consumer_sdk.adapters.pulsar.consumer.entries import batch_size
 from consumer_sdk.range_reads import Columns, Header
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
@@ -80,7 +80,7 @@ class Part:
 
 
 def place(native: Any) -> Place:
-    """As `consumer_sdk.adapters.pulsar.ids.place_of`, in half of the time."""
+    """As `consumer_sdk.adapters.pulsar.client.ids.place_of`, in half of the time."""
     index = _index_of(native)
     return _ledger_of(native), _entry_of(native), LAST_BATCH_INDEX if index < 0 else index
 

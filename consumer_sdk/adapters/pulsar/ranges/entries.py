@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledgers
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.client.ids import Place
 
 __all__ = ["Ledger", "Ledgers", "is_doubtful", "is_lost"]
 

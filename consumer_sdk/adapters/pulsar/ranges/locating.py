@@ -11,13 +11,13 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.ids import Place, next_place
+from consumer_sdk.adapters.pulsar.client.ids import Place, next_place
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.decoding import place
 from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
-from consumer_sdk.adapters.pulsar.ranges.survey import BEGIN, Survey, begin_of
-from consumer_sdk.adapters.pulsar.topics import topic_of
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import BEGIN, Survey, begin_of
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Partition, Position, Start, StartPoint
 

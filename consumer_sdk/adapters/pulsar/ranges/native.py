@@ -14,9 +14,9 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.calls import ask, call
-from consumer_sdk.adapters.pulsar.faults import translate
-from consumer_sdk.adapters.pulsar.interpreter_exit import close_late
+from consumer_sdk.adapters.pulsar.client.calls import ask, call
+from consumer_sdk.adapters.pulsar.client.faults import translate
+from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late
 from consumer_sdk.errors import ConsumerClosedError, ConsumerSdkError, TransientAdapterError
 
 __all__ = ["POLL", "NativeReader"]

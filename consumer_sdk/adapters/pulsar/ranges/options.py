@@ -9,7 +9,7 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.connection import Connection
+from consumer_sdk.adapters.pulsar.client.connection import Connection
 from consumer_sdk.adapters.pulsar.options import OWN, PulsarOptions, parse_url
 from consumer_sdk.options import SECONDS, check_options, make_options
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
-from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import Partition
 

@@ -8,7 +8,8 @@ import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.options import OWN, InitialPosition
 from consumer_sdk.adapters.pulsar.ranges.admin import progress_in
 from consumer_sdk.adapters.pulsar.ranges.connected import Connected
@@ -19,7 +20,6 @@ from consumer_sdk.adapters.pulsar.ranges.options import (
     adapter_options,
     parse_range_url,
 )
-from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerClosedError,

@@ -23,12 +23,12 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
-from consumer_sdk.adapters.pulsar.ids import Place, id_at
+from consumer_sdk.adapters.pulsar.client.ids import Place, id_at
 from consumer_sdk.adapters.pulsar.ranges.decoding import Part, ends_at, first_chunk, place
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
-from consumer_sdk.adapters.pulsar.ranges.kept import Kept, KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.native import POLL, NativeReader
 from consumer_sdk.adapters.pulsar.ranges.queues import Queue
+from consumer_sdk.adapters.pulsar.ranges.reader_pool import Kept, KeptReaders
 from consumer_sdk.errors import TransientAdapterError, UnreadableRecordError
 from consumer_sdk.range_reads import Columns
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledgers
-from consumer_sdk.adapters.pulsar.topics import topic_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition

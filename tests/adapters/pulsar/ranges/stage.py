@@ -10,7 +10,7 @@ from typing import Any
 
 import pulsar
 
-from consumer_sdk.adapters.pulsar.ids import place_of
+from consumer_sdk.adapters.pulsar.client.ids import place_of
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.range_reads import Columns, PartitionRange
 from consumer_sdk.records import Partition, Position, StartPoint

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar import PulsarAdapter, calls
+from consumer_sdk.adapters.pulsar import PulsarAdapter
+from consumer_sdk.adapters.pulsar.client import calls
+from consumer_sdk.adapters.pulsar.client.topics import partition_of
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
-from consumer_sdk.adapters.pulsar.topics import partition_of
 from consumer_sdk.records import OutcomeKind
 from tests.adapters.pulsar.scripted import DISCONNECTED, Client, Result
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.pulsar.ids import Place
+from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledger, Ledgers, is_doubtful, is_lost
 from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 

@@ -1,0 +1,295 @@
+"""What only the broker's REST API tells: which topics there are, who is active, who has begun."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from ssl import SSLContext
+from typing import Any, TypeVar
+from urllib.error import HTTPError
+from urllib.parse import quote, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
+
+from consumer_sdk.adapters.pulsar.client.ids import Place, next_place
+from consumer_sdk.adapters.pulsar.client.topics import partition_of
+from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+
+__all__ = ["Admin", "after", "path_of", "written_in"]
+
+T = TypeVar("T")
+
+_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionError)
+
+PATIENCE = 10.0
+"""Seconds to wait for a connection, and for each part of an answer."""
+LONGEST = 30.0
+"""Seconds until a question is given up."""
+
+LAST = (1 << 63) - 1
+"""A ledger and an entry that stand for the end."""
+
+THREADS = 4
+"""Questions at a time: one that gets no answer does not hold the others up."""
+
+
+class Admin:
+    """A client of the REST API (https://pulsar.apache.org/admin-rest-api/), in a few named threads.
+
+    Args:
+        url: ``http://host:8080[,host:8080]``; the next host is asked where one cannot be reached.
+        token: a JWT, or None. Hosts that neither ``url`` nor ``trusted`` names do not get to see it.
+        trusted: names of hosts to which a broker may redirect a question that has the token.
+        tls: for ``https://``; None for the system's authorities.
+
+    Every method raises:
+
+    Raises:
+        TransientAdapterError: it does not answer, answers with a 5xx, or with what cannot be read.
+        AdapterError: access is denied, or another host wants to see the token.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        trusted: Collection[str] = (),
+        tls: SSLContext | None = None,
+    ) -> None:
+        self._hosts = _bases(url)
+        self._host = 0
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        names = {urlsplit(base).hostname or "" for base in self._hosts}
+        self._opener = build_opener(HTTPSHandler(context=tls), _Redirects({*names, *trusted}))
+        self._thread = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar admin")
+
+    @property
+    def _url(self) -> str:
+        return self._hosts[self._host]
+
+    async def has_topic(self, topic: str) -> bool:
+        """There is a topic of that full name, partitioned or not."""
+        path = path_of(topic)
+        if await self._get(f"{path}/partitions", lambda found: found["partitions"]):
+            return True
+        return await self._get(f"{path}/stats", dict) is not None
+
+    async def subscriptions(self, topic: str) -> Sequence[str]:
+        """Of a topic that is no partitioned one; none where there is no such topic."""
+        return await self._get(f"{path_of(topic)}/subscriptions", _texts) or []
+
+    async def active_consumer(self, topic: str, subscription: str) -> str | None:
+        """The name of a failover subscription's consumer that is sent records."""
+
+        def active(stats: Any) -> str | None:
+            found = stats.get("subscriptions", {}).get(subscription, {})
+            return found.get("activeConsumerName") or None
+
+        return await self._get(f"{path_of(topic)}/stats", active)
+
+    async def topics(self, namespace: str) -> Sequence[str]:
+        """The full names of all persistent topics, one of each that is partitioned."""
+        base = f"/admin/v2/persistent/{namespace}"
+        single = await self._get(base, _texts) or []
+        partitioned = await self._get(f"{base}/partitioned", _texts) or []
+        # Partitions are in the first list too; a topic may be called like one.
+        known = set(partitioned)
+        return sorted(known | {name for name in single if partition_of(name).stream not in known})
+
+    async def after_last(self, topic: str) -> Place | None:
+        """The position after the last message of a topic partition; None: there is no such topic.
+
+        Of an empty one, where its next message will be.
+        """
+        last = await self._get(f"{path_of(topic)}/lastMessageId", _last_in)
+        if last is not None and last[0] < 0:  # all of it was deleted
+            return await self._get(f"{path_of(topic)}/internalStats", written_in)
+        return None if last is None else next_place((*last, 0))
+
+    async def make_subscription(
+        self,
+        topic: str,
+        subscription: str,
+        properties: Mapping[str, str],
+        *,
+        is_latest: bool = False,
+        is_replicated: bool = False,
+    ) -> bool:
+        """False where there is one of that name, or no such topic: nothing was made.
+
+        Args:
+            topic: that is no partitioned one.
+            subscription: its name.
+            properties: its own, to be asked for with `properties`.
+            is_latest: it begins at the topic's end, not at its first message.
+            is_replicated: it is kept in step with those of other clusters.
+        """
+        edge = LAST if is_latest else -1
+        place = {"ledgerId": edge, "entryId": edge, "partitionIndex": -1}
+        path = f"{_subscription(topic, subscription)}?replicated={str(is_replicated).lower()}"
+        return await self._put(path, {**place, "properties": dict(properties)})
+
+    async def properties(self, topic: str, subscription: str) -> Mapping[str, str] | None:
+        """A subscription's own; None where there is none of that name."""
+        return await self._get(f"{_subscription(topic, subscription)}/properties", _named_texts)
+
+    async def set_properties(
+        self, topic: str, subscription: str, properties: Mapping[str, str]
+    ) -> bool:
+        """Replaces all of them; False where there is no such subscription."""
+        return await self._put(f"{_subscription(topic, subscription)}/properties", properties)
+
+    async def time(self) -> float:
+        """The broker's clock, in whole seconds since the epoch."""
+        answer = await self._run("/admin/v2/brokers/version")
+        try:
+            return parsedate_to_datetime(answer[1]["Date"]).timestamp()
+        except (TypeError, ValueError) as error:
+            raise AdapterError(f"{self._url} does not tell its time") from error
+
+    async def _get(self, path: str, read: Callable[[Any], T]) -> T | None:
+        """What ``read`` finds in the answer's JSON; None where there is no such thing."""
+        body, _ = await self._run(path)
+        if body is None:
+            return None
+        try:
+            return read(json.loads(body))
+        except _UNREADABLE as error:
+            text = f"{self._url}{path}: the answer has another form than Pulsar's: {error!r}"
+            raise TransientAdapterError(text) from error
+
+    async def _put(self, path: str, body: Mapping[str, Any]) -> bool:
+        """False where there is no such thing, or where what is to be made is there already."""
+        answer, _ = await self._run(path, json.dumps(body).encode())
+        return answer is not None
+
+    async def _run(
+        self, path: str, put: bytes | None = None, method: str = "PUT"
+    ) -> tuple[bytes | None, Any]:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(LONGEST):
+                return await loop.run_in_executor(self._thread, self._ask, path, put, method)
+        except TimeoutError as error:
+            text = f"{self._url}{path}: no whole answer within {LONGEST} s"
+            raise TransientAdapterError(text) from error
+
+    def _ask(self, path: str, put: bytes | None, method: str) -> tuple[bytes | None, Any]:
+        for _ in self._hosts[1:]:
+            try:
+                return self._ask_one(path, put, method)
+            except _UnreachableError:
+                self._host = (self._host + 1) % len(self._hosts)
+        return self._ask_one(path, put, method)
+
+    def _ask_one(self, path: str, put: bytes | None, method: str) -> tuple[bytes | None, Any]:
+        url, headers = self._url + path, self._headers
+        if put is None:
+            method = "GET"
+        else:
+            headers = {**headers, "Content-Type": "application/json"}
+        request = Request(url, put, headers, method=method)  # noqa: S310 - checked above
+        try:
+            with self._opener.open(request, timeout=PATIENCE) as answer:
+                return answer.read(), answer.headers
+        except HTTPError as error:
+            with error:
+                return self._refused(path, error)
+        except (OSError, HTTPException, ValueError) as error:  # also a redirect to what is no URL
+            raise _UnreachableError(f"{self._url}{path}: {error}") from error
+
+    def _refused(self, path: str, error: HTTPError) -> tuple[None, Any]:
+        if error.code in (404, 409):  # there is no such topic; there is such a subscription
+            return None, error.headers
+        what = f"{self._url}{path}: {error.code} {error.reason}"
+        if error.code in (401, 403):
+            raise AdapterError(f"{what}: give admin_token= of a role that may consume") from error
+        raise TransientAdapterError(what) from error
+
+    def close(self) -> None:
+        """Waits for nothing."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class _UnreachableError(TransientAdapterError):
+    """Another host may answer."""
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Follows to the broker that has the topic; the token goes to known hosts alone.
+
+    Args:
+        hosts: their names.
+    """
+
+    def __init__(self, hosts: Collection[str]) -> None:
+        self._known = hosts
+
+    def redirect_request(  # noqa: PLR0917 - the base class passes them so
+        self, req: Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> Request | None:
+        """The question to the other host."""
+        to = urlsplit(newurl)
+        is_known = to.hostname in self._known and req.type in ("http", to.scheme)
+        if req.has_header("Authorization") and not is_known:
+            fp.close()
+            raise AdapterError(
+                f"{req.full_url}: redirects to {to.scheme}://{to.netloc}, which does not get to see "
+                "the token: name that host in admin_url=, with commas between several"
+            )
+        if req.data is not None:  # urllib redirects questions alone
+            return Request(newurl, req.data, req.headers, method=req.method)  # noqa: S310 - http too
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _bases(url: str) -> Sequence[str]:
+    """Each host's URL.
+
+    Raises:
+        ConfigurationError: it is no URL of HTTP.
+    """
+    scheme, slashes, hosts = url.partition("://")
+    if scheme not in ("http", "https") or not slashes:
+        raise ConfigurationError(f"admin_url={url!r}: give http://host:port")
+    return [f"{scheme}://{host}" for host in hosts.rstrip("/").split(",")]
+
+
+def _texts(found: Any) -> list[str]:
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise TypeError("no list of texts")
+    return found
+
+
+def written_in(internals: Mapping[str, Any]) -> Place:
+    """The place after a topic's last entry, which may be one that nobody may read yet."""
+    return after(internals["lastConfirmedEntry"])
+
+
+def after(text: str) -> Place:
+    """What comes after ``ledger:entry``, as the REST API writes where a cursor stands."""
+    ledger, _, entry = text.partition(":")
+    return next_place((int(ledger), int(entry), 0))
+
+
+def _last_in(found: Any) -> tuple[int, int]:
+    return int(found["ledgerId"]), int(found["entryId"])
+
+
+def _named_texts(found: Any) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        raise TypeError("no texts by name")
+    return found
+
+
+def _subscription(topic: str, name: str) -> str:
+    return f"{path_of(topic)}/subscription/{quote(name, safe='')}"
+
+
+def path_of(topic: str) -> str:
+    """Where the REST API has a topic."""
+    domain, _, name = topic.partition("://")
+    return f"/admin/v2/{domain}/{quote(name)}"

@@ -1,0 +1,134 @@
+"""Asynchronous calls of the client, awaited.
+
+The client calls back from a thread of its own. An exception that leaves a callback ends the
+process, and so does touching a loop that was closed meanwhile: neither can happen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import _pulsar
+
+from consumer_sdk.adapters.pulsar.client.faults import translate_result
+from consumer_sdk.adapters.pulsar.client.interpreter_exit import held, inside
+from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+
+__all__ = ["CLOSE", "ask", "call", "close_client", "close_quietly"]
+
+log = logging.getLogger(__name__)
+
+CLOSE = 5.0
+"""Seconds for the broker's answer to a close; the client goes on with it."""
+
+
+async def call(
+    start: Callable[[Callable[..., None]], object],
+    doing: str,
+    *,
+    late: Callable[[Any], object] = lambda _: None,
+) -> Any:
+    """Awaits one call.
+
+    Args:
+        start: makes the call with the callback that it is given.
+        doing: what for, with the names that matter; an error's message starts with it.
+        late: gets the result of a call that nobody waits for any more, in any thread.
+
+    Raises:
+        AdapterError: as `consumer_sdk.adapters.pulsar.client.faults` has it.
+
+    Cancellation: the call goes on; see ``late``.
+    """
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    with inside:
+        start(held(_answer(future, doing, late)))
+    try:
+        return await future
+    except asyncio.CancelledError:
+        # (1) The result is set; (2) the waiter is cancelled before it runs.
+        if future.done() and not future.cancelled() and future.exception() is None:
+            with inside:
+                _quietly(late, _pulsar.Result.Ok, future.result())
+        raise
+
+
+def _answer(
+    future: asyncio.Future[Any], doing: str, late: Callable[[Any], object]
+) -> Callable[..., None]:
+    """A callback that settles a future, or does nothing where nobody waits for it any more."""
+    loop = future.get_loop()
+
+    def called_back(result: Any, value: Any = None) -> None:
+        try:
+            loop.call_soon_threadsafe(settle, result, value)
+        except RuntimeError:  # the loop was closed
+            _quietly(late, result, value)
+
+    def settle(result: Any, value: Any) -> None:
+        if future.done():
+            with inside:
+                _quietly(late, result, value)
+        elif result == _pulsar.Result.Ok:
+            future.set_result(value)
+        else:
+            future.set_exception(translate_result(result, doing))
+
+    return called_back
+
+
+async def ask(
+    start: Callable[[Callable[..., None]], object], doing: str, patience: float, **late: Any
+) -> Any:
+    """As `call`, for ``patience`` seconds at most.
+
+    Raises:
+        TransientAdapterError: there was no answer.
+        AdapterError: as `call`.
+    """
+    try:
+        async with asyncio.timeout(patience):
+            return await call(start, doing, **late)
+    except TimeoutError as error:
+        raise TransientAdapterError(f"{doing}: no answer") from error
+
+
+async def close_client(client: Any) -> None:
+    """Closes a native client, within `CLOSE`.
+
+    It may never answer: it counts its open consumers in several threads without a lock.
+
+    Raises:
+        TransientAdapterError: there was no answer. The client goes on; at exit it is shut down.
+        AdapterError: as `consumer_sdk.adapters.pulsar.client.faults` has it.
+
+    Cancellation: the client goes on.
+    """
+    await ask(client.close_async, "closing the client", CLOSE)
+
+
+async def close_quietly(native: Any, doing: str) -> None:
+    """Closes a consumer or producer that nobody needs any more, within `CLOSE`; a failure is logged.
+
+    The client lets go of it all the same, and so does the broker, when it reads the request or loses the
+    connection. The client does not repeat the request on another connection, as it does others.
+
+    Args:
+        doing: as in `call`.
+
+    Cancellation: the client goes on.
+    """
+    try:
+        await ask(native.close_async, doing, CLOSE)
+    except (AdapterError, ConfigurationError) as error:
+        log.warning("%s", error)
+
+
+def _quietly(late: Callable[[Any], object], result: Any, value: Any) -> None:
+    if result == _pulsar.Result.Ok and value is not None:
+        with suppress(Exception):  # nobody is there to hear of it
+            late(value)

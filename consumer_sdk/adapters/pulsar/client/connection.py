@@ -1,0 +1,210 @@
+"""How Pulsar is reached: the client's options, and a native client."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import _pulsar
+import pulsar
+
+from consumer_sdk.adapters.pulsar.client.interpreter_exit import remember
+from consumer_sdk.adapters.pulsar.client.native_log import NativeLog
+from consumer_sdk.adapters.urls import is_host, shown
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import (
+    COUNT,
+    FLAG,
+    NAME,
+    PATH,
+    SECONDS,
+    SECRET,
+    OptionType,
+    check_options,
+    choice,
+    optional,
+)
+
+__all__ = ["Connection"]
+
+SCHEMES = ("pulsar", "pulsar+ssl")
+
+
+def _is_service_url(value: object) -> bool:
+    try:
+        parts = urlsplit(value if isinstance(value, str) else "")
+    except ValueError:  # a bracket that is not closed
+        return False
+    is_plain = parts.scheme in SCHEMES and "@" not in parts.netloc
+    return is_plain and all(map(is_host, parts.netloc.split(",")))
+
+
+CONNECTION: Mapping[str, OptionType] = {
+    "service_url": OptionType(
+        "pulsar://host:port or pulsar+ssl://host:port, without credentials",
+        _is_service_url,
+        show=shown,
+    ),
+    "token": optional(
+        replace(
+            SECRET,
+            wanted="a JWT, or a function that returns one",
+            accepts=lambda value: isinstance(value, str) or callable(value),
+        )
+    ),
+    "tls_certificate": optional(PATH),
+    "tls_key": optional(PATH),
+    "oauth2": optional(
+        replace(
+            SECRET,
+            wanted="the flow's parameters, {'issuer_url': …}",
+            accepts=lambda value: isinstance(value, Mapping),
+            read=None,
+        )
+    ),
+    "tls_trust_certs": optional(PATH),
+    "tls_validate_hostname": FLAG,
+    "operation_timeout": SECONDS,
+    "connect_timeout": SECONDS,
+    "io_threads": COUNT,
+    "listener_name": optional(NAME),
+    "log_level": choice("debug", "info", "warn", "error"),
+    "log_file": optional(PATH),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where Pulsar is, and who asks.
+
+    Attributes:
+        service_url: ``pulsar://host:6650[,host:6650]``, or ``pulsar+ssl://host:6651``.
+        token: authenticates with a token (JWT), or with what a function returns: it is called for
+            each connection and when the broker asks anew, in a thread of the client.
+        tls_certificate, tls_key: files; authenticate with a client certificate.
+        oauth2: parameters of the OAuth2 flow: ``issuer_url``, ``private_key`` and so on.
+        tls_trust_certs: file of authorities; those of certifi by default.
+        tls_validate_hostname: whether the server's certificate has to be the host's.
+        operation_timeout: seconds that one question to the broker may take.
+        connect_timeout: seconds to wait for a connection, and for which an opening that fails for
+            now is tried again.
+        io_threads: of the client.
+        listener_name: which of the brokers' advertised listeners to use.
+        log_level: ``"debug"``, ``"info"``, ``"warn"`` or ``"error"``: what the native client logs.
+        log_file: where to; Python's logger ``pulsar`` if None, limited like all repeats. The first
+            client of a process decides for all of them.
+
+    Raises:
+        ConfigurationError: an option cannot work.
+    """
+
+    service_url: str
+    token: str | Callable[[], str] | None = field(default=None, repr=False)
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+    oauth2: Mapping[str, str] | None = field(default=None, repr=False)
+    tls_trust_certs: str | None = None
+    tls_validate_hostname: bool = True
+    operation_timeout: float = 30.0
+    connect_timeout: float = 10.0
+    io_threads: int = 1
+    listener_name: str | None = None
+    log_level: str = "error"
+    log_file: str | None = None
+
+    def __post_init__(self) -> None:
+        check_options(self, CONNECTION)
+        for name in ("tls_certificate", "tls_key", "tls_trust_certs"):
+            path = getattr(self, name)
+            if path is not None and not Path(path).is_file():  # the client would retry for ever
+                raise ConfigurationError(f"{name}={path!r}: there is no such file")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigurationError("give both of tls_certificate and tls_key, or none")
+        given = (self.token, self.tls_certificate, self.oauth2)
+        if sum(each is not None for each in given) > 1:
+            raise ConfigurationError("give one of token, tls_certificate and oauth2")
+
+    def as_options(self) -> dict[str, Any]:
+        """All of it by name, to make another one with; nothing is copied."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def make_client(self) -> Any:
+        """A native client; connects when it is first needed. Close it with `close_client`.
+
+        Raises:
+            ConfigurationError: an option cannot work.
+        """
+        configuration = self._configuration()
+        try:
+            client = _pulsar.Client(self.service_url, configuration)
+        except Exception as error:
+            raise ConfigurationError(f"service_url={self.service_url!r}: {error}") from error
+        remember(client)
+        return client
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """The same TLS options for connections that Python makes.
+
+        Raises:
+            ConfigurationError: a file holds no certificate, or no key.
+        """
+        try:
+            made = ssl.create_default_context(cafile=self.tls_trust_certs or _certificates())
+            made.check_hostname = self.tls_validate_hostname
+            if self.tls_certificate is not None:
+                made.load_cert_chain(self.tls_certificate, self.tls_key)
+        except OSError as error:
+            given = (self.tls_trust_certs, self.tls_certificate, self.tls_key)
+            raise ConfigurationError(
+                f"one of tls_trust_certs, tls_certificate and tls_key {given} cannot be used: {error}"
+            ) from error
+        return made
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names of the hosts in the service URL."""
+        servers = urlsplit(self.service_url).netloc.split(",")
+        return [urlsplit(f"//{server}").hostname or "" for server in servers]
+
+    def _configuration(self) -> Any:
+        configuration = _pulsar.ClientConfiguration()
+        configuration.operation_timeout_seconds(max(round(self.operation_timeout), 1))
+        configuration.connection_timeout(round(self.connect_timeout * 1000))
+        configuration.io_threads(int(self.io_threads))
+        level = getattr(pulsar.LoggerLevel, self.log_level.capitalize())
+        if self.log_file is None:
+            native_log = NativeLog.of_process()
+            configuration.set_file_logger(level, native_log.path)
+            native_log.opened()
+        else:
+            configuration.set_file_logger(level, self.log_file)
+        if self.listener_name is not None:
+            configuration.listener_name(self.listener_name)
+        configuration.tls_trust_certs_file_path(self.tls_trust_certs or _certificates())
+        configuration.tls_validate_hostname(self.tls_validate_hostname)
+        authentication = self._authentication()
+        if authentication is not None:
+            configuration.authentication(authentication.auth)
+        return configuration
+
+    def _authentication(self) -> Any:
+        if self.token is not None:
+            return pulsar.AuthenticationToken(self.token)
+        if self.tls_certificate is not None:
+            return pulsar.AuthenticationTLS(self.tls_certificate, self.tls_key)
+        if self.oauth2 is not None:
+            import json
+
+            return pulsar.AuthenticationOauth2(json.dumps(dict(self.oauth2)))
+        return None
+
+
+def _certificates() -> str:
+    import certifi
+
+    found: str = certifi.where()
+    return found

@@ -1,0 +1,1 @@
+"""The topic partitions of one consumer: received, buffered, acked."""

@@ -1,0 +1,305 @@
+"""One open adapter: a subscriber for each topic partition, and what watches them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.opening import keep_trying, unless_refused
+from consumer_sdk.adapters.pulsar.client.access import find_refusal
+from consumer_sdk.adapters.pulsar.client.admin import Admin
+from consumer_sdk.adapters.pulsar.client.beginning import Beginning
+from consumer_sdk.adapters.pulsar.client.calls import close_client
+from consumer_sdk.adapters.pulsar.client.faults import BusyError
+from consumer_sdk.adapters.pulsar.client.topics import topic_of
+from consumer_sdk.adapters.pulsar.consumer.discovery import Discovery
+from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
+from consumer_sdk.adapters.pulsar.consumer.watching import Watch
+from consumer_sdk.adapters.pulsar.options import PulsarOptions
+from consumer_sdk.adapters.session import ReadAheadSession
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+    TransientStoreError,
+)
+from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.records import Assignment, Partition
+
+__all__ = ["Session"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_BACKOFF = 0.1
+LONGEST_BACKOFF = 5.0
+
+# A broker that does not trust a token or a certificate hangs up, and the client tries again.
+SILENCE = "the broker does not answer, or hangs up: check the address, TLS and credentials"
+
+CLOSE_SHARE = 0.8
+"""How much of the operation timeout a drain may take when the adapter is closed by itself."""
+
+
+class Session(ReadAheadSession):
+    """From open to close.
+
+    Attributes:
+        subscribers: by partition.
+        opened_at: the broker's clock when it was opened; None without its admin API.
+    """
+
+    def __init__(self, options: PulsarOptions, owner: AssignmentOwner) -> None:
+        super().__init__(f"pulsar {options.subscription}", lambda: self.subscribers.values())
+        self._options = options
+        self._owner = owner
+        self._client = options.connection.make_client()
+        self.admin = (
+            None if options.admin_url is None else Admin(options.admin_url, **options.admin_options)
+        )
+        self.discovery = Discovery(self._client, self.admin, options)
+        self._room = options.make_room()
+        self.subscribers: dict[Partition, Subscriber] = {}
+        self._asking = asyncio.Lock()
+        self._last_trouble: Exception | None = None
+        self.opened_at: float | None = None
+
+    # -- opening ------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Subscribes to all partitions.
+
+        Raises:
+            ConfigurationError: a topic does not exist, or an option cannot work.
+            AdapterError: the broker refuses; or another process has the subscription, still.
+        """
+        connection = self._options.connection
+        await unless_refused(self._open(), partial(find_refusal, connection))
+        self._begin()
+
+    async def _open(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.busy_timeout):
+                if self.admin is not None:
+                    self.opened_at = await self._reach(self.admin.time)
+                found = await self._reach(self.discovery.look)
+                self._share(len(found))
+                for partition in found:
+                    await self._reach(partial(self._add, partition, is_discovered=False))
+                await self._subscribe_all()
+        except TimeoutError as error:
+            raise AdapterError(
+                f"{self._options.connection.service_url}: no subscription "
+                f"{self._options.subscription!r} after {self._options.busy_timeout:g} s: "
+                f"{self._last_trouble or SILENCE}"
+            ) from error
+
+    async def _reach(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Asks a broker that may be restarting, and keeps its last refusal for `open`'s error."""
+
+        async def attempt(_left: float) -> T:
+            try:
+                return await ask()
+            except TransientAdapterError as error:
+                self._last_trouble = error
+                raise
+
+        return await keep_trying(attempt, self._options.connection.connect_timeout)
+
+    async def _add(self, partition: Partition, *, is_discovered: bool) -> Subscriber:
+        beginning = Beginning(
+            self.admin, topic_of(partition), self._options, is_discovered=is_discovered
+        )
+        await beginning.prepare()
+        subscriber = Subscriber(
+            self._client,
+            partition,
+            self._options,
+            is_discovered=is_discovered,
+            beginning=beginning,
+            on_news=self.news.set,
+            on_reset=self._reset,
+            room=self._room,
+        )
+        self.subscribers[partition] = subscriber
+        return subscriber
+
+    def _share(self, partitions: int) -> None:
+        """Room in memory, among so many.
+
+        Raises:
+            ConfigurationError: there is not enough.
+        """
+        if self._room is not None:
+            self._room.partitions = partitions
+            self._room.check()
+
+    async def _subscribe_all(self) -> None:
+        """One that is refused ends the others: what they would get, nobody would close."""
+        tasks = [
+            asyncio.create_task(self._subscribe(subscriber, is_opening=True))
+            for subscriber in self.subscribers.values()
+        ]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _subscribe(self, subscriber: Subscriber, *, is_opening: bool = False) -> None:
+        """Until it works: who waits for another process to go is a standby.
+
+        Later, what would be refused at the opening is tried for ever too, for the sake of the
+        other partitions: a topic that is gone, a token that has expired.
+        """
+        backoff = FIRST_BACKOFF
+        while True:
+            try:
+                await subscriber.subscribe()
+            except ConsumerSdkError as error:
+                if not isinstance(error, TransientAdapterError):
+                    if is_opening:
+                        raise
+                    backoff = LONGEST_BACKOFF
+                self._last_trouble = error
+                if isinstance(error, BusyError):  # an attempt that came late may be in the way
+                    await subscriber.unsubscribe_natively()
+                log.log(
+                    logging.INFO if isinstance(error, BusyError) else logging.WARNING,
+                    "%s, trying again in %.1f s",
+                    *(error, backoff),
+                    extra=REPEATS,
+                )
+                await asyncio.sleep(backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF)
+            else:
+                return
+
+    # -- living -------------------------------------------------------------------------
+
+    def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
+        watch = Watch(self.subscribers, self.admin, self._options, lost=self._lost)
+        return (watch.run(), self._discover(), *map(self._serve, self.subscribers.values()))
+
+    async def _discover(self) -> None:
+        while True:
+            await asyncio.sleep(self._options.discovery_interval)
+            try:
+                found = await self.discovery.look()
+                await self._add_all([p for p in found if p not in self.subscribers])
+            except ConsumerSdkError as error:
+                log.warning("topics could not be looked up: %s", error, extra=REPEATS)
+
+    async def _add_all(self, partitions: Sequence[Partition]) -> None:
+        if partitions:
+            self._share_more(len(partitions))
+        for partition in partitions:
+            added = await self._add(partition, is_discovered=True)
+            _ = self._spawn(self._subscribe_and_serve(added))
+
+    def _share_more(self, partitions: int) -> None:
+        """So many more are read all the same."""
+        try:
+            self._share(len(self.subscribers) + partitions)
+        except ConfigurationError as error:
+            log.warning("%s", error, extra=REPEATS)
+
+    async def _subscribe_and_serve(self, subscriber: Subscriber) -> None:
+        await self._subscribe(subscriber)
+        await self._serve(subscriber)
+
+    async def _serve(self, subscriber: Subscriber) -> None:
+        """One epoch after another."""
+        while True:
+            if self._options.type == "failover":
+                await subscriber.active()
+            if subscriber.deaf_since is None and await self._grant(subscriber):
+                await subscriber.over.wait()
+                if subscriber.reset_to is not None:
+                    continue  # what comes from there on is on its way to this consumer, or here
+            await subscriber.unsubscribe_natively()
+            await asyncio.sleep(FIRST_BACKOFF)
+            await self._subscribe(subscriber)
+
+    async def _grant(self, subscriber: Subscriber) -> bool:
+        """False: the owner does not take it."""
+        backoff = FIRST_BACKOFF
+        while True:
+            assignment = None
+            try:
+                await subscriber.beginning.look()
+                assignment = subscriber.offer()
+                async with self._asking:  # one question at a time
+                    starts = await self._owner.assigned([assignment])
+                if assignment in starts:
+                    await subscriber.begin(starts[assignment])
+                    return True
+            except (TransientAdapterError, TransientStoreError) as error:
+                log.warning("%s cannot start yet: %s", subscriber.partition, error, extra=REPEATS)
+            except Exception as error:  # noqa: BLE001 - the owner's; it comes out of fetch
+                self._failed(error)
+            else:
+                subscriber.end()
+                await asyncio.sleep(LONGEST_BACKOFF)
+                return False
+            if assignment is not None:
+                self._owner.lost([assignment])
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    def _lost(self, subscriber: Subscriber, why: str) -> None:
+        """Its assignment cannot go on."""
+        self._end(subscriber, f"was lost: {why}")
+
+    def _reset(self, subscriber: Subscriber) -> None:
+        """Its cursor was set back: what was settled from there on is not any more."""
+        self._end(
+            subscriber,
+            f"the cursor of {self._options.subscription!r} was set back to "
+            f"{subscriber.reset_to} by another program: records are delivered again from there on",
+        )
+
+    def _end(self, subscriber: Subscriber, why: str) -> None:
+        """Its assignment is over, and what is settled of it now is ignored."""
+        assignment = subscriber.assignment
+        if assignment is not None:
+            log.warning("%s: %s", subscriber.partition, why)
+            subscriber.end()
+            self._owner.lost([assignment])
+
+    def subscriber_of(self, assignment: Assignment) -> Subscriber | None:
+        """What is held under exactly this assignment."""
+        subscriber = self.subscribers.get(assignment.partition)
+        is_its = subscriber is not None and subscriber.assignment is assignment
+        return subscriber if is_its else None
+
+    # -- the end ------------------------------------------------------------------------
+
+    async def _close(self) -> None:
+        held = [s.assignment for s in self.subscribers.values() if s.assignment is not None]
+        try:
+            if held:
+                patience = CLOSE_SHARE * self._options.connection.operation_timeout
+                deadline = asyncio.get_running_loop().time() + patience
+                await self._owner.revoked(held, deadline=deadline)
+        finally:
+            await self._end_tasks()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        for subscriber in self.subscribers.values():
+            subscriber.end()
+        await asyncio.gather(*(s.leave() for s in self.subscribers.values()))
+        try:
+            await close_client(self._client)
+        except AdapterError as error:
+            log.warning("%s", error)
+        if self.admin is not None:
+            self.admin.close()
