@@ -7,10 +7,11 @@ import json
 from collections.abc import Sequence
 
 from consumer_sdk import __version__
-from consumer_sdk.cli import checkpoints, fan_out, leases
+from consumer_sdk.cli import fan_out
 from consumer_sdk.cli.assets.completion import SHELLS, completion
 from consumer_sdk.cli.assets.monitoring import AS_IT_IS, AS_TEXT, add_monitoring, write_asset
 from consumer_sdk.cli.assets.schema import config_schema
+from consumer_sdk.cli.groups import checkpoints, leases
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, add_yes, in_loop, text
 from consumer_sdk.cli.run.arguments import add_run

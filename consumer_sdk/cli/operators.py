@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from consumer_sdk.cli import dead_letters, lags, resets, tails
+from consumer_sdk.cli import tails
 from consumer_sdk.cli.doctor.command import doctor
+from consumer_sdk.cli.groups import lags, resets
+from consumer_sdk.cli.letters import dead_letters
 from consumer_sdk.cli.parsing import (
     Commands,
     Parser,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from consumer_sdk.cli.groups import of_partitions, opened_reader
+from consumer_sdk.cli.groups.groups import of_partitions, opened_reader
 from consumer_sdk.cli.times import parse_time, shown_time
 from consumer_sdk.dead_letters.letter_rows import encode_value
 from consumer_sdk.range_reads import PartitionRange, RangeReader

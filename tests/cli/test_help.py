@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk.cli.arguments import make_parser
 from consumer_sdk.cli.parsing import Parser
-from tests.cli.test_checkpoints import run
+from tests.cli.groups.test_checkpoints import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 BEGIN = "## Help\n\nThe program writes what follows: `python -m tests.cli.test_help`.\n"

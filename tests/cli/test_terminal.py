@@ -20,7 +20,7 @@ from consumer_sdk.cli.terminal import Bar, Rows, Watched
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.records import Checkpoint
 from consumer_sdk.stores import LocalStore
-from tests.cli.test_checkpoints import COMMAND, ROOT, status_of
+from tests.cli.groups.test_checkpoints import COMMAND, ROOT, status_of
 from tests.cli.worlds import letter_of, status
 from tests.stores.exchange_world import GROUP, SECOND, entry, opened, own
 

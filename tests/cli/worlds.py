@@ -18,7 +18,7 @@ from consumer_sdk.adapters.ranges import open_for_tools
 from consumer_sdk.dead_letters.resending import resending_to
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import DeadLetter, Partition, StartPoint
-from tests.cli.test_checkpoints import status_of
+from tests.cli.groups.test_checkpoints import status_of
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import KafkaServer, KinesisServer, PulsarServer

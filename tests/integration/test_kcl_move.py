@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk.testing.servers import KinesisServer
 from tests.adapters.kinesis.stage import aggregated
-from tests.cli.test_checkpoints import run
+from tests.cli.groups.test_checkpoints import run
 from tests.integration.field import until
 from tests.integration.kinesis_field import GROUP, KinesisField, Seen
 from tests.stores.exchange.test_kcl import lease, scan

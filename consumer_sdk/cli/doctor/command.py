@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from consumer_sdk import __version__
 from consumer_sdk.adapters.ranges import open_for_tools
-from consumer_sdk.cli.checkpoints import is_made, opened_store
 from consumer_sdk.cli.doctor.findings import (
     Finding,
     exit_status,
@@ -24,8 +23,9 @@ from consumer_sdk.cli.doctor.findings import (
     of_retention,
 )
 from consumer_sdk.cli.doctor.servers import Server, look_at, servers_of
-from consumer_sdk.cli.groups import Group
-from consumer_sdk.cli.lags import group_lags
+from consumer_sdk.cli.groups.checkpoints import is_made, opened_store
+from consumer_sdk.cli.groups.groups import Group
+from consumer_sdk.cli.groups.lags import group_lags
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.leases.member import stored_leases

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from consumer_sdk.adapters.ranges import TOOLS, open_for_tools
-from consumer_sdk.cli.checkpoints import is_made
-from consumer_sdk.cli.groups import opened_group, opened_reader
-from consumer_sdk.cli.lags import Lag, group_lags
+from consumer_sdk.cli.groups.checkpoints import is_made
+from consumer_sdk.cli.groups.groups import opened_group, opened_reader
+from consumer_sdk.cli.groups.lags import Lag, group_lags
 from consumer_sdk.cli.run.config import Config
 from consumer_sdk.cli.run.services import admin_server, make_group
 from consumer_sdk.cli.terminal import Rows

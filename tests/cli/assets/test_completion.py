@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_checkpoints import run
+from tests.cli.groups.test_checkpoints import run
 
 
 def script(shell: str) -> str:

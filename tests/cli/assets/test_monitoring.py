@@ -22,7 +22,7 @@ from consumer_sdk.telemetry.model import METRICS
 from consumer_sdk.telemetry.prometheus import SHARED, prometheus_name
 from tests.admin.asking import ask
 from tests.admin.busy import busy
-from tests.cli.test_checkpoints import run
+from tests.cli.groups.test_checkpoints import run
 
 SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
 NAME = re.compile(r"\b(?:consumer_sdk|messaging)_\w+")

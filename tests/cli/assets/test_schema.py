@@ -13,7 +13,7 @@ import pytest
 
 from consumer_sdk.cli.assets.schema import config_schema
 from consumer_sdk.cli.run.config import NAMES, parse_config
-from tests.cli.test_checkpoints import run
+from tests.cli.groups.test_checkpoints import run
 from tests.cli.test_help import PAGE
 
 TYPES: dict[str, tuple[type, ...]] = {

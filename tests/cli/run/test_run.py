@@ -25,7 +25,7 @@ from consumer_sdk.cli.run.restarts import modified
 from consumer_sdk.cli.run.supervisor import Supervisor
 from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import POST, Answer, ask
-from tests.cli.test_checkpoints import COMMAND, ROOT
+from tests.cli.groups.test_checkpoints import COMMAND, ROOT
 from tests.cli.worlds import golden, kafka_world, status
 from tests.integration.field import until
 from tests.testing.servers.processes import is_gone

@@ -23,7 +23,7 @@ from consumer_sdk.cli.top.client import AdminClient, NoAnswerError
 from consumer_sdk.cli.top.display import draw
 from consumer_sdk.cli.top.looking import SORTS, Look, Wish, pressed, rows
 from tests.admin.busy import STUCK, busy
-from tests.cli.test_checkpoints import run
+from tests.cli.groups.test_checkpoints import run
 
 
 @pytest.fixture(autouse=True)

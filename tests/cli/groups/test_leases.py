@@ -17,7 +17,7 @@ from consumer_sdk.leases.member import evict
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.stores import LocalStore
-from tests.cli.test_checkpoints import refused, run
+from tests.cli.groups.test_checkpoints import refused, run
 from tests.cli.worlds import golden
 from tests.stores.exchange_world import GROUP, entry, opened
 
@@ -190,7 +190,7 @@ async def test_release_that_comes_too_late_says_so(
         await orders_of(store).take({HELD.id: seen[HELD]})
         return await evict(store, group, seen)
 
-    monkeypatch.setattr("consumer_sdk.cli.leases.evict", take_before)
+    monkeypatch.setattr("consumer_sdk.cli.groups.leases.evict", take_before)
     named = ["--partition", f"{HELD}", "--yes", "--force"]
     done = run("release", state, GROUP, *named, topic="leases")
     assert done.stdout.endswith("\tstays\n")
@@ -210,7 +210,7 @@ async def test_release_of_what_its_holder_has_let_go_meanwhile_is_done(
         await evict(store, group, seen)
         return await evict(store, group, seen)
 
-    monkeypatch.setattr("consumer_sdk.cli.leases.evict", evict_before)
+    monkeypatch.setattr("consumer_sdk.cli.groups.leases.evict", evict_before)
     named = ["--partition", f"{HELD}", "--yes", "--force"]
     done = run("release", state, GROUP, *named, topic="leases")
     assert done.stdout.endswith("\treleased\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from consumer_sdk.cli.groups import Group, opened_group
+from consumer_sdk.cli.groups.groups import Group, opened_group
 from consumer_sdk.dead_letters.local import LocalDeadLetters
 from consumer_sdk.dead_letters.reading import letter_in
 from consumer_sdk.dead_letters.urls import dead_letters_from_url

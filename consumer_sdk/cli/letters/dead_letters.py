@@ -13,8 +13,8 @@ from contextlib import aclosing
 from typing import Any
 
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.cli.letter_choice import Choice, Pace
-from consumer_sdk.cli.letters import ENDLESS, Deal, Found, Letters, opened_letters
+from consumer_sdk.cli.letters.choice import Choice, Pace
+from consumer_sdk.cli.letters.listing import ENDLESS, Deal, Found, Letters, opened_letters
 from consumer_sdk.cli.terminal import Bar, Rows, clean
 from consumer_sdk.cli.times import parse_time, shown_time
 from consumer_sdk.dead_letters.letter_rows import encode_value

@@ -10,8 +10,8 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from consumer_sdk.cli.groups import Group, of_partitions, opened_group
-from consumer_sdk.cli.moves import Bounds, Span, open_below, settled_from
+from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group
+from consumer_sdk.cli.letters.moves import Bounds, Span, open_below, settled_from
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange

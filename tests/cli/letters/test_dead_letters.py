@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.cli.letters import opened_letters
+from consumer_sdk.cli.letters.listing import opened_letters
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.records import DeadLetter
 from consumer_sdk.stores import LocalStore

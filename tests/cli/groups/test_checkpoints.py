@@ -26,7 +26,7 @@ from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.exchange.test_legacy_znodes import storm
 from tests.stores.exchange_world import FIRST, GROUP, SECOND, entry, opened, own
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-W", "error", "-m", "consumer_sdk"]
 Done = subprocess.CompletedProcess[str]
 

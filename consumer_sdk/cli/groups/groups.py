@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.adapters.ranges import open_for_tools
-from consumer_sdk.cli.checkpoints import opened_store
-from consumer_sdk.cli.moves import Bounds
+from consumer_sdk.cli.groups.checkpoints import opened_store
+from consumer_sdk.cli.letters.moves import Bounds
 from consumer_sdk.errors import (
     CheckpointFormatError,
     CheckpointMismatchError,

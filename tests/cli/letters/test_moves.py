@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.cli.moves import (
+from consumer_sdk.cli.letters.moves import (
     Bounds,
     between,
     open_below,

@@ -8,8 +8,8 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from consumer_sdk.cli.groups import Group, of_partitions, opened_group
-from consumer_sdk.cli.moves import (
+from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group
+from consumer_sdk.cli.letters.moves import (
     Bounds,
     Move,
     Span,

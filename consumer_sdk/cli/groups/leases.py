@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 from urllib.parse import quote
 
-from consumer_sdk.cli.checkpoints import opened_store, partition_of
+from consumer_sdk.cli.groups.checkpoints import opened_store, partition_of
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.cli.times import shown_time
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
