@@ -15,6 +15,7 @@ __all__ = [
     "Gap",
     "Interval",
     "Range",
+    "Span",
     "common",
     "gaps_above",
     "holds",
@@ -24,6 +25,8 @@ __all__ = [
     "unite",
 ]
 
+Span = tuple[Position, Position]
+"""Settled positions, first and last, inclusive."""
 Interval = tuple[Position | None, Position]
 """What lies between two positions, without them; below the second one, if the first is None."""
 Gap = tuple[Position | None, Position | None]

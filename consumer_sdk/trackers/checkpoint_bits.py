@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from consumer_sdk.trackers.chunks import Span
+from consumer_sdk.records.ranges import Span
 
 __all__ = ["bit_set", "read_bit_set"]
 

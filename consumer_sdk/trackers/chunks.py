@@ -16,8 +16,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from consumer_sdk.records import Position
+from consumer_sdk.records.ranges import Span
 
-__all__ = ["BITS", "DEAD", "DONE", "FREE", "MARKED", "OPEN", "RETRY", "Chunk", "Span", "kept"]
+__all__ = ["BITS", "DEAD", "DONE", "FREE", "MARKED", "OPEN", "RETRY", "Chunk", "kept"]
 
 BITS = 10
 
@@ -38,9 +39,6 @@ SPARSE = 16
 dict of those is smaller than the positions themselves."""
 GRAIN = 0.001
 """Seconds: runs tracked within this time count as tracked together."""
-
-Span = tuple[Position, Position]
-"""Settled positions, first and last, inclusive."""
 
 
 class Chunk:

@@ -34,9 +34,9 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.records.ranges import Interval
+from consumer_sdk.records.ranges import Interval, Span
 from consumer_sdk.trackers.base_tracker import Deliveries
-from consumer_sdk.trackers.chunks import DONE, Span
+from consumer_sdk.trackers.chunks import DONE
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.run_tracking import Found

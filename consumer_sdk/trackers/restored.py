@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator, Mapping
 from operator import itemgetter
 
 from consumer_sdk.records import Checkpoint, Position
-from consumer_sdk.trackers.chunks import Span
+from consumer_sdk.records.ranges import Span
 
 __all__ = ["Restored", "believed", "written_at"]
 

@@ -8,7 +8,8 @@ from operator import lt
 from typing import Any
 
 from consumer_sdk.records import Position
-from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, Span, kept, live_from
+from consumer_sdk.records.ranges import Span
+from consumer_sdk.trackers.chunks import BITS, DONE, FREE, Chunk, kept, live_from
 
 __all__ = ["Window", "is_ascending", "is_consecutive"]
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.records import Position
-from consumer_sdk.trackers.chunks import DONE, OPEN, Span
+from consumer_sdk.records.ranges import Span
+from consumer_sdk.trackers.chunks import DONE, OPEN
 from consumer_sdk.trackers.window import Window, is_consecutive
 from tests.trackers.building import NOW, deliver, look, make_tracker, settled, track, tracking
 
