@@ -25,8 +25,8 @@ from consumer_sdk.adapters.kinesis import Limits
 from consumer_sdk.adapters.memory import MemoryBroker
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.adapters.ranges import open_ranges
+from consumer_sdk.checkpoints.positions import BEGINNING, LAST_BATCH_INDEX, LAST_SUB_SEQUENCE
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
-from consumer_sdk.records.position_texts import BEGINNING, LAST_BATCH_INDEX, LAST_SUB_SEQUENCE
 
 GOLDEN = Path(__file__).parent / "golden" / "mistakes.txt"
 

@@ -11,7 +11,9 @@ There need not be a "next" one. Stores see its text form only, which the adapter
 
 from consumer_sdk.records.branches import Branch, BranchHolder, Tree
 from consumer_sdk.records.capabilities import Capabilities, Kind
-from consumer_sdk.records.checkpoints import (
+from consumer_sdk.records.checkpoint import Checkpoint, Comparison, Lost
+from consumer_sdk.records.dead_letter import DeadLetter
+from consumer_sdk.records.flushes import (
     AckFlush,
     Committed,
     Explanation,
@@ -19,7 +21,6 @@ from consumer_sdk.records.checkpoints import (
     OutcomeKind,
     SettledRecords,
 )
-from consumer_sdk.records.dead_letter import DeadLetter
 from consumer_sdk.records.leases import Lease, LeaseView, Moves
 from consumer_sdk.records.messages import Batch, Headers, Holder, Message, Redelivery
 from consumer_sdk.records.partitions import (
@@ -31,7 +32,6 @@ from consumer_sdk.records.partitions import (
     Start,
     StartPoint,
 )
-from consumer_sdk.records.progress import Checkpoint, Comparison, Lost
 from consumer_sdk.records.runs import Arrival, Due, Run, Tracked, Verdict, VerdictKind
 
 __all__ = [

@@ -25,14 +25,14 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
+from consumer_sdk.checkpoints.forms import Fitted
+from consumer_sdk.checkpoints.json import fit_checkpoint
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind
 from consumer_sdk.runtime.observing.timing import Timing
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
 from consumer_sdk.runtime.partitions.queue_attempts import QueueAttempts
-from consumer_sdk.trackers.checkpoint_forms import Fitted
-from consumer_sdk.trackers.checkpoint_json import fit_checkpoint
 
 __all__ = ["Flusher"]
 

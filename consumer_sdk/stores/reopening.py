@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.checkpoints.positions import POSITION_READERS
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.leases.member import ended_partitions, reopen
 from consumer_sdk.records import Partition, Position
-from consumer_sdk.records.position_texts import POSITION_READERS
 from consumer_sdk.stores.exchange.exchange import import_checkpoints
 from consumer_sdk.stores.exchange.lines import Entry
 from consumer_sdk.stores.exchange.verdicts import broker_of
@@ -69,5 +69,5 @@ def _unended(partition: Partition, text: str) -> str | None:
 
 
 def _position_text(position: Position) -> str:
-    """See the table of `consumer_sdk.records.position_texts`."""
+    """See the table of `consumer_sdk.checkpoints.positions`."""
     return ":".join(map(str, position if isinstance(position, tuple) else (position,)))

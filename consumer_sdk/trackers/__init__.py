@@ -1,10 +1,10 @@
 """Ack tracking: pure and synchronous; time, randomness and wake-ups come in by argument."""
 
-from consumer_sdk.trackers.checkpoint_binary import (
+from consumer_sdk.checkpoints.binary import (
     decode_checkpoint_bytes,
     encode_checkpoint_bytes,
 )
-from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
+from consumer_sdk.checkpoints.json import decode_checkpoint, encode_checkpoint
 from consumer_sdk.trackers.log_tracker import WatermarkTracker
 from consumer_sdk.trackers.options import TrackerOptions
 from consumer_sdk.trackers.queue_tracker import QueueTracker

@@ -29,6 +29,9 @@ from consumer_sdk.adapters.pulsar.client.ids import place_of
 from consumer_sdk.adapters.pulsar.client.texts import _parse as parse_properties
 from consumer_sdk.adapters.pulsar.consumer.entries import batch_size
 from consumer_sdk.adapters.urls import open_url
+from consumer_sdk.checkpoints.binary import decode_checkpoint_bytes, encode_checkpoint_bytes
+from consumer_sdk.checkpoints.json import decode_checkpoint, encode_checkpoint
+from consumer_sdk.checkpoints.positions import POSITION_READERS
 from consumer_sdk.cli.run.config import parse_config
 from consumer_sdk.dead_letters.kinesis_form import decode_letter, encode_letter
 from consumer_sdk.dead_letters.reading import letter_in
@@ -44,7 +47,6 @@ from consumer_sdk.errors import (
 from consumer_sdk.leases.table import LeaseTable
 from consumer_sdk.records import Checkpoint, DeadLetter, Partition
 from consumer_sdk.records.leases import Lease
-from consumer_sdk.records.position_texts import POSITION_READERS
 from consumer_sdk.records.tokens import Anchor, decode_token, encode_token
 from consumer_sdk.schema_registry.answers import read_schema
 from consumer_sdk.schema_registry.wire_format import read_message_indexes, read_schema_number
@@ -63,8 +65,6 @@ from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry, Lines, lin
 from consumer_sdk.stores.fencing import Stamp
 from consumer_sdk.stores.urls import store_from_url
 from consumer_sdk.stores.zookeeper.znodes import decode_pin, decode_znode, encode_pin, encode_znode
-from consumer_sdk.trackers.checkpoint_binary import decode_checkpoint_bytes, encode_checkpoint_bytes
-from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, encode_checkpoint
 from tests.sim.kinesis.aggregates import aggregate
 from tests.spark_bridge.decoding.protobuf.test_values import decoder as protobuf_decoder
 from tests.spark_bridge.decoding.protobuf_messages import file, files, message

@@ -16,8 +16,8 @@ from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.client import ClientService
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Service
+from consumer_sdk.checkpoints.positions import decode_sequence
 from consumer_sdk.records import Checkpoint, Lease, Partition
-from consumer_sdk.records.position_texts import decode_sequence
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import KinesisEndpoint
 from consumer_sdk.trackers import decode_checkpoint

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from consumer_sdk.abc import CheckpointStore, Leases
+from consumer_sdk.checkpoints.positions import decode_sequence
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.records.position_texts import decode_sequence
 from consumer_sdk.testing.servers import KinesisEndpoint
 from consumer_sdk.trackers import decode_checkpoint
 from tests.integration.kinesis_consumer import GROUP, LEASE, store_at

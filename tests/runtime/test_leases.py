@@ -16,9 +16,9 @@ import pytest
 
 from consumer_sdk import AtTime, Consumer, Message
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.checkpoints.positions import decode_sequence
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Partition
-from consumer_sdk.records.position_texts import decode_sequence
 from consumer_sdk.stores import LocalStore, MemoryStore
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits

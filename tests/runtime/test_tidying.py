@@ -12,8 +12,8 @@ import pytest
 from consumer_sdk import Message
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.adapters.kinesis.service.service import Shard
+from consumer_sdk.checkpoints.positions import encode_sequence
 from consumer_sdk.records import Assignment, Checkpoint, Partition
-from consumer_sdk.records.position_texts import encode_sequence
 from consumer_sdk.runtime import tidying
 from consumer_sdk.testing.kinesis import FakeService
 from consumer_sdk.trackers import encode_checkpoint

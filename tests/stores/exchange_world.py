@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from hypothesis import strategies as st
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
+from consumer_sdk.checkpoints.positions import LAST_SUB_SEQUENCE, encode_sequence
 from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition, Position
-from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE, encode_sequence
 from consumer_sdk.stores import CheckpointFile, Entry, export_checkpoints
 from consumer_sdk.trackers import encode_checkpoint
 from tests.trackers.codec import sign

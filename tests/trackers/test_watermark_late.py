@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.pulsar.client.ids import gaps as pulsar_gaps
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Arrival, Checkpoint, Outcome, Position
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from consumer_sdk.trackers import RetryPolicy, WatermarkTracker
 from consumer_sdk.trackers.unseen import MOST_KEPT, MOST_STORED
 from tests.trackers.building import make_tracker

@@ -28,6 +28,7 @@ from consumer_sdk.adapters.kafka.options import (
     KafkaOptions,
     parse_url,
 )
+from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.records import (
     AckFlush,
@@ -41,7 +42,6 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.records.position_texts import decode_offset
 
 __all__ = ["KafkaAdapter"]
 

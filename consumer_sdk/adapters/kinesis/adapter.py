@@ -20,6 +20,7 @@ from consumer_sdk.adapters.kinesis.service.requests import address
 from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.adapters.kinesis.starts import sequence_of
 from consumer_sdk.adapters.opening import keep_trying
+from consumer_sdk.checkpoints.positions import decode_sequence, encode_sequence
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerClosedError,
@@ -40,7 +41,6 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.records.position_texts import decode_sequence, encode_sequence
 from consumer_sdk.stores import MemoryStore
 
 if TYPE_CHECKING:

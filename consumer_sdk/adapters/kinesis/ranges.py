@@ -22,6 +22,7 @@ from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, S
 from consumer_sdk.adapters.kinesis.starts import after, iterator_start
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.urls import split_url
+from consumer_sdk.checkpoints.positions import BEGINNING, decode_sequence, encode_sequence
 from consumer_sdk.errors import ConfigurationError, PartitionLostError
 from consumer_sdk.options import NAME, make_options, optional
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
@@ -35,7 +36,6 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.records.position_texts import BEGINNING, decode_sequence, encode_sequence
 
 __all__ = ["KinesisRanges"]
 

@@ -8,9 +8,9 @@ given: what comes after the record ``s`` is ``(s, LAST_SUB_SEQUENCE)``, which no
 from __future__ import annotations
 
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart
+from consumer_sdk.checkpoints.positions import LAST_SUB_SEQUENCE
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtPosition, AtTime, Position, Start, StartPoint
-from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE
 
 __all__ = ["NOTHING_LEFT", "after", "iterator_start", "sequence_of"]
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from consumer_sdk.adapters.memory.group import Commit, Group
 from consumer_sdk.adapters.memory.membership import Membership
+from consumer_sdk.checkpoints.forms import Fitted
+from consumer_sdk.checkpoints.json import decode_checkpoint, fit_checkpoint
 from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, Partition
-from consumer_sdk.trackers.checkpoint_forms import Fitted
-from consumer_sdk.trackers.checkpoint_json import decode_checkpoint, fit_checkpoint
 
 __all__ = ["Commits"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from consumer_sdk.adapters.memory.log import PartitionLog
+from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.records import Position
-from consumer_sdk.records.position_texts import decode_offset
 
 __all__ = ["ENTRIES", "NUMBERS", "Positions"]
 

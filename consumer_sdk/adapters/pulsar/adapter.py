@@ -23,6 +23,7 @@ from consumer_sdk.adapters.pulsar.options import (
     parse_url,
 )
 from consumer_sdk.adapters.urls import shown
+from consumer_sdk.checkpoints.positions import decode_message_id, encode_message_id
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerClosedError,
@@ -45,7 +46,6 @@ from consumer_sdk.records import (
     SettledRecords,
     Start,
 )
-from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
 
 __all__ = ["PulsarAdapter"]
 

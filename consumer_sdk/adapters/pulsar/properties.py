@@ -7,8 +7,8 @@ the second ``trace`` becomes ``trace#2``, and bytes that are no UTF-8 are escape
 from __future__ import annotations
 
 from consumer_sdk.adapters.pulsar.client.topics import origin_of
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.records import Headers, Partition
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 __all__ = ["origin_properties", "properties_of", "tries_of"]
 

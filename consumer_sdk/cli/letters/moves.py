@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.cli.times import is_time, parse_time
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import (
@@ -16,7 +17,6 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 __all__ = [
     "Bounds",

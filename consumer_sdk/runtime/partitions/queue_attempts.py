@@ -24,6 +24,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 
 from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
+from consumer_sdk.checkpoints.forms import Fitted
+from consumer_sdk.checkpoints.json import fit_checkpoint
 from consumer_sdk.errors import StoreError, TransientStoreError
 from consumer_sdk.records import (
     AckFlush,
@@ -37,8 +39,6 @@ from consumer_sdk.records import (
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.partition_state import Holding
 from consumer_sdk.trackers import QueueTracker, decode_checkpoint
-from consumer_sdk.trackers.checkpoint_forms import Fitted
-from consumer_sdk.trackers.checkpoint_json import fit_checkpoint
 from consumer_sdk.trackers.queue_tracker import ATTEMPTS_AGE
 from consumer_sdk.trackers.restored import believed, written_at
 

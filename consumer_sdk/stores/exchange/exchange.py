@@ -19,8 +19,8 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.checkpoints.positions import POSITION_READERS
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.records.position_texts import POSITION_READERS
 from consumer_sdk.stores.exchange.checking import BATCH, Checking
 from consumer_sdk.stores.exchange.lines import Entry, Lines, line_of
 from consumer_sdk.stores.exchange.verdicts import ImportRefusedError, Judge, Readers

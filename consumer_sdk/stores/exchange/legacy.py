@@ -14,8 +14,8 @@ try:
 except ImportError as _error:
     raise MissingExtraError("kazoo", "zookeeper") from _error
 
+from consumer_sdk.checkpoints.positions import encode_sequence
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.records.position_texts import encode_sequence
 from consumer_sdk.stores.exchange.legacy_znodes import (
     SHARD_LIST,
     partition_of,

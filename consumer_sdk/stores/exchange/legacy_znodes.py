@@ -22,9 +22,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from consumer_sdk.checkpoints.positions import LAST_SUB_SEQUENCE, decode_sequence
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint
-from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE, decode_sequence
 from consumer_sdk.records.strict_json import load_object
 
 __all__ = ["SHARD_LIST", "partition_of", "read_offset", "read_sequence", "read_shard_list"]

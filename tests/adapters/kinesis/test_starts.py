@@ -6,8 +6,8 @@ import pytest
 
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.adapters.kinesis.starts import after, iterator_start
+from consumer_sdk.checkpoints.positions import decode_sequence, encode_sequence
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
-from consumer_sdk.records.position_texts import decode_sequence, encode_sequence
 
 HUGE = 49_590_338_271_490_256_608_559_692_538_361_571_095_921_575_989_136_588_898
 

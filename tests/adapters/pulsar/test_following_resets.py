@@ -17,6 +17,7 @@ from consumer_sdk.adapters.pulsar.consumer.messages import (
 )
 from consumer_sdk.adapters.pulsar.consumer.resets import CursorResets
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import (
     AckFlush,
@@ -27,7 +28,6 @@ from consumer_sdk.records import (
     OutcomeKind,
     Start,
 )
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on
 
 TOPIC = "persistent://public/default/a"

@@ -24,8 +24,8 @@ from consumer_sdk.adapters.pulsar.consumer.messages import (
     cuts_of,
     id_of,
 )
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.records import Message, Redelivery
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from consumer_sdk.trackers import QueueTracker
 from tests.trackers.building import ASSIGNMENT, NOW, WALL, make_run
 

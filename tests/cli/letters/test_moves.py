@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX as ALL
+from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.cli.letters.moves import (
     Bounds,
     between,
@@ -16,8 +18,6 @@ from consumer_sdk.cli.letters.moves import (
 )
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtPosition, AtTime, Checkpoint, StartPoint
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX as ALL
-from consumer_sdk.records.position_texts import decode_offset
 
 LOG = Bounds(10, 100)
 HOLEY = Checkpoint(41, 42, ranges=((50, 59), (70, 70)))

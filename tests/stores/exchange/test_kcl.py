@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk.checkpoints.positions import BEGINNING, decode_sequence
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, StoreError
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.records.position_texts import BEGINNING, decode_sequence
 from consumer_sdk.stores import Found, read_kcl_leases
 from consumer_sdk.trackers import decode_checkpoint
 from tests.stores.exchange_world import GROUP, SEQUENCE

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
+from consumer_sdk.checkpoints.positions import LAST_SUB_SEQUENCE, POSITION_READERS
 from consumer_sdk.errors import (
     CheckpointFormatError,
     CheckpointMismatchError,
@@ -19,7 +20,6 @@ from consumer_sdk.errors import (
     TransientStoreError,
 )
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.records.position_texts import LAST_SUB_SEQUENCE, POSITION_READERS
 from consumer_sdk.stores import (
     Imported,
     ImportRefusedError,

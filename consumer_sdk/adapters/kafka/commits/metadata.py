@@ -15,11 +15,11 @@ import re
 from dataclasses import replace
 
 from consumer_sdk.adapters.kafka.commits.packing import pack, room, unpack
+from consumer_sdk.checkpoints.binary import fit_checkpoint_bytes
+from consumer_sdk.checkpoints.forms import Fitted
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Committed, Partition
 from consumer_sdk.trackers import decode_checkpoint_bytes
-from consumer_sdk.trackers.checkpoint_binary import fit_checkpoint_bytes
-from consumer_sdk.trackers.checkpoint_forms import Fitted
 
 __all__ = ["HEAD_SIZE", "MOST", "at_offset", "offset_of", "read_metadata", "write_metadata"]
 

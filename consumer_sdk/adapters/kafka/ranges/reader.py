@@ -27,6 +27,7 @@ from consumer_sdk.adapters.kafka.ranges.plain_reading import read_plainly
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
+from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.options import names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
@@ -40,7 +41,6 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.records.position_texts import decode_offset
 
 __all__ = ["KafkaRanges"]
 

@@ -22,9 +22,9 @@ from consumer_sdk.adapters.kinesis.service.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service.service import Service, StreamFacts
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
 from consumer_sdk.adapters.session import ReadAheadSession
+from consumer_sdk.checkpoints.positions import BEGINNING
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Start, StartPoint
-from consumer_sdk.records.position_texts import BEGINNING
 
 __all__ = ["Place", "Session"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 
 __all__ = ["Place", "gaps", "id_at", "is_whole", "next_place", "place_of"]
 

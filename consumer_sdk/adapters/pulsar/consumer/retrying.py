@@ -16,8 +16,8 @@ from consumer_sdk.adapters.pulsar.properties import (
     properties_of,
     tries_of,
 )
+from consumer_sdk.checkpoints.positions import encode_message_id
 from consumer_sdk.records import Message
-from consumer_sdk.records.position_texts import encode_message_id
 from consumer_sdk.trackers import Reject
 
 __all__ = ["RetryTopics"]

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from consumer_sdk.adapters.pulsar.client.admin import Admin, after, path_of, written_in
 from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.records import Checkpoint
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 __all__ = ["RangeAdmin", "cursor_in", "progress_in", "written_in"]
 

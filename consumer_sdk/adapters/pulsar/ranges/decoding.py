@@ -14,8 +14,8 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
 from consumer_sdk.adapters.pulsar.consumer.entries import batch_size
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.range_reads import Columns, Header
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 
 __all__ = ["Part", "ends_at", "first_chunk", "place"]
 

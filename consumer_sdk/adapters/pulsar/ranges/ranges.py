@@ -20,6 +20,7 @@ from consumer_sdk.adapters.pulsar.ranges.options import (
     adapter_options,
     parse_range_url,
 )
+from consumer_sdk.checkpoints.positions import decode_message_id, encode_message_id
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerClosedError,
@@ -29,7 +30,6 @@ from consumer_sdk.errors import (
 from consumer_sdk.options import names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import Committed, Outcome, OutcomeKind, Partition, Position, Start
-from consumer_sdk.records.position_texts import decode_message_id, encode_message_id
 
 __all__ = ["PulsarRanges"]
 

@@ -19,9 +19,9 @@ from consumer_sdk.adapters.kafka.commits.metadata import (
     write_metadata,
 )
 from consumer_sdk.adapters.kafka.commits.packing import pack, room
+from consumer_sdk.checkpoints.bits import read_bit_set
 from consumer_sdk.records import Checkpoint, Committed, Partition
 from consumer_sdk.trackers import encode_checkpoint_bytes
-from consumer_sdk.trackers.checkpoint_bits import read_bit_set
 
 ORDERS = Partition("orders", "3")
 OFFSETS = st.integers(0, 2**63 - 1)

@@ -6,7 +6,7 @@ import _pulsar
 import pytest
 
 from consumer_sdk.adapters.pulsar.client.ids import id_at, next_place, place_of
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 
 
 def test_record_outside_of_a_batch_stands_for_its_whole_entry() -> None:

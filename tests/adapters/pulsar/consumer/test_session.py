@@ -11,9 +11,9 @@ import pytest
 from consumer_sdk.adapters.pulsar.client import calls
 from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.consumer import session, subscriber, watching
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on
 
 Result = _pulsar.Result

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.ranges.ledgers import Ledger, Ledgers, is_doubtful, is_lost
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 
 LEDGERS = Ledgers([Ledger(3, 5, 50), Ledger(4, 0, 0), Ledger(8, 2, 20)])
 

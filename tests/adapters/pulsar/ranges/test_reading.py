@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.records import Position
-from consumer_sdk.records.position_texts import LAST_BATCH_INDEX
 from tests.adapters.pulsar.ranges.stage import Stage, columns_of, read, values
 
 pytestmark = pytest.mark.pulsar

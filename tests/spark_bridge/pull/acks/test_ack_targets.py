@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.records import Assignment, OutcomeKind, Partition, Run, StartPoint
-from consumer_sdk.records.checkpoints import AckFlush
+from consumer_sdk.records.flushes import AckFlush
 from consumer_sdk.spark_bridge.pull.acks.ack_targets import AckTargets, stored_positions
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition
-from consumer_sdk.records.position_texts import decode_offset
 from consumer_sdk.spark_bridge.errors import OffsetFormatError
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL, Offsets
 

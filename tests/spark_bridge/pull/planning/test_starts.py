@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtTime, Partition, Position, Start, StartPoint
-from consumer_sdk.records.position_texts import decode_offset
 from consumer_sdk.spark_bridge.pull.planning.starts import (
     NEW,
     PositionText,

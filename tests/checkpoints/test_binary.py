@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.checkpoints import binary as checkpoint_binary
 from consumer_sdk.errors import (
     CheckpointFormatError,
     CheckpointMismatchError,
     ConfigurationError,
 )
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.trackers import checkpoint_binary
 from tests.trackers.codec import SEQUENCE, checkpoints, decode_bytes, encode_bytes, rounded
 
 

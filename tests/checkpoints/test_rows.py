@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.checkpoints.bits import read_bit_set
+from consumer_sdk.checkpoints.forms import SHARE, saved_deliveries
+from consumer_sdk.checkpoints.rows import SAVES, has_new_rows, read_body, write_body
 from consumer_sdk.records import Checkpoint
-from consumer_sdk.trackers.checkpoint_bits import read_bit_set
-from consumer_sdk.trackers.checkpoint_forms import SHARE, saved_deliveries
-from consumer_sdk.trackers.checkpoint_rows import SAVES, has_new_rows, read_body, write_body
 from tests.trackers.codec import checkpoints, rounded
 
 HOLES = tuple((10 * i, 10 * i + 3) for i in range(1, 1001))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from consumer_sdk.checkpoints.forms import covered
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Partition, Position
 from consumer_sdk.trackers import (
@@ -17,7 +18,6 @@ from consumer_sdk.trackers import (
     encode_checkpoint,
     encode_checkpoint_bytes,
 )
-from consumer_sdk.trackers.checkpoint_forms import covered
 from tests.trackers.codec import (
     PARTITION,
     assert_sound,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.checkpoints.binary import MAX_SIZE
+from consumer_sdk.checkpoints.varints import append_rows
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint
-from consumer_sdk.trackers.checkpoint_binary import MAX_SIZE
-from consumer_sdk.trackers.varints import append_rows
 from tests.trackers.codec import (
     SOME,
     assert_sound,

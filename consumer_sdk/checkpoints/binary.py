@@ -13,14 +13,14 @@ import struct
 import zlib
 from dataclasses import replace
 
+from consumer_sdk.checkpoints.forms import Fitted, check, covered, match
+from consumer_sdk.checkpoints.rows import MOST_PARTS, has_new_rows, read_body, write_body
 from consumer_sdk.errors import (
     CheckpointFormatError,
     CheckpointMismatchError,
     ConfigurationError,
 )
 from consumer_sdk.records import Checkpoint, Partition, Position
-from consumer_sdk.trackers.checkpoint_forms import Fitted, check, covered, match
-from consumer_sdk.trackers.checkpoint_rows import MOST_PARTS, has_new_rows, read_body, write_body
 
 __all__ = ["decode_checkpoint_bytes", "encode_checkpoint_bytes", "fit_checkpoint_bytes"]
 

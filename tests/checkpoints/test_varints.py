@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from consumer_sdk.trackers.varints import RowReader, append_pairs, append_rows, row_ends
+from consumer_sdk.checkpoints.varints import RowReader, append_pairs, append_rows, row_ends
 
 LARGEST = 2**261
 """Two such numbers of opposite sign differ by as much as 264 bits hold, the sign included."""

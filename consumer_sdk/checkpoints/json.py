@@ -15,10 +15,7 @@ from itertools import accumulate
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any, TypeVar
 
-from consumer_sdk.errors import CheckpointFormatError
-from consumer_sdk.records import Checkpoint, Partition, Position
-from consumer_sdk.records.strict_json import without_duplicates
-from consumer_sdk.trackers.checkpoint_forms import (
+from consumer_sdk.checkpoints.forms import (
     Fitted,
     check,
     covered,
@@ -27,6 +24,9 @@ from consumer_sdk.trackers.checkpoint_forms import (
     match,
     saved_deliveries,
 )
+from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.records import Checkpoint, Partition, Position
+from consumer_sdk.records.strict_json import without_duplicates
 
 T = TypeVar("T")
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.checkpoints import json as checkpoint_json
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.trackers import checkpoint_json, decode_checkpoint, encode_checkpoint
+from consumer_sdk.trackers import decode_checkpoint, encode_checkpoint
 from tests.trackers.codec import PARTITION, checkpoints, decode, encode, position_of, text_of
 
 NAMES = st.text(st.characters(), max_size=20)

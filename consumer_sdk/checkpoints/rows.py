@@ -17,11 +17,11 @@ from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from consumer_sdk.checkpoints.bits import bit_set, read_bit_set
+from consumer_sdk.checkpoints.forms import fit, saved_deliveries
+from consumer_sdk.checkpoints.varints import RowReader, append_pairs, append_rows, row_ends
 from consumer_sdk.records import Checkpoint, Position
 from consumer_sdk.records.ranges import Span
-from consumer_sdk.trackers.checkpoint_bits import bit_set, read_bit_set
-from consumer_sdk.trackers.checkpoint_forms import fit, saved_deliveries
-from consumer_sdk.trackers.varints import RowReader, append_pairs, append_rows, row_ends
 
 __all__ = ["MOST_PARTS", "has_new_rows", "read_body", "write_body"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
+from consumer_sdk.records.checkpoint import Checkpoint
 from consumer_sdk.records.partitions import Assignment, Position
-from consumer_sdk.records.progress import Checkpoint
 
 __all__ = ["AckFlush", "Committed", "Explanation", "Outcome", "OutcomeKind", "SettledRecords"]
 

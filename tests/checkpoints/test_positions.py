@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.errors import CheckpointFormatError
-from consumer_sdk.records.position_texts import (
+from consumer_sdk.checkpoints.positions import (
     LAST_BATCH_INDEX,
     LAST_SUB_SEQUENCE,
     POSITION_READERS,
@@ -16,6 +15,7 @@ from consumer_sdk.records.position_texts import (
     encode_message_id,
     encode_sequence,
 )
+from consumer_sdk.errors import CheckpointFormatError
 
 SEQUENCE = 49590338271490256608559692538361571095921575989136588898
 SEQUENCES = st.tuples(st.integers(0, 10**129 - 1), st.integers(0, LAST_SUB_SEQUENCE))

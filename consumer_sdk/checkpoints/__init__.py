@@ -1,0 +1,1 @@
+"""How far a partition was processed: the value, and its forms as text and bytes."""
