@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,9 @@ PACKAGE = ROOT / "consumer_sdk"
 LAYERS = (
     {"records", "errors", "options", "abc", "range_reads", "record_writes", "lazy"}
     | {"log_limits", "log_secrets", "named_secrets", "tls_trouble"},
+    {"checkpoints"},
     {"trackers"},
-    {"adapters", "stores", "dead_letters", "schema_registry"},
+    {"adapters", "stores", "leases", "dead_letters", "schema_registry"},
     {"runtime"},
     {"spark_bridge", "telemetry", "decoders"},
     {"admin"},
@@ -135,9 +137,10 @@ def test_client_is_imported_in_its_layer_only(client: str) -> None:
 
 
 def test_trackers_are_pure() -> None:
-    """Trackers have no event loop, no clock, no log and no I/O."""
+    """Trackers and checkpoints have no event loop, no clock, no log and no I/O."""
     impure = {"asyncio", "logging", "socket", "sqlite3", "subprocess", "threading", "time"}
-    for path in (PACKAGE / "trackers").rglob("*.py"):
+    parts = (PACKAGE / "trackers").rglob("*.py"), (PACKAGE / "checkpoints").rglob("*.py")
+    for path in chain(*parts):
         assert not {name.split(".")[0] for name in imports(path)} & impure, path
 
 

@@ -109,7 +109,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """The end of the feed as last seen, for progress reports.
 
-        With whose it is, and what waits behind the end that was answered: see `spark_bridge.lag`.
+        With whose it is, and what waits behind the end that was answered: see `spark_bridge.metrics.lag`.
         """
         if self._backlog is None:
             return None

@@ -97,7 +97,7 @@ class QueryRun:
     def latest(self) -> Offset | None:
         """Where the logs ended when they were last asked, for progress reports; None before.
 
-        With whose they are, and since when what was not taken waits: see `spark_bridge.lag`.
+        With whose they are, and since when what was not taken waits: see `spark_bridge.metrics.lag`.
         """
         found = self._planner.latest
         if found is None:
