@@ -73,8 +73,8 @@ collect: $(STAMP)  ## every test can be collected, in make test or in make campa
 docs: $(STAMP)  ## check that the documents' links lead somewhere
 	$(BIN)/python scripts/check_docs.py
 
-coverage: $(STAMP)  ## the trackers' tests take every branch of the trackers
-	$(BIN)/coverage run -m pytest -q -m "not campaign and not spark" tests/trackers
+coverage: $(STAMP)  ## the tests of trackers and checkpoints take every branch of them
+	$(BIN)/coverage run -m pytest -q -m "not campaign and not spark" tests/trackers tests/checkpoints
 	$(BIN)/coverage report
 
 mutants: $(STAMP)  ## run tests against mutants, of the trackers or a path (ARGS="window.py"; an hour for all)
