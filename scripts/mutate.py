@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -24,19 +24,14 @@ import pytest
 from mutations import Mutant, mutants
 
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "consumer_sdk" / "trackers"
+ROOMS = ("trackers", "trackers/trees", "checkpoints")
+"""Those whose files are tested by all tests of their room."""
 PAGE = ROOT / "docs" / "mutants.md"
-TESTS = ROOT / "tests" / "trackers"
 PREFIX = "consumer_sdk."
 LONGEST = 20
 """Seconds of processor time for a test: a mutant that takes longer loops, which is noticed."""
 MEMORY = 1_000_000_000
 """Bytes: a loop may also fill the machine."""
-FAMILIES = {
-    "checkpoint": {"checkpoint", "varints"},
-    "tree": {"edges", "naming", "receipts", "tree", "trees"},
-}
-"""Words in the names of modules and of their tests; what has none of them belongs together too."""
 OPTIONS = (
     *("-q", "-s", "--assert=plain", "-p", "no:cacheprovider", "--hypothesis-seed=0"),
     *("-o", "timeout=0", "-m", "not campaign and not spark"),
@@ -167,11 +162,9 @@ def limit_time() -> None:
 
 
 def family(path: Path) -> str:
-    """Which tests are for which modules, by their names."""
-    if TESTS not in path.parents and PACKAGE not in path.parents:
-        return "elsewhere"
-    words = set(path.stem.removeprefix("test_").split("_"))
-    return next((name for name, known in FAMILIES.items() if known & words), "core")
+    """Which tests are for which modules: those of their room."""
+    room = path.parent.relative_to(ROOT).as_posix().partition("/")[2]
+    return room if room in ROOMS else "elsewhere"
 
 
 # -- the page -------------------------------------------------------------------------------------
@@ -205,12 +198,12 @@ def wanted(path: Path, only: str) -> Iterator[Mutant]:
 def main() -> int:
     """Runs all mutants of the files; 1 if a survivor is not explained."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="*", help="names in consumer_sdk/trackers, or any paths")
+    parser.add_argument("files", nargs="*", help="names in trackers and checkpoints, or any paths")
     parser.add_argument("--tests", nargs="*", default=[], help="files of tests for other paths")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     parser.add_argument("--only", default="", help="mutants whose text contains this")
     options = parser.parse_args()
-    paths = list(map(module_path, options.files)) or sorted(PACKAGE.glob("*.py"))
+    paths = list(map(module_path, options.files)) or files("consumer_sdk", ROOMS)
     if options.list:
         for path in paths:
             for mutant in wanted(path, options.only):
@@ -223,20 +216,27 @@ def main() -> int:
     return runner.status
 
 
+def files(top: str, rooms: Iterable[str]) -> list[Path]:
+    """The files of rooms."""
+    return [path for room in rooms for path in sorted((ROOT / top / room).glob("*.py"))]
+
+
 def module_path(name: str) -> Path:
-    """A module of the trackers by its name, any other by its path from the root."""
-    return ROOT / name if "/" in name else PACKAGE / name
+    """A module of `ROOMS` by its name, any other by its path from the root."""
+    named = (path for path in files("consumer_sdk", ROOMS) if path.name == name)
+    return ROOT / name if "/" in name else next(named)
 
 
 def tests_of(paths: Sequence[Path], others: Sequence[str]) -> list[Path]:
-    """All tests of the trackers if one of them is meant; else each module's own, and ``others``."""
+    """All tests of the rooms that are meant; else each module's own, and ``others``."""
     found = [ROOT / other for other in others]
-    for path in (each for each in paths if PACKAGE not in each.parents):
+    for path in (each for each in paths if family(each) == "elsewhere"):
         place = ROOT / "tests" / path.parent.relative_to(ROOT / "consumer_sdk")
         found.append(place / f"test_{path.stem}.py")
-    if any(PACKAGE in path.parents for path in paths):
-        found += sorted(TESTS.glob("test_*.py"), key=lambda p: (p.stem.endswith("_model"), p))
-    return [path for path in dict.fromkeys(found) if path.exists()]
+    tests = files("tests", sorted({family(path) for path in paths} & set(ROOMS)))
+    found += sorted(tests, key=lambda path: (path.stem.endswith("model"), path))
+    chosen = (path for path in found if path.exists() and path.name.startswith("test_"))
+    return list(dict.fromkeys(chosen))
 
 
 if __name__ == "__main__":
