@@ -218,10 +218,9 @@ class Workers:
 
     async def _work(self) -> None:  # noqa: C901, PLR0912 - see below
         task = await self._begin()
-        lanes, handler, turn, at = self.lanes, self._handling(), self._turn, self._at
-        tasks = self._tasks
+        lanes, handler, turn = self.lanes, self._handling(), self._turn
+        at, tasks, time, watch = self._at, self._tasks, self._time, self._watch
         CURRENT.set((at, task))
-        time, watch = self._time, self._watch
         handled, quick, number = Histogram(), 0, turn.number
         since = now = time()
         # One frame for each delivery, and no call that can be spared: this is the hot path.
@@ -251,7 +250,8 @@ class Workers:
             lanes.done(lane)
             began, now = now, time()
             if now - began > QUICK or into is not handled:
-                handled.add_quick(quick, began - since)
+                if quick:
+                    handled.add_quick(quick, began - since)
                 into.add(now - began)
                 handled, quick, since = into, 0, now
             else:
