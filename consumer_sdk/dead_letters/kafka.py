@@ -9,7 +9,6 @@ from typing import Any
 
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.dead_letters import kafka_form as form
-from consumer_sdk.dead_letters.reading import own_headers
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerSdkError,
@@ -18,6 +17,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.options import FLAG, NAME, SECONDS, OptionType, check_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
+from consumer_sdk.records.dead_letter import own_headers
 
 try:
     from aiokafka import AIOKafkaProducer

@@ -25,8 +25,8 @@ import hashlib
 import re
 
 from consumer_sdk.adapters.kafka.client.topics import Topic
-from consumer_sdk.dead_letters.reading import PREFIX
 from consumer_sdk.records import DeadLetter
+from consumer_sdk.records.dead_letter import PREFIX
 
 __all__ = ["default_topic", "headers", "legal", "partition"]
 

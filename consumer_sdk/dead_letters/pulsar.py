@@ -14,10 +14,10 @@ from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers,
 from consumer_sdk.adapters.pulsar.client.topics import full_name, topic_of
 from consumer_sdk.adapters.pulsar.properties import properties_of
 from consumer_sdk.dead_letters.pulsar_form import default_topic, writing_of
-from consumer_sdk.dead_letters.reading import own_headers
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.options import NAME, NAMES, check_options, make_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
+from consumer_sdk.records.dead_letter import own_headers
 
 __all__ = ["PulsarDeadLetters", "PulsarRecords"]
 

@@ -31,8 +31,8 @@ from consumer_sdk.adapters.pulsar.properties import (
     properties_of,
     tries_of,
 )
-from consumer_sdk.dead_letters.reading import PREFIX
 from consumer_sdk.records import DeadLetter
+from consumer_sdk.records.dead_letter import PREFIX
 
 __all__ = ["default_topic", "writing_of"]
 

@@ -12,23 +12,9 @@ from typing import Any
 
 from consumer_sdk.dead_letters.kinesis_form import decode_letter
 from consumer_sdk.records import DeadLetter, Headers, Partition
+from consumer_sdk.records.dead_letter import PREFIX, SUBSCRIPTION, own_headers
 
-__all__ = ["PREFIX", "broker_of", "letter_in", "own_headers"]
-
-PREFIX = "dlq."
-
-SUBSCRIPTION = "REAL_SUBSCRIPTION"
-PULSARS = frozenset({"REAL_TOPIC", SUBSCRIPTION, "ORIGIN_MESSAGE_ID", "RECONSUMETIMES"})
-"""What Pulsar's clients, and ours, add to a dead letter."""
-
-
-def own_headers(headers: Headers) -> Headers:
-    """A record's own headers, without what was added when it was given up."""
-    return [
-        (name, value)
-        for name, value in headers
-        if not name.startswith(PREFIX) and name not in PULSARS
-    ]
+__all__ = ["broker_of", "letter_in"]
 
 
 def letter_in(

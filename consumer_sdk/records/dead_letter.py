@@ -8,7 +8,13 @@ from typing import Any
 from consumer_sdk.records.messages import Headers
 from consumer_sdk.records.partitions import Partition
 
-__all__ = ["DeadLetter"]
+__all__ = ["PREFIX", "SUBSCRIPTION", "DeadLetter", "own_headers"]
+
+PREFIX = "dlq."
+
+SUBSCRIPTION = "REAL_SUBSCRIPTION"
+PULSARS = frozenset({"REAL_TOPIC", SUBSCRIPTION, "ORIGIN_MESSAGE_ID", "RECONSUMETIMES"})
+"""What Pulsar's clients, and ours, add to a dead letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +47,12 @@ class DeadLetter:
     failed_at: float
     ordering_key: bytes | None = None
     details: Any = None
+
+
+def own_headers(headers: Headers) -> Headers:
+    """A record's own headers, without what was added when it was given up."""
+    return [
+        (name, value)
+        for name, value in headers
+        if not name.startswith(PREFIX) and name not in PULSARS
+    ]

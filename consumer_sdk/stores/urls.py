@@ -6,9 +6,8 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from consumer_sdk.abc import CheckpointStore
-from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.options import URL
+from consumer_sdk.options import URL, shown
 
 __all__ = ["store_from_url"]
 
