@@ -25,7 +25,8 @@ LAYERS = (
     | {"log_limits", "log_secrets", "named_secrets", "tls_trouble"},
     {"checkpoints"},
     {"trackers"},
-    {"adapters", "stores", "leases", "dead_letters", "schema_registry"},
+    {"adapters", "stores", "leases", "schema_registry"},
+    {"dead_letters"},
     {"runtime"},
     {"spark_bridge", "telemetry", "decoders"},
     {"admin"},
@@ -34,7 +35,7 @@ LAYERS = (
 )
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 CLIENTS = {
-    "aiobotocore": {"adapters", "stores", "dead_letters"},
+    "aiobotocore": {"adapters", "stores"},
     "aiokafka": {"adapters", "dead_letters"},
     "fastavro": {"decoders", "spark_bridge"},
     "fsspec": {"spark_bridge"},
@@ -44,7 +45,7 @@ CLIENTS = {
     "numpy": {"adapters"},
     "opentelemetry": {"telemetry"},
     "prometheus_client": {"admin", "telemetry"},
-    "pulsar": {"adapters", "dead_letters"},
+    "pulsar": {"adapters"},
     "pyarrow": {"adapters", "spark_bridge"},
     "pydantic": {"decoders"},
     "pyspark": {"spark_bridge"},
@@ -123,6 +124,12 @@ def test_imports_point_down(path: Path) -> None:
     rank = RANK.get(part_of(path), RANK["testing"] - 1)  # the facade sees all but testing
     upward = {part for part in imported_parts(path) if RANK[part] > rank}
     assert not upward
+
+
+def test_parts_of_a_row_do_not_need_each_other() -> None:
+    """Of two parts in a row one uses the other at most."""
+    uses = {(part_of(path), other) for path in modules() for other in imported_parts(path)}
+    assert not {(one, other) for one, other in uses if one < other and (other, one) in uses}
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from consumer_sdk.dead_letters.memory import MemoryDeadLetters
+from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from consumer_sdk.dead_letters.kafka import KafkaDeadLetters
-    from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
-    from consumer_sdk.dead_letters.kinesis_form import decode_letter
+    from consumer_sdk.adapters.kafka.dead_letters.destination import KafkaDeadLetters
+    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
+    from consumer_sdk.adapters.kinesis.dead_letters.form import decode_letter
+    from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
-    from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
 
 __all__ = [
     "KafkaDeadLetters",
@@ -30,11 +30,11 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "KafkaDeadLetters": "consumer_sdk.dead_letters.kafka",
-        "KinesisDeadLetters": "consumer_sdk.dead_letters.kinesis",
+        "KafkaDeadLetters": "consumer_sdk.adapters.kafka.dead_letters.destination",
+        "KinesisDeadLetters": "consumer_sdk.adapters.kinesis.dead_letters.destination",
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
-        "PulsarDeadLetters": "consumer_sdk.dead_letters.pulsar",
+        "PulsarDeadLetters": "consumer_sdk.adapters.pulsar.dead_letters.destination",
         "StoredLetter": "consumer_sdk.dead_letters.local",
-        "decode_letter": "consumer_sdk.dead_letters.kinesis_form",
+        "decode_letter": "consumer_sdk.adapters.kinesis.dead_letters.form",
     },
 )

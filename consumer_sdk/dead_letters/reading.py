@@ -1,7 +1,7 @@
 """Dead letters as records: what a topic or stream of them says, read back. Pure.
 
-Kafka and Pulsar have what went wrong in headers (`consumer_sdk.dead_letters.kafka_form`), Kinesis in a
-line before the value (`kinesis_form`).
+Kafka and Pulsar have what went wrong in headers (`consumer_sdk.adapters.kafka.dead_letters.form`), Kinesis in a
+line before the value (its `form`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from consumer_sdk.dead_letters.kinesis_form import decode_letter
+from consumer_sdk.adapters.kinesis.dead_letters.form import decode_letter
 from consumer_sdk.records import DeadLetter, Headers, Partition
 from consumer_sdk.records.dead_letter import PREFIX, SUBSCRIPTION, own_headers
 

@@ -18,7 +18,7 @@ from consumer_sdk.options import read_texts
 from consumer_sdk.records import DeadLetter, Outcome
 
 if TYPE_CHECKING:
-    from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
+    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
 
 __all__ = ["resending_to"]
 
@@ -48,7 +48,7 @@ def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> 
     from aiokafka import AIOKafkaProducer
 
     from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
-    from consumer_sdk.dead_letters.kafka import OWN, KafkaRecords
+    from consumer_sdk.adapters.kafka.dead_letters.destination import OWN, KafkaRecords
 
     kinds = {name: OWN[name] for name in ("connect_timeout",)}
     kinds = client_kinds(AIOKafkaProducer.__init__) | kinds
@@ -59,16 +59,16 @@ def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> 
 
 def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
     from consumer_sdk.adapters.pulsar.client.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarRecords
     from consumer_sdk.adapters.pulsar.options import read_url
-    from consumer_sdk.dead_letters.pulsar import PulsarRecords
 
     _, options = read_url(parts, _known(texts, CONNECTION, is_source=is_source), CONNECTION, FORM)
     return PulsarRecords(_name(parts, is_source=is_source), initial_subscription=None, **options)
 
 
 def _kinesis(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
+    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisRecords
     from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
-    from consumer_sdk.dead_letters.kinesis import KinesisRecords
 
     options = read_texts(_known(texts, CONNECTION, is_source=is_source), CONNECTION)
     options["region_name"] = unquote(parts.netloc) or None

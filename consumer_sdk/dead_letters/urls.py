@@ -43,7 +43,7 @@ def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
     from aiokafka import AIOKafkaProducer
 
     from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
-    from consumer_sdk.dead_letters.kafka import OWN, KafkaDeadLetters
+    from consumer_sdk.adapters.kafka.dead_letters.destination import OWN, KafkaDeadLetters
 
     own = {name: OWN[name] for name in OWN if name != "topic"}
     kinds = client_kinds(AIOKafkaProducer.__init__) | own
@@ -53,17 +53,17 @@ def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
 
 def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
     from consumer_sdk.adapters.pulsar.client.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
     from consumer_sdk.adapters.pulsar.options import read_url
-    from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
 
     _, options = read_url(parts, texts, {**CONNECTION, "initial_subscription": NAME}, FORM)
     return PulsarDeadLetters(_topic(parts), **options)
 
 
 def _kinesis(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
+    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
     from consumer_sdk.adapters.kinesis.options import read_url
     from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
-    from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
 
     stream, options = read_url(parts, texts, CONNECTION, FORM)
     return KinesisDeadLetters(stream, **options)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
-from consumer_sdk.dead_letters.memory import MemoryDeadLetters
+from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import DeadLetter, Message
 from consumer_sdk.runtime import Consumer, Hooks

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from consumer_sdk.dead_letters import kafka_form, pulsar_form
-from consumer_sdk.dead_letters.kinesis_form import encode_letter
+from consumer_sdk.adapters.kafka.dead_letters import form as kafka_form
+from consumer_sdk.adapters.kinesis.dead_letters.form import encode_letter
+from consumer_sdk.adapters.pulsar.dead_letters import form as pulsar_form
 from consumer_sdk.dead_letters.reading import broker_of, letter_in
 from consumer_sdk.records import DeadLetter, Partition
-from tests.dead_letters.test_kafka import letter_of
+from tests.adapters.kafka.dead_letters.test_destination import letter_of
 
 LETTER = letter_of("orders")
 

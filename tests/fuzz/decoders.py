@@ -21,6 +21,7 @@ from consumer_sdk.adapters.kafka.decoding.batch_headers import heads
 from consumer_sdk.adapters.kafka.decoding.decompression import LargeBatchError, check_batch
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
+from consumer_sdk.adapters.kinesis.dead_letters.form import decode_letter, encode_letter
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
@@ -33,7 +34,6 @@ from consumer_sdk.checkpoints.binary import decode_checkpoint_bytes, encode_chec
 from consumer_sdk.checkpoints.json import decode_checkpoint, encode_checkpoint
 from consumer_sdk.checkpoints.positions import POSITION_READERS
 from consumer_sdk.cli.run.config import parse_config
-from consumer_sdk.dead_letters.kinesis_form import decode_letter, encode_letter
 from consumer_sdk.dead_letters.reading import letter_in
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.errors import (

@@ -368,7 +368,7 @@ class KinesisAdapter(Adapter):
 
     def dead_letters(self) -> DeadLetters | None:
         """The stream ``dead_letter_stream``, reached in the same way."""
-        from consumer_sdk.dead_letters.kinesis import KinesisDeadLetters
+        from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
 
         stream = self._options.dead_letter_stream
         connection = next(iter(self._streams.values())).connection

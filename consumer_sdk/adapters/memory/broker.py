@@ -8,11 +8,11 @@ from itertools import count
 from weakref import WeakValueDictionary
 
 from consumer_sdk.adapters.memory.cursor import CursorKind
+from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.adapters.memory.group import Group
 from consumer_sdk.adapters.memory.log import PartitionLog, StoredRecord
 from consumer_sdk.adapters.memory.stream import Stream
 from consumer_sdk.adapters.memory.subscription import Subscription
-from consumer_sdk.dead_letters.memory import MemoryDeadLetters
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Headers, Partition
 

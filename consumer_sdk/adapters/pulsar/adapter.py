@@ -391,7 +391,7 @@ class PulsarAdapter(Adapter):
 
         None where messages are encrypted and ``encryption_keys`` were not given.
         """
-        from consumer_sdk.dead_letters.pulsar import PulsarDeadLetters
+        from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
 
         options = self._options
         if not options.may_write:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumer_sdk import Consumer, Message, UnreadableRecordError
-from consumer_sdk.dead_letters.memory import MemoryDeadLetters
+from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.records.runs import FIRST_UNREADABLE, LAST_UNREADABLE
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.adapters.kafka.flipping_proxy import FlippingProxy

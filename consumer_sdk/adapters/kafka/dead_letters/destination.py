@@ -1,4 +1,4 @@
-"""Dead letters in Kafka topics; `kafka_form` has the form of one."""
+"""Dead letters in Kafka topics; `form` has the form of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.dead_letters import kafka_form as form
+from consumer_sdk.adapters.kafka.dead_letters import form
 from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerSdkError,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.adapters.kinesis.dead_letters.form import encode_letter, partition_key
 from consumer_sdk.dead_letters import decode_letter
-from consumer_sdk.dead_letters.kinesis_form import encode_letter, partition_key
 from consumer_sdk.records import DeadLetter, Partition
 
 ANY_TEXT = st.text(st.characters(codec=None))

@@ -10,8 +10,8 @@ import pytest
 
 from consumer_sdk.dead_letters import PulsarDeadLetters
 from consumer_sdk.records import OutcomeKind
-from tests.dead_letters.test_pulsar import read
-from tests.dead_letters.test_pulsar_form import letter_of
+from tests.adapters.pulsar.dead_letters.test_destination import read
+from tests.adapters.pulsar.dead_letters.test_form import letter_of
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer

@@ -1,4 +1,4 @@
-"""Dead letters in a Kinesis stream; `kinesis_form` has the form of one."""
+"""Dead letters in a Kinesis stream; `form` has the form of one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import consumer_sdk.adapters.kinesis  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
+from consumer_sdk.adapters.kinesis.dead_letters.form import encode_letter, partition_key
 from consumer_sdk.adapters.kinesis.service.connection import Connection, Link
 from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.hooks import stream_large_body
 from consumer_sdk.adapters.kinesis.service.requests import address, no_stream, required
 from consumer_sdk.adapters.kinesis.service.translation import Faults, readable, refusal
 from consumer_sdk.adapters.opening import keep_trying
-from consumer_sdk.dead_letters.kinesis_form import encode_letter, partition_key
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerSdkError,

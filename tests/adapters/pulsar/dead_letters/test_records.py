@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.pulsar.client.connection import Connection
-from consumer_sdk.dead_letters.pulsar import PulsarRecords
+from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarRecords
 from consumer_sdk.records import OutcomeKind, Partition
 from tests.adapters.pulsar.client.test_producers import TOPIC, Writer
-from tests.dead_letters.test_pulsar_form import letter_of
+from tests.adapters.pulsar.dead_letters.test_form import letter_of
 
 JAVAS = 107 % 4
 """The partition of four where Java's client puts the key ``k``."""

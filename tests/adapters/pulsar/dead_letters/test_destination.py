@@ -19,7 +19,7 @@ from consumer_sdk.dead_letters import PulsarDeadLetters
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.records import OutcomeKind
 from consumer_sdk.testing.servers.ports import HOST, free_ports
-from tests.dead_letters.test_pulsar_form import letter_of
+from tests.adapters.pulsar.dead_letters.test_form import letter_of
 
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import PulsarServer

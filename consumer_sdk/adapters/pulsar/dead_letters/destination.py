@@ -1,4 +1,4 @@
-"""Dead letters in Pulsar topics; `pulsar_form` has the form of one."""
+"""Dead letters in Pulsar topics; `form` has the form of one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.pulsar.client.connection import Connection
 from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers, Writing
 from consumer_sdk.adapters.pulsar.client.topics import full_name, topic_of
+from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, writing_of
 from consumer_sdk.adapters.pulsar.properties import properties_of
-from consumer_sdk.dead_letters.pulsar_form import default_topic, writing_of
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.options import NAME, NAMES, check_options, make_options, optional
 from consumer_sdk.records import DeadLetter, Outcome

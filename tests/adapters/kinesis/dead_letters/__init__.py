@@ -1,0 +1,1 @@
+"""Tests of adapters.kinesis.dead_letters."""
