@@ -16,6 +16,7 @@ from consumer_sdk.testing.servers.npm import NodePackage, install_package
 HERE = Path(__file__).parent
 
 
+@pytest.mark.campaign
 def test_pyright_accepts_what_is_right_and_finds_each_planted_mistake() -> None:
     """An ignore of a mistake that is not found is an error, by ``pyrightconfig.json``."""
     try:
