@@ -13,9 +13,9 @@ from consumer_sdk.lazy import lazy_names
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka.dead_letters.destination import KafkaDeadLetters
     from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
-    from consumer_sdk.adapters.kinesis.dead_letters.form import decode_letter
     from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
+    from consumer_sdk.records.letter_lines import decode_letter
 
 __all__ = [
     "KafkaDeadLetters",
@@ -35,6 +35,6 @@ __getattr__ = lazy_names(
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
         "PulsarDeadLetters": "consumer_sdk.adapters.pulsar.dead_letters.destination",
         "StoredLetter": "consumer_sdk.dead_letters.local",
-        "decode_letter": "consumer_sdk.adapters.kinesis.dead_letters.form",
+        "decode_letter": "consumer_sdk.records.letter_lines",
     },
 )

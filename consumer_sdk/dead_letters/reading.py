@@ -1,7 +1,7 @@
 """Dead letters as records: what a topic or stream of them says, read back. Pure.
 
 Kafka and Pulsar have what went wrong in headers (`consumer_sdk.adapters.kafka.dead_letters.form`), Kinesis in a
-line before the value (its `form`).
+line before the value (`consumer_sdk.records.letter_lines`).
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from consumer_sdk.adapters.kinesis.dead_letters.form import decode_letter
 from consumer_sdk.records import DeadLetter, Headers, Partition
 from consumer_sdk.records.dead_letter import PREFIX, SUBSCRIPTION, own_headers
+from consumer_sdk.records.letter_lines import decode_letter
 
 __all__ = ["broker_of", "letter_in"]
 

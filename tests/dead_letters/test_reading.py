@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from consumer_sdk.adapters.kafka.dead_letters import form as kafka_form
-from consumer_sdk.adapters.kinesis.dead_letters.form import encode_letter
 from consumer_sdk.adapters.pulsar.dead_letters import form as pulsar_form
 from consumer_sdk.dead_letters.reading import broker_of, letter_in
 from consumer_sdk.records import DeadLetter, Partition
+from consumer_sdk.records.letter_lines import encode_letter
 from tests.adapters.kafka.dead_letters.test_destination import letter_of
 
 LETTER = letter_of("orders")

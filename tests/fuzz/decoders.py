@@ -21,7 +21,6 @@ from consumer_sdk.adapters.kafka.decoding.batch_headers import heads
 from consumer_sdk.adapters.kafka.decoding.decompression import LargeBatchError, check_batch
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
-from consumer_sdk.adapters.kinesis.dead_letters.form import decode_letter, encode_letter
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
@@ -47,6 +46,7 @@ from consumer_sdk.errors import (
 from consumer_sdk.leases.table import LeaseTable
 from consumer_sdk.records import Checkpoint, DeadLetter, Partition
 from consumer_sdk.records.leases import Lease
+from consumer_sdk.records.letter_lines import decode_letter, encode_letter
 from consumer_sdk.records.tokens import Anchor, decode_token, encode_token
 from consumer_sdk.schema_registry.answers import read_schema
 from consumer_sdk.schema_registry.wire_format import read_message_indexes, read_schema_number

@@ -1,4 +1,4 @@
-"""Dead letters in a Kinesis stream; `form` has the form of one."""
+"""Dead letters in a Kinesis stream; `records.letter_lines` has the form of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import consumer_sdk.adapters.kinesis  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.kinesis.dead_letters.form import encode_letter, partition_key
 from consumer_sdk.adapters.kinesis.service.connection import Connection, Link
 from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.hooks import stream_large_body
@@ -22,6 +21,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.options import make_options
 from consumer_sdk.records import DeadLetter, Outcome
+from consumer_sdk.records.letter_lines import encode_letter, partition_key
 
 __all__ = ["KinesisDeadLetters", "KinesisRecords"]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.dead_letters.form import encode_letter, partition_key
 from consumer_sdk.dead_letters import decode_letter
 from consumer_sdk.records import DeadLetter, Partition
+from consumer_sdk.records.letter_lines import encode_letter, partition_key
 
 ANY_TEXT = st.text(st.characters(codec=None))
 """Lone surrogates too: an error may quote bytes so."""
