@@ -75,7 +75,10 @@ def test_status_of_a_child_that_has_just_ended_is_its_own(
     """The loop gets it, and not who sends a signal."""
 
     async def main() -> None:
-        process = await asyncio.create_subprocess_exec("sh", "-c", "exit 3")
+        reads, writes = os.pipe()
+        process = await asyncio.create_subprocess_exec("sh", "-c", "read x; exit 3", stdin=reads)
+        os.close(reads)
+        os.close(writes)  # it ends, and the loop has not seen it
         until_its_end(process.pid)
         send_signal(process, signal.SIGTERM)
         reaping.set()
