@@ -11,6 +11,9 @@ from consumer_sdk.testing.servers.pulsar_messages import send
 
 __all__ = ["PulsarEndpoint"]
 
+_AGAIN = 0.02
+"""Seconds until something is looked at again."""
+
 
 class PulsarEndpoint(ABC):
     """A Pulsar that tests can use, started here or elsewhere.
@@ -74,12 +77,20 @@ class PulsarEndpoint(ABC):
     async def unload(self, topic: str) -> None:
         """Close a topic at its broker, as a move to another broker does; clients connect again.
 
-        Redelivery counts and acks of single messages in a batch do not survive it.
+        Redelivery counts and acks of single messages in a batch do not survive it. Neither would acks
+        that come while Pulsar makes the ledger of a subscription's cursor, so this waits until it is made.
 
         Raises:
             ServerError: Pulsar refused.
         """
+        for part in await self._parts(topic):
+            while await self._makes_cursor_ledger(part):  # noqa: ASYNC110 - Pulsar tells nobody
+                await asyncio.sleep(_AGAIN)
         await self._ask("PUT", f"{path_of(topic)}/unload")
+
+    async def _makes_cursor_ledger(self, part: str) -> bool:
+        found = await self._ask("GET", f"{path_of(part)}/internalStats")
+        return any(each["state"] == "SwitchingLedger" for each in found["cursors"].values())
 
     async def terminate(self, topic: str) -> None:
         """Let a topic take no more messages, for ever.

@@ -26,6 +26,9 @@ __all__ = ["BEGIN", "Locator"]
 READ = 30
 """Reads of `POLL` milliseconds for a message that the broker says there is."""
 
+ATTEMPTS = 2
+"""Readers that look for it."""
+
 
 class Locator:
     """Finds positions.
@@ -115,27 +118,41 @@ class Locator:
     async def _read_at(
         self, partition: Partition, start: Any, *, time: float | None = None
     ) -> Place | None:
-        """The position of the first message of a reader; None: there is no message."""
-        reader = self._reader_of(topic_of(partition))
-        configuration = self._options.for_reader(1)
-        try:
-            await reader.open(start, configuration)
-            if time is not None:
-                await reader.seek(time)
-            return await _first(reader, time or 0.0) if await reader.has_more() else None
-        finally:
-            await reader.aclose()
+        """The position of the first message of a reader; None: there is no message.
+
+        (1) A seek to the topic's end is answered; (2) the broker closes the reader; (3) the client opens
+        it again, forgets the seek's time, and says that there is a message. So what does not
+        come is asked for again, by a new reader.
+
+        Raises:
+            AdapterError: the broker did not answer, or refused.
+        """
+        topic = topic_of(partition)
+        for _ in range(ATTEMPTS):
+            reader = self._reader_of(topic)
+            try:
+                await reader.open(start, self._options.for_reader(1))
+                if time is not None:
+                    await reader.seek(time)
+                if not await reader.has_more():
+                    return None
+                if (found := await _first(reader, time or 0.0)) is not None:
+                    return found
+            finally:
+                await reader.aclose()
+        raise TransientAdapterError(
+            f"{topic}: its last message does not come: one that was sent in chunks cannot be "
+            f"found from its last chunk: give admin_url=…"
+        )
 
 
-async def _first(reader: NativeReader, time: float) -> Place:
+async def _first(reader: NativeReader, time: float) -> Place | None:
+    """None: it did not come in time."""
     for _ in range(READ):
         found: Place | None = await reader.run(_read_one, time)
         if found is not None:
             return found
-    raise TransientAdapterError(
-        f"{reader.topic}: its last message does not come: one that was sent in chunks cannot be "
-        f"found from its last chunk: give admin_url=…"
-    )
+    return None
 
 
 def _read_one(native: Any, time: float) -> Place | None:

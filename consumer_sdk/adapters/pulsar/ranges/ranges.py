@@ -226,7 +226,8 @@ class PulsarRanges(RangeReader):
         of parts of a batch do not outlive the topic's unload.
 
         SENT: the broker has been told. It keeps cursors in memory for a while: a broker that is killed may
-        come back with an older one. The subscription is held for the moment of the commit
+        come back with an older one, and so may one that unloads the topic while it makes the cursor's first
+        ledger (some milliseconds after the first commit). The subscription is held for the moment of the commit
         only; FENCED: somebody else holds it, or this reader has none, or is not open. GONE, with
         ``admin_url``: the topic was deleted; without, the broker may make it again.
         """
