@@ -1,1 +1,1 @@
-"""How far a partition was processed: the value, and its forms as text and bytes."""
+"""Checkpoints as text, as bytes and as rows; the positions in them."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.stores.member_child import DURATION, store_of
+from tests.leases.member_child import DURATION, store_of
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ PATIENCE = 300.0
 
 @dataclass
 class Child:
-    """A process of `tests.stores.member_child`, and what it said."""
+    """A process of `tests.leases.member_child`, and what it said."""
 
     process: Process
     said: list[tuple[str, int]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class Race:
 
 async def start(*place: str) -> Process:
     """Another process."""
-    module = ("-W", "error", "-m", "tests.stores.member_child")
+    module = ("-W", "error", "-m", "tests.leases.member_child")
     return await asyncio.create_subprocess_exec(
         sys.executable, *module, *place, cwd=ROOT, stdin=PIPE, stdout=PIPE
     )

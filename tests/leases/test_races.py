@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from consumer_sdk.testing import Simulation, simulate
-from tests.stores.lease_world import World
+from tests.leases.world import World
 
 SEEDS = 20
 ALL_SEEDS = 1000

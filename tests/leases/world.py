@@ -13,8 +13,8 @@ from consumer_sdk.leases.balance import balance
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation
 from consumer_sdk.testing.faults import FaultRates, Faults
-from tests.stores.lease_ledger import GROUP, STREAM, Ledger
-from tests.stores.lease_member import DURATION, HANDOVER, Member
+from tests.leases.ledger import GROUP, STREAM, Ledger
+from tests.leases.member import DURATION, HANDOVER, Member
 
 __all__ = ["World"]
 

@@ -1,6 +1,6 @@
 """A process that shares leases with others, for tests that stop it in its tracks.
 
-``python -m tests.stores.member_child zookeeper HOSTS ROOT`` or ``… local PATH``: while it owns the
+``python -m tests.leases.member_child zookeeper HOSTS ROOT`` or ``… local PATH``: while it owns the
 partition it counts the checkpoint up; it says ``own FENCE``, ``durable NUMBER``, ``fenced NUMBER``
 and ``lost FENCE``. It ends when its input ends.
 """

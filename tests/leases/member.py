@@ -14,7 +14,7 @@ from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.faults import Faults
-from tests.stores.lease_ledger import GROUP, STREAM, Ledger, Tenure
+from tests.leases.ledger import GROUP, STREAM, Ledger, Tenure
 
 __all__ = ["DURATION", "HANDOVER", "Member"]
 
