@@ -28,8 +28,8 @@ from benchmarks.harness import Say
 from benchmarks.markdown import figure, table
 from benchmarks.ours.memory_partitions import RECORD, STREAM
 from consumer_sdk import Consumer, Message, admin, telemetry
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
-from consumer_sdk.adapters.memory.log import StoredRecord
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.memory.log import StoredRecord
 
 __all__ = ["AIMS", "measure", "tables"]
 

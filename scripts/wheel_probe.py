@@ -13,12 +13,12 @@ from importlib.metadata import version
 
 import consumer_sdk
 from consumer_sdk import Consumer, MissingExtraError
-from consumer_sdk.adapters.memory import MemoryBroker
+from consumer_sdk.testing.memory import MemoryBroker
 
 # These need no client, so nothing in them may be missing. A name stands for what is below it too.
 CORE = {
     "consumer_sdk.abc",
-    "consumer_sdk.adapters.memory",
+    "consumer_sdk.testing.memory",
     "consumer_sdk.adapters.urls",
     "consumer_sdk.cli",
     "consumer_sdk.errors",

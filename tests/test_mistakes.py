@@ -22,11 +22,11 @@ import consumer_sdk
 from consumer_sdk import adapters, dead_letters, stores
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kinesis import Limits
-from consumer_sdk.adapters.memory import MemoryBroker
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.adapters.ranges import open_ranges
 from consumer_sdk.checkpoints.positions import BEGINNING, LAST_BATCH_INDEX, LAST_SUB_SEQUENCE
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
+from consumer_sdk.testing.memory import MemoryBroker
 
 GOLDEN = Path(__file__).parent / "golden" / "mistakes.txt"
 
@@ -113,7 +113,7 @@ def retold(lines: list[str]) -> Iterator[str]:
 def test_mistake_is_told_with_what_is_wrong_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is found when something is built or opened, and is a ConfigurationError."""
     # One message lists the brokers of this process: another test's may not have been collected yet.
-    monkeypatch.setattr("consumer_sdk.adapters.memory.broker._BROKERS", WeakValueDictionary())
+    monkeypatch.setattr("consumer_sdk.testing.memory.broker._BROKERS", WeakValueDictionary())
     lines = GOLDEN.read_text(encoding="utf-8").splitlines()
     assert list(retold(lines)) == lines
     assert issubclass(consumer_sdk.ConfigurationError, ValueError)

@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.ours.memory_partitions import STREAM, all_held, broker_with
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
-from consumer_sdk.adapters.memory import MemoryAdapter
+from consumer_sdk.testing.memory import MemoryAdapter
 
 __all__ = ["holds"]
 

@@ -11,8 +11,8 @@ import gc
 
 from benchmarks.contestant import Job, Measured, Meter, run
 from consumer_sdk import Consumer, Message, Ordering
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
-from consumer_sdk.adapters.memory.log import StoredRecord
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.memory.log import StoredRecord
 
 RECORD = StoredRecord(None, b"v" * 100, (), 0)
 STREAM = "s"

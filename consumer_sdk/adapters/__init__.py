@@ -1,6 +1,7 @@
 """One module per broker; the only places where its client is imported.
 
-Importing this package imports no client: each adapter is loaded when it is first asked for.
+Importing this package imports no client: each adapter is loaded when it is first asked for. The
+adapter of the in-memory broker is in `consumer_sdk.testing.memory`.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from consumer_sdk.lazy import lazy_names
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka import KafkaAdapter
     from consumer_sdk.adapters.kinesis import KinesisAdapter
-    from consumer_sdk.adapters.memory import MemoryAdapter
     from consumer_sdk.adapters.pulsar import PulsarAdapter
     from consumer_sdk.adapters.urls import open_url
+    from consumer_sdk.testing.memory import MemoryAdapter
 
 __all__ = ["KafkaAdapter", "KinesisAdapter", "MemoryAdapter", "PulsarAdapter", "open_url"]
 
@@ -23,7 +24,7 @@ __getattr__ = lazy_names(
     {
         "KafkaAdapter": "consumer_sdk.adapters.kafka",
         "KinesisAdapter": "consumer_sdk.adapters.kinesis",
-        "MemoryAdapter": "consumer_sdk.adapters.memory",
+        "MemoryAdapter": "consumer_sdk.testing.memory",
         "PulsarAdapter": "consumer_sdk.adapters.pulsar",
         "open_url": "consumer_sdk.adapters.urls",
     },

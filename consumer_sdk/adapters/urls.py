@@ -27,7 +27,7 @@ __all__ = [
 SCHEMES = {
     "kafka": "consumer_sdk.adapters.kafka:KafkaAdapter",
     "kinesis": "consumer_sdk.adapters.kinesis:KinesisAdapter",
-    "memory": "consumer_sdk.adapters.memory:MemoryAdapter",
+    "memory": "consumer_sdk.testing.memory:MemoryAdapter",
     "pulsar": "consumer_sdk.adapters.pulsar:PulsarAdapter",
     "pulsar+ssl": "consumer_sdk.adapters.pulsar:PulsarAdapter",
 }

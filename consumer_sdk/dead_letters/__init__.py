@@ -1,13 +1,13 @@
 """Where records go that were given up: one contract (`consumer_sdk.abc.DeadLetters`).
 
-Importing this package imports no client: each destination comes with its own module.
+Importing this package imports no client: each destination comes with its own module. The one in
+memory is in `consumer_sdk.testing.memory`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
     from consumer_sdk.records.letter_lines import decode_letter
+    from consumer_sdk.testing.memory import MemoryDeadLetters
 
 __all__ = [
     "KafkaDeadLetters",
@@ -33,6 +34,7 @@ __getattr__ = lazy_names(
         "KafkaDeadLetters": "consumer_sdk.adapters.kafka.dead_letters.destination",
         "KinesisDeadLetters": "consumer_sdk.adapters.kinesis.dead_letters.destination",
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
+        "MemoryDeadLetters": "consumer_sdk.testing.memory",
         "PulsarDeadLetters": "consumer_sdk.adapters.pulsar.dead_letters.destination",
         "StoredLetter": "consumer_sdk.dead_letters.local",
         "decode_letter": "consumer_sdk.records.letter_lines",

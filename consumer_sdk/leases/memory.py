@@ -1,4 +1,4 @@
-"""Leases in this process's memory, for tests and simulation."""
+"""Leases in this process's memory: of a consumer that shares with nobody, and of `MemoryStore`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+from consumer_sdk.abc import Leases
 from consumer_sdk.leases.backend import LeasePlace, Reading
+from consumer_sdk.leases.member import TableLeases, new_member
 
-__all__ = ["Around", "MemoryLeasePlace", "StoredLeases"]
+__all__ = ["Around", "MemoryLeasePlace", "StoredLeases", "private_leases"]
 
 T = TypeVar("T")
 
@@ -19,6 +21,10 @@ class Around(Protocol):
     def __call__(self, seam: str, effect: Callable[[], T], /) -> Coroutine[Any, Any, T]:
         """Returns what ``effect`` returns."""
         ...
+
+
+async def _at_once(seam: str, effect: Callable[[], T]) -> T:  # noqa: ARG001 - no faults
+    return effect()
 
 
 @dataclass(slots=True)
@@ -40,7 +46,7 @@ class MemoryLeasePlace(LeasePlace):
 
     __slots__ = ("_around", "_stored")
 
-    def __init__(self, stored: StoredLeases, around: Around) -> None:
+    def __init__(self, stored: StoredLeases, around: Around = _at_once) -> None:
         self._stored = stored
         self._around = around
 
@@ -70,3 +76,13 @@ class MemoryLeasePlace(LeasePlace):
 
     async def leave(self, member: str) -> None:
         await self._around("lease_renew", lambda: self._stored.members.pop(member, None))
+
+
+def private_leases(group: str, stream: str, **terms: Any) -> Leases:
+    """The leases of a member that is alone in its group; see `CheckpointStore.leases`.
+
+    Args:
+        terms: ``duration``, ``handover`` and what else `TableLeases` takes.
+    """
+    where = f"memory: the leases of {stream!r} in group {group!r}"
+    return TableLeases(MemoryLeasePlace(StoredLeases()), where, new_member(), **terms)

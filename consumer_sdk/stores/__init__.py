@@ -1,6 +1,7 @@
 """Where checkpoints live: durable, fenced, one contract (`consumer_sdk.abc.CheckpointStore`).
 
-Importing this package imports no client: each store comes with its own module.
+Importing this package imports no client: each store comes with its own module. The store in memory
+is in `consumer_sdk.testing.memory`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from consumer_sdk.lazy import lazy_names
-from consumer_sdk.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from consumer_sdk.stores.exchange.exchange import (
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from consumer_sdk.stores.sqlite.store import LocalStore
     from consumer_sdk.stores.urls import store_from_url
     from consumer_sdk.stores.zookeeper.store import ZooKeeperStore
+    from consumer_sdk.testing.memory import MemoryStore
 
 __all__ = [
     "CheckpointFile",
@@ -50,6 +51,7 @@ __getattr__ = lazy_names(
         "ImportRefusedError": "consumer_sdk.stores.exchange.exchange",
         "Imported": "consumer_sdk.stores.exchange.exchange",
         "LocalStore": "consumer_sdk.stores.sqlite.store",
+        "MemoryStore": "consumer_sdk.testing.memory",
         "ZooKeeperStore": "consumer_sdk.stores.zookeeper.store",
         "export_checkpoints": "consumer_sdk.stores.exchange.exchange",
         "import_checkpoints": "consumer_sdk.stores.exchange.exchange",

@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
-from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import DeadLetter, Message
 from consumer_sdk.runtime import Consumer, Hooks
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.testing.simulation import Simulation, simulate
 from consumer_sdk.trackers import RetryPolicy
 

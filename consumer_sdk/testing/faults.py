@@ -16,14 +16,27 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, TransientAdapterError
 
-__all__ = ["FaultRates", "Faults"]
+__all__ = ["FaultRates", "Faults", "Seam"]
 
 T = TypeVar("T")
-Strike = Literal["before", "after"]
+Side = Literal["before", "after"]
+"""Of the effect of a call that fails."""
+
+
+class Seam(Protocol):
+    """What the calls of a fake pass through; `Faults` is one, and a test may write its own."""
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
+        """Awaits ``call()``; may wait, be cancelled or fail before and after it.
+
+        Args:
+            seam: which call it is.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +71,7 @@ NO_FAULTS = FaultRates()
 class Faults:
     """Decides, from one random source, when which seam fails.
 
-    It is a `consumer_sdk.adapters.memory.Seam`. Tests that want one certain fault use
+    All fakes of `consumer_sdk.testing` ask one of these. Tests that want one certain fault use
     `fail_next` and need neither rates nor seed.
 
     Args:
@@ -83,12 +96,12 @@ class Faults:
         self._until = until
         self._error = error or _transient
         self._trace = trace
-        self._planned: dict[str, deque[Strike]] = {}
+        self._planned: dict[str, deque[Side]] = {}
         self._is_dead = False
 
-    def fail_next(self, seam: str, strike: Strike = "before", *, times: int = 1) -> None:
+    def fail_next(self, seam: str, side: Side = "before", *, times: int = 1) -> None:
         """Makes the next ``times`` calls of a seam fail, before or after their effect."""
-        self._planned.setdefault(seam, deque()).extend([strike] * times)
+        self._planned.setdefault(seam, deque()).extend([side] * times)
 
     def die(self) -> None:
         """From now on every call hangs until it is cancelled: the process was killed."""
@@ -99,8 +112,8 @@ class Faults:
         """`die` was called."""
         return self._is_dead
 
-    def strike(self, seam: str) -> Strike | None:
-        """Whether this call fails, and on which side of its effect."""
+    def should_fail(self, seam: str) -> Side | None:
+        """Whether this call fails, and on which side of its effect; each answer counts as a call."""
         planned = self._planned.get(seam)
         if planned:
             return self._say(seam, planned.popleft())
@@ -138,13 +151,13 @@ class Faults:
             Exception: ``error(seam)``, when a fault says so.
         """
         make_error = error or self._error
-        strike = self.strike(seam)
+        side = self.should_fail(seam)
         await self.wait(seam)
-        if strike == "before":
+        if side == "before":
             raise make_error(seam)
         result = await call()
         await self.wait(seam)
-        if strike == "after":
+        if side == "after":
             raise make_error(seam)
         return result
 
@@ -153,10 +166,10 @@ class Faults:
             return NO_FAULTS
         return self._rates.get(seam, NO_FAULTS)
 
-    def _say(self, seam: str, strike: Strike) -> Strike:
+    def _say(self, seam: str, side: Side) -> Side:
         if self._trace:
-            self._trace(f"fault {strike} {seam}")
-        return strike
+            self._trace(f"fault {side} {seam}")
+        return side
 
 
 def _transient(seam: str) -> ConsumerSdkError:

@@ -11,9 +11,9 @@ import pytest_asyncio
 from consumer_sdk.testing.conformance.leases import LeaseSuite, StoreHarness
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.stores.sqlite.test_conformance import LocalHarness
-from tests.stores.test_memory import MemoryHarness
 from tests.stores.zookeeper.test_conformance import ZooKeeperHarness
 from tests.stores.zookeeper_proxy import Proxy
+from tests.testing.memory.test_store import MemoryHarness
 
 
 class TestMemoryLeases(LeaseSuite):

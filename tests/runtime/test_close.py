@@ -91,7 +91,7 @@ def test_flush_fails_at_the_broker_and_is_put_back() -> None:
         faults.fail_next("commit", times=3)
         faults.fail_next("commit", "after", times=2)
         b.append("x")
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         async with Consumer(adapter, clock=b.simulation.clock) as consumer:
             (await anext(consumer)).ack()
             await consumer.flush()
@@ -107,7 +107,7 @@ def test_transient_fetch_errors_are_tried_again() -> None:
         faults = Faults()
         faults.fail_next("fetch", times=4)
         b.append("x")
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         async with Consumer(adapter, clock=b.simulation.clock) as consumer:
             assert (await anext(consumer)).value == b"x"
             assert consumer.stats().fetch_errors == 4
@@ -121,7 +121,7 @@ def test_fatal_fetch_error_surfaces_from_run_and_from_iteration() -> None:
     async def test(b: Bench) -> None:
         for is_run in (True, False):
             faults = Faults(error=lambda _: AdapterError("gone"))
-            adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+            adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
             consumer = Consumer(adapter, clock=b.simulation.clock)
             faults.fail_next("fetch")
             with pytest.raises(AdapterError, match="gone"):
@@ -140,7 +140,7 @@ def test_failed_open_closes_what_was_opened() -> None:
     async def test(b: Bench) -> None:
         faults = Faults(error=lambda _: AdapterError("refused"))
         faults.fail_next("open")
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         with pytest.raises(AdapterError, match="refused"):
             await Consumer(adapter, clock=b.simulation.clock).run(b.see)
 
@@ -153,7 +153,7 @@ def test_failed_open_is_a_failure_for_probes() -> None:
     async def test(b: Bench) -> None:
         faults = Faults(error=lambda _: AdapterError("refused"))
         faults.fail_next("open")
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         consumer = Consumer(adapter, clock=b.simulation.clock)
         with pytest.raises(AdapterError, match="refused"):
             await consumer.run(b.see)
@@ -334,7 +334,7 @@ def test_fetch_that_ends_by_a_cancellation_of_its_own_stops_the_consumer() -> No
     async def test(b: Bench) -> None:
         faults = Faults(error=lambda _: asyncio.CancelledError())  # type: ignore[arg-type, return-value]  # what a client lets out
         faults.fail_next("fetch")
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         consumer = Consumer(adapter, clock=b.simulation.clock)
         with pytest.raises(ConsumerSdkError, match="nobody asked for"):
             await asyncio.wait_for(consumer.run(b.see), 100)
@@ -348,7 +348,7 @@ def test_flush_after_a_stop_ends_when_the_consumer_fails() -> None:
     async def test(b: Bench) -> None:
         b.append("x")
         faults = Faults(error=lambda _: AdapterError("gone"))
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         consumer = Consumer(adapter, clock=b.simulation.clock)
         with pytest.raises(AdapterError, match="gone"):
             async with consumer:
@@ -376,7 +376,7 @@ def test_failed_open_is_what_is_raised_though_closing_fails_too() -> None:
     async def test(b: Bench) -> None:
         faults = Faults(error=lambda _: AdapterError("refused"))
         faults.fail_next("open")
-        adapter = _FailsToClose(b.broker, "s", group="g", seam=faults)
+        adapter = _FailsToClose(b.broker, "s", group="g", faults=faults)
         with pytest.raises(AdapterError, match="refused"):
             await Consumer(adapter, clock=b.simulation.clock).run(b.see)
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from consumer_sdk import AtPosition, ConfigurationError, Consumer, Message, Ordering
-from consumer_sdk.adapters.memory.kinds import ConsumerKind
 from consumer_sdk.records import Partition
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.memory.options import ConsumerKind
 from tests.runtime.bench import QUICK, Bench, bench
 
 

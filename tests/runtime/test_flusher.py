@@ -105,7 +105,7 @@ def test_claim_of_a_start_that_failed_writes_no_more() -> None:
         b.append("1")
         faults, store = Faults(), MemoryStore()
         faults.fail_next("committed", times=1000)
-        adapter = Asking(b.broker, "s", group="g", seam=faults)
+        adapter = Asking(b.broker, "s", group="g", faults=faults)
         async with Consumer(adapter, store=store, clock=b.simulation.clock):
             await asyncio.sleep(10)
         assert adapter.asked

@@ -12,10 +12,10 @@ import pytest
 
 from consumer_sdk import AtTime, Consumer, Message, Ordering, Reject
 from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, MemoryAdapter, PulsarAdapter
-from consumer_sdk.adapters.memory import MemoryBroker
 from consumer_sdk.dead_letters import LocalDeadLetters
 from consumer_sdk.records import Partition
 from consumer_sdk.stores import LocalStore
+from consumer_sdk.testing.memory import MemoryBroker
 
 
 def test_store_and_dead_letters_given_as_urls_are_opened_and_written(tmp_path: Path) -> None:

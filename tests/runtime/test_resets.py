@@ -23,7 +23,7 @@ def consumer(
     b: Bench, store: MemoryStore | None, seam: Faults | None = None, **options: Any
 ) -> Consumer:
     """A consumer whose calls to the broker may fail."""
-    adapter = MemoryAdapter(b.broker, "s", group="g", seam=seam)
+    adapter = MemoryAdapter(b.broker, "s", group="g", faults=seam)
     return Consumer(
         adapter, store=store, retry=QUICK, clock=b.simulation.clock, drain_timeout=0.1, **options
     )

@@ -126,7 +126,7 @@ def test_what_is_settled_and_not_durable_yet_is_not_counted_as_lost() -> None:
 
     async def test(b: Bench) -> None:
         faults = Faults()
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         b.append(*map(str, range(10)))
         consumer = Consumer(
             adapter,

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from consumer_sdk import Consumer, Ordering
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.records import AckFlush, Assignment, Message, Outcome, Partition, Run
 from consumer_sdk.runtime.dispatch.workers import Workers
 from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, Simulation, simulate
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.trackers import WatermarkTracker
 
 
@@ -85,7 +85,7 @@ def test_transient_fault_of_one_partition_does_not_end_the_consumer() -> None:
         broker.create_stream("s")
         broker.append_all("s", [b"1", b"2"])
         faults.fail_next("fetch.partition", times=3)
-        adapter = MemoryAdapter(broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(broker, "s", group="g", faults=faults)
         async with Consumer(adapter, clock=simulation.clock) as consumer:
             found = [await anext(consumer), await anext(consumer)]
             assert consumer.stats().fetch_errors == 3

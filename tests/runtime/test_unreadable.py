@@ -10,10 +10,10 @@ import pytest
 
 from consumer_sdk import ConfigurationError, Consumer, Message, Ordering, UnreadableRecordError
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.memory.kinds import ConsumerKind
 from consumer_sdk.records import Run
 from consumer_sdk.records.runs import FIRST_UNREADABLE, LAST_UNREADABLE
 from consumer_sdk.testing import MemoryAdapter
+from consumer_sdk.testing.memory.options import ConsumerKind
 from tests.runtime.bench import Bench, Letters, bench
 
 KINDS: list[ConsumerKind] = ["group", "failover", "shared"]

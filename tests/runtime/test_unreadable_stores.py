@@ -11,10 +11,10 @@ import pytest
 
 from consumer_sdk import CheckpointFormatError, Consumer, StoreError
 from consumer_sdk.abc import CheckpointStore, StoreItem
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.stores import LocalStore, MemoryStore, ZooKeeperStore
 from consumer_sdk.testing import Faults
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 
 pytestmark = pytest.mark.asyncio

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consumer_sdk.abc import AssignmentOwner, CheckpointStore, DeadLetters, LeaseSource, StoreItem
-from consumer_sdk.adapters.memory import MemoryAdapter
 from consumer_sdk.errors import FencedError, TransientAdapterError, TransientStoreError
 from consumer_sdk.records import (
     Assignment,
@@ -21,6 +20,7 @@ from consumer_sdk.records import (
     StartPoint,
 )
 from consumer_sdk.testing import Faults
+from consumer_sdk.testing.memory import MemoryAdapter
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.ledger import Ledger
 from tests.sim.records import number, read_number
@@ -89,8 +89,8 @@ class SimStore(CheckpointStore):
             return [Outcome.retry(error) for _ in items]
 
     def _save(self, item: StoreItem) -> Outcome:
-        strike = self._faults.strike("save.partition")
-        if strike == "before":
+        side = self._faults.should_fail("save.partition")
+        if side == "before":
             return Outcome.retry(StoreFault)
         partition = item.assignment.partition
         row = self._shared.rows.setdefault(partition, Row())
@@ -105,7 +105,7 @@ class SimStore(CheckpointStore):
             decode_position=read_number,
         )
         self._shared.ledger.saved(partition, checkpoint)
-        return Outcome.retry(StoreFault) if strike else Outcome.durable()
+        return Outcome.retry(StoreFault) if side else Outcome.durable()
 
     async def forget(self, assignments: Sequence[Assignment]) -> None:
         """Drops the claims."""
@@ -174,10 +174,10 @@ class SimDeadLetters(DeadLetters):
             return [Outcome.retry(error) for _ in letters]
 
     def _send(self, letter: DeadLetter) -> Outcome:
-        strike = self._faults.strike("dead_letter")
-        if strike != "before":
+        side = self._faults.should_fail("dead_letter")
+        if side != "before":
             self._ledger.buried(letter)
-        return Outcome.retry(StoreFault) if strike else Outcome.durable()
+        return Outcome.retry(StoreFault) if side else Outcome.durable()
 
     async def aclose(self) -> None:
         """Nothing to close."""

@@ -7,8 +7,8 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from consumer_sdk import Ordering
-from consumer_sdk.adapters.memory.subscription import Subscription
 from consumer_sdk.records import Assignment, Checkpoint, DeadLetter, Message, Partition
+from consumer_sdk.testing.memory.subscription import Subscription
 from tests.sim.records import (
     BrokenPromiseError,
     Grant,

@@ -43,7 +43,7 @@ class MemoryProcess(Process):
             world.broker,
             STREAM,
             group=GROUP,
-            seam=self.faults,
+            faults=self.faults,
             process=self.name,
             ledger=world.ledger,
             **_adapter_options(world.plan),

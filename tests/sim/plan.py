@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from consumer_sdk import Ordering, RetryPolicy
-from consumer_sdk.adapters.memory.cursor import CursorKind
 from consumer_sdk.records import Start
 from consumer_sdk.runtime.options import OutOfRange, StartName
 from consumer_sdk.testing import FaultRates
+from consumer_sdk.testing.memory.subscription import CursorKind
 
 Style = Literal["run", "run_batches", "messages", "batches"]
 Ending = Literal["stop", "cancel", "close", "crash"]

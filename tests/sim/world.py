@@ -6,10 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from consumer_sdk.adapters.memory import MemoryBroker
-from consumer_sdk.adapters.memory.group import Commit
 from consumer_sdk.records import Checkpoint, Partition
 from consumer_sdk.testing import Simulation
+from consumer_sdk.testing.memory import MemoryBroker
+from consumer_sdk.testing.memory.group import Commit
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.fakes import SharedState
 from tests.sim.memory_process import GROUP, STREAM, MemoryProcess

@@ -21,11 +21,11 @@ def test_planned_fault_before_has_no_effect_and_after_has_one() -> None:
             effects.append("done")
 
         faults = Faults()
-        for strike in ("before", "after"):
-            faults.fail_next("commit", strike)
+        for side in ("before", "after"):
+            faults.fail_next("commit", side)
             with pytest.raises(TransientAdapterError, match="commit"):
                 await faults.around("commit", effect)
-            effects.append(strike)
+            effects.append(side)
         await faults.around("commit", effect)
         return effects
 
@@ -39,10 +39,10 @@ def test_faults_by_chance_repeat_with_the_seed_and_end_at_their_time() -> None:
         faults = Faults(
             random.Random(simulation.seed), {"save": FaultRates(before=0.5, after=0.3)}, until=10
         )
-        strikes: list[object] = [faults.strike("save") for _ in range(50)]
+        sides: list[object] = [faults.should_fail("save") for _ in range(50)]
         await asyncio.sleep(10)
-        assert not any(faults.strike("save") for _ in range(50))
-        return strikes
+        assert not any(faults.should_fail("save") for _ in range(50))
+        return sides
 
     assert simulate(main, seed=3) == simulate(main, seed=3) != simulate(main, seed=4)
 

@@ -27,6 +27,7 @@ from consumer_sdk.errors import (
     PartitionLostError,
     StoreError,
 )
+from consumer_sdk.leases.memory import private_leases
 from consumer_sdk.options import make_options
 from consumer_sdk.records import (
     AckFlush,
@@ -41,7 +42,6 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
-from consumer_sdk.stores import MemoryStore
 
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kinesis.service.client import ClientService
@@ -243,7 +243,7 @@ class KinesisAdapter(Adapter):
     def _join(source: LeaseSource | None, options: KinesisOptions) -> Leases:
         """Alone, the leases are this process's own."""
         group = "" if options.group is None else options.group
-        source = MemoryStore().leases if options.group is None else source
+        source = private_leases if options.group is None else source
         terms: dict[str, Any] = {
             "duration": options.lease_duration,
             "handover": options.handover_timeout,

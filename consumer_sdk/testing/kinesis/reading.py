@@ -10,7 +10,7 @@ from consumer_sdk.testing.kinesis.options import Quirks
 from consumer_sdk.testing.kinesis.record import FakeRecord
 from consumer_sdk.testing.kinesis.shard import FakeShard
 
-__all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "lies", "read"]
+__all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "pretends_end", "read"]
 
 SLACK = 1e-6
 """Seconds; a timer may fire by a rounding error too early."""
@@ -60,10 +60,10 @@ def read(
     is_end = position == shard.tip and ends_in(shard, wall, quirks) <= SLACK
     if is_end and (quirks.null_with_last_records or not records):
         return Answer(records, None, late, shard.children if quirks.names_children else ())
-    return Answer(records, None if lies(shard, quirks) else position, late)
+    return Answer(records, None if pretends_end(shard, quirks) else position, late)
 
 
-def lies(shard: FakeShard, quirks: Quirks) -> bool:
+def pretends_end(shard: FakeShard, quirks: Quirks) -> bool:
     """Whether the answer that is given now pretends to be the end."""
     shard.answers += 1
     if not quirks.false_ends or shard.answers < quirks.false_ends:

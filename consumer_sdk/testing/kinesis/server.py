@@ -24,7 +24,7 @@ from consumer_sdk.testing.kinesis.troubles import (
     Trouble,
     Troubles,
     break_connection,
-    strike,
+    inject,
 )
 from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
 
@@ -138,7 +138,7 @@ class FakeKinesisServer(KinesisEndpoint):
         trouble = self._troubles.take(operation)
         try:
             body = _parsed(content)
-            await strike(request, trouble)
+            await inject(request, trouble)
             if operation == SUBSCRIBE:
                 return await self._subscribed(request, self._operations.subscribe(body))
             answer = self._operations.answer(operation, body)
@@ -169,7 +169,7 @@ class FakeKinesisServer(KinesisEndpoint):
         try:
             async with aclosing(follow(subscription)) as events:
                 async for event in events:
-                    await strike(request, self._troubles.take(EVENT))
+                    await inject(request, self._troubles.take(EVENT))
                     yield event_frame(EVENT, event_shape(event))
         except RefusedError as error:
             yield exception_frame(error.code, error.message)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from consumer_sdk.abc import Clock
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks
-from consumer_sdk.testing.kinesis.reading import SLACK, behind, ends_in, fitting, lies
+from consumer_sdk.testing.kinesis.reading import SLACK, behind, ends_in, fitting, pretends_end
 from consumer_sdk.testing.kinesis.record import FakeRecord
 from consumer_sdk.testing.kinesis.shard import FakeShard
 
@@ -74,7 +74,7 @@ class Subscription:
             return None
         event = self._read()
         if event.records or event.continuation is None or late >= self._heartbeat:
-            if event.continuation is not None and lies(self.shard, self._quirks):
+            if event.continuation is not None and pretends_end(self.shard, self._quirks):
                 event = replace(event, continuation=None)
             self._sent(event, now)
             return event

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from consumer_sdk.testing.kinesis.errors import RefusedError
 
-__all__ = ["Kind", "Trouble", "Troubles", "break_connection", "strike"]
+__all__ = ["Kind", "Trouble", "Troubles", "break_connection", "inject"]
 
 Kind = Literal["refuse", "drop", "lose", "stall"]
 
@@ -48,7 +48,7 @@ class Troubles:
         return plan.popleft() if plan else None
 
 
-async def strike(request: web.Request, trouble: Trouble | None) -> None:
+async def inject(request: web.Request, trouble: Trouble | None) -> None:
     """Does what is planned to go wrong before the effect.
 
     Raises:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumer_sdk import Consumer, Message, UnreadableRecordError
-from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.records.runs import FIRST_UNREADABLE, LAST_UNREADABLE
 from consumer_sdk.testing.conformance.adapters import Record
+from consumer_sdk.testing.memory.dead_letters import MemoryDeadLetters
 from tests.adapters.kafka.flipping_proxy import FlippingProxy
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.adapters.kafka.world import World, numbered, values

@@ -77,7 +77,7 @@ def test_lag_that_cannot_be_asked_for_is_no_reason_to_stop(
     async def test(b: Bench) -> None:
         faults = Faults()
         faults.fail_next("lag", times=3)
-        adapter = MemoryAdapter(b.broker, "s", group="g", seam=faults)
+        adapter = MemoryAdapter(b.broker, "s", group="g", faults=faults)
         options: dict[str, Any] = {"max_in_flight": 1, "fetch_records": 1}
         async with Consumer(adapter, max_lag=10, clock=b.simulation.clock, **options) as consumer:
             await asyncio.sleep(1)

@@ -13,12 +13,12 @@ from consumer_sdk import (
     Consumer,
     PositionOutOfRangeError,
 )
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition, Start, StartPoint
 from consumer_sdk.runtime.options import Options, OutOfRange
 from consumer_sdk.runtime.starts.decide import decide
 from consumer_sdk.runtime.starts.inputs import Decision, Facts
 from consumer_sdk.stores import MemoryStore
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 
 HELD = Assignment(Partition("s", "0"), 1)
 NEW = Assignment(Partition("s", "0"), 1, discovered=True)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from consumer_sdk import AtTime, CheckpointFormatError, Consumer, TransientStoreError
-from consumer_sdk.adapters.memory import MemoryAdapter
 from consumer_sdk.records import Assignment, Partition, Position, Start, StartPoint
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.starts.pins import Resolved, resolve
 from consumer_sdk.stores import MemoryStore
-from tests.adapters.memory.test_adapter import Owner
+from consumer_sdk.testing.memory import MemoryAdapter
 from tests.runtime.bench import Bench, bench
+from tests.testing.memory.test_adapter import Owner
 
 HELD = [Assignment(Partition("s", str(number)), 1) for number in range(2)]
 NAME = "s@s#1"

@@ -9,8 +9,8 @@ import pytest
 
 from consumer_sdk.stores import LocalStore, MemoryStore, ZooKeeperStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
-from tests.adapters.memory.test_conformance import MemoryHarness
 from tests.runtime.starts.start_cases import Scene, StartCases, StoredStartCases
+from tests.testing.memory.test_conformance import MemoryHarness
 
 
 class TestWithoutStore(StartCases):

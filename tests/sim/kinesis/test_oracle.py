@@ -21,7 +21,7 @@ from consumer_sdk.records import Checkpoint, Start
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
 from consumer_sdk.runtime.starts import lookup as inquiry
-from consumer_sdk.stores import memory
+from consumer_sdk.testing.memory import store as memory
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.kinesis.seeds import RUNNER
 

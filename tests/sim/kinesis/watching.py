@@ -73,7 +73,7 @@ class StoreObserver:
 
 
 class StoreWatch:
-    """One process's way to the store: a `consumer_sdk.stores.memory.StoreSeam`.
+    """One process's way to the store: a `consumer_sdk.testing.faults.Seam`.
 
     Attributes:
         claiming: what a claim that comes now is of.

@@ -15,12 +15,12 @@ import pytest
 
 from consumer_sdk import Consumer, Message, Reject
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
-from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.dead_letters.local import LocalDeadLetters
 from consumer_sdk.errors import ConfigurationError, StoreError, TransientStoreError
 from consumer_sdk.records import Assignment, OutcomeKind, Partition
 from consumer_sdk.stores import LocalStore
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.memory.dead_letters import MemoryDeadLetters
 
 FIRST = Partition("orders", "0")
 

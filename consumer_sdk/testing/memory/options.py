@@ -1,4 +1,4 @@
-"""What a consumer of the in-memory broker can be: the member of a group, or a subscriber."""
+"""The options of a `MemoryAdapter`: it is a group's member or a subscriber."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from consumer_sdk.adapters.memory.cursor import CursorKind
-from consumer_sdk.adapters.memory.positions import ENTRIES, NUMBERS, Positions
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
     COUNT,
@@ -21,6 +19,8 @@ from consumer_sdk.options import (
     optional,
 )
 from consumer_sdk.records import Capabilities, Kind
+from consumer_sdk.testing.memory.holding import ENTRIES, NUMBERS, Positions
+from consumer_sdk.testing.memory.subscription import CursorKind
 
 __all__ = ["ConsumerKind", "Options"]
 

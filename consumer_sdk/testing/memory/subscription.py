@@ -1,5 +1,6 @@
-"""What a subscription has settled of one partition, and what of it is with whom.
+"""A subscription of the in-memory broker: a cursor for each partition, all of one kind.
 
+A cursor knows what the subscription has settled of its partition, and which consumer has the rest.
 It follows Pulsar's managed cursor and its dispatchers. An *entry* (one record, or a producer's
 batch) is pushed to one connected consumer, and stays pending there until all of its records are
 acked by the handles of that delivery. When the connection ends, everything pending goes out
@@ -12,11 +13,13 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal, NamedTuple
 
-from consumer_sdk.adapters.memory.log import Entry, PartitionLog, StoredRecord
+from consumer_sdk.records import Partition
+from consumer_sdk.testing.memory.log import Entry, PartitionLog, StoredRecord
 
-__all__ = ["Connection", "Cursor", "CursorKind", "Handle", "Sent"]
+__all__ = ["Connection", "Cursor", "CursorKind", "Sent", "Subscription"]
 
 CursorKind = Literal["failover", "shared", "key_shared"]
 """Who gets an entry: the one that is connected; each in its turn; who has others of its key."""
@@ -247,3 +250,49 @@ class Cursor:
     def _records_of(self, name: int) -> list[int]:
         entry = self._log.entry_at(name)
         return entry.positions if entry is not None and entry.first == name else []
+
+
+class Subscription:
+    """What a group has settled, record by record.
+
+    Args:
+        kind: who gets a record.
+        keeps_indexes: see `Cursor`.
+
+    Attributes:
+        watchers: called with the partition and position of each ack that is applied.
+    """
+
+    def __init__(self, kind: CursorKind, keeps_indexes: bool) -> None:  # noqa: FBT001 - one call
+        self.kind = kind
+        self.keeps_indexes = keeps_indexes
+        self.watchers: list[Callable[[Partition, int], None]] = []
+        self._cursors: dict[Partition, Cursor] = {}
+
+    def cursor(self, partition: Partition, log: PartitionLog) -> Cursor:
+        """The place in a partition, from its earliest record if it is new."""
+        if partition not in self._cursors:
+            self._cursors[partition] = Cursor(
+                log,
+                self.kind,
+                keeps_indexes=self.keeps_indexes,
+                acked=partial(self._acked, partition),
+            )
+        return self._cursors[partition]
+
+    def _acked(self, partition: Partition, position: int) -> None:
+        for watcher in self.watchers:
+            watcher(partition, position)
+
+    def is_settled(self, partition: Partition, position: int) -> bool:
+        """The record is not sent again."""
+        cursor = self._cursors.get(partition)
+        return cursor is not None and cursor.is_settled(position)
+
+    def backlog(self, stream: str) -> int:
+        """Records of a stream that are not settled, in partitions that were ever read."""
+        return sum(c.backlog for p, c in self._cursors.items() if p.stream == stream)
+
+    def forget_stream(self, stream: str) -> None:
+        """The stream was deleted."""
+        self._cursors = {p: c for p, c in self._cursors.items() if p.stream != stream}

@@ -1,18 +1,14 @@
-"""What an open `MemoryAdapter` does at the broker; nothing here waits."""
+"""What an open `MemoryAdapter` does at the broker: it reads and commits. Nothing here waits."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.adapters.memory.broker import MemoryBroker
-from consumer_sdk.adapters.memory.calls import Seam
-from consumer_sdk.adapters.memory.commits import Commits
-from consumer_sdk.adapters.memory.holding import Holding, PositionHolding, resolve
-from consumer_sdk.adapters.memory.kinds import Options
-from consumer_sdk.adapters.memory.membership import Membership
-from consumer_sdk.adapters.memory.reader import Reader
-from consumer_sdk.adapters.memory.subscribed import SubscribedHolding
+from consumer_sdk.checkpoints.forms import Fitted
+from consumer_sdk.checkpoints.json import decode_checkpoint, fit_checkpoint
 from consumer_sdk.errors import AdapterError, PartitionLostError
 from consumer_sdk.records import (
     AckFlush,
@@ -21,12 +17,127 @@ from consumer_sdk.records import (
     Committed,
     Outcome,
     OutcomeKind,
+    Partition,
     Position,
     Run,
     Start,
 )
+from consumer_sdk.testing.faults import Faults
+from consumer_sdk.testing.memory.broker import MemoryBroker
+from consumer_sdk.testing.memory.group import Commit, Group
+from consumer_sdk.testing.memory.holding import Holding, PositionHolding, SubscribedHolding, resolve
+from consumer_sdk.testing.memory.membership import Membership
+from consumer_sdk.testing.memory.options import Options
 
 __all__ = ["Session"]
+
+
+class Reader:
+    """Reads the holdings that may have something, within limits of records and (soft) bytes.
+
+    A fetch looks at no other: it costs the same however many partitions are held.
+
+    Args:
+        on_news: called when there may be something to fetch.
+    """
+
+    def __init__(self, faults: Faults | None, on_news: Callable[[], None]) -> None:
+        self._faults = faults
+        self._on_news = on_news
+        self._ready: OrderedDict[Holding, None] = OrderedDict()
+
+    def add(self, holding: Holding) -> None:
+        """There may be something to read in it."""
+        self._ready[holding] = None
+        self._on_news()
+
+    def read(self, max_records: int, max_bytes: int) -> list[Run]:
+        """The next runs; moves the positions."""
+        runs: list[Run] = []
+        for _ in range(len(self._ready)):
+            if max_records <= 0 or max_bytes <= 0:
+                break
+            run = self._read_next(max_records, max_bytes)
+            if run is not None:
+                runs.append(run)
+                max_records -= len(run.messages)
+                max_bytes -= run.size
+        return runs
+
+    def _read_next(self, max_records: int, max_bytes: int) -> Run | None:
+        holding, _ = self._ready.popitem(last=False)
+        if not holding.is_readable:
+            return None  # it is added again when it may be read
+        run = self._fault(holding) or holding.read(max_records, max_bytes)
+        if run is not None and run.fault is None and holding.has_more:
+            self._ready[holding] = None
+        return run
+
+    def _fault(self, holding: Holding) -> Run | None:
+        if self._faults is not None and self._faults.should_fail("fetch.partition"):
+            return holding.fault(self._faults.error("fetch.partition"))
+        return None
+
+
+class Commits:
+    """Writes and reads a group's commits.
+
+    Args:
+        max_size: characters of checkpoint that a commit may carry.
+    """
+
+    def __init__(self, max_size: int) -> None:
+        self._max_size = max_size
+
+    def store(self, membership: Membership, flush: AckFlush, log_start: int) -> Outcome:
+        """Commits a flush; says how far its ranges are covered."""
+        partition, checkpoint = flush.assignment.partition, flush.checkpoint
+        position = log_start if checkpoint.resume is None else checkpoint.resume
+        if checkpoint.watermark is None:
+            # Positions are integers here: nothing below the first one to read is unsettled.
+            # -1 for the very first makes a budget's answer "nothing is covered" sayable. A range
+            # that retention has cut into may begin below the position.
+            first = min([position, *(first for first, _ in checkpoint.ranges[:1])])
+            checkpoint = replace(checkpoint, watermark=first - 1)
+        text, covered, forgotten = self._fit(partition, checkpoint)
+        member = membership.member
+        owner = (member.id, member.generation, flush.assignment.epoch)
+        new = Commit(position, text, owner, flush.number, flush.is_copy)
+        membership.group.commit(partition, new)
+        return Outcome.durable(covered, forgotten)
+
+    def load(self, group: Group, partition: Partition, identity: str | None) -> Committed | None:
+        """What the group has committed for a partition."""
+        committed = group.committed.get(partition)
+        if committed is None:
+            return None
+        if committed.text is None:
+            bare = Checkpoint(resume=committed.position)
+            return Committed(bare, is_foreign=committed.is_foreign, is_copy=committed.is_copy)
+        checkpoint = decode_checkpoint(
+            committed.text,
+            broker="memory",
+            partition=partition,
+            identity=identity,
+            decode_position=int,
+        )
+        if checkpoint.watermark == -1:
+            checkpoint = replace(checkpoint, watermark=None)
+        return Committed(checkpoint, is_copy=committed.is_copy)
+
+    def _fit(self, partition: Partition, checkpoint: Checkpoint) -> Fitted:
+        """The text that fits, None if none does."""
+        fitted = fit_checkpoint(
+            checkpoint,
+            broker="memory",
+            partition=partition,
+            encode_position=str,
+            max_size=self._max_size,
+        )
+        if len(fitted.data) <= self._max_size:
+            return fitted
+        covered = checkpoint.watermark if checkpoint.ranges else None
+        return Fitted(None, covered, len(checkpoint.attempts))
 
 
 class Session:
@@ -43,7 +154,7 @@ class Session:
         self,
         broker: MemoryBroker,
         options: Options,
-        seam: Seam | None,
+        faults: Faults | None,
         owner: AssignmentOwner,
         on_news: Callable[[], None],
     ) -> None:
@@ -51,8 +162,8 @@ class Session:
             broker.stream(stream)
         self._broker = broker
         self._options = options
-        self._seam = seam
-        self._reader = Reader(seam, on_news)
+        self._faults = faults
+        self._reader = Reader(faults, on_news)
         self._commits = Commits(options.capabilities.metadata_size)
         kind = options.cursor_kind
         self._subscription = kind and broker.subscribe(
@@ -123,11 +234,11 @@ class Session:
         return [self._commit(flush) for flush in flushes]
 
     def _commit(self, flush: AckFlush) -> Outcome:
-        strike = self._seam.strike("commit.partition") if self._seam else None
-        if strike != "before":
+        failure = self._faults.should_fail("commit.partition") if self._faults else None
+        if failure != "before":
             outcome = self._apply(flush)
-        if self._seam and strike:
-            return Outcome.retry(self._seam.error("commit.partition"))
+        if self._faults and failure:
+            return Outcome.retry(self._faults.error("commit.partition"))
         return outcome
 
     def _apply(self, flush: AckFlush) -> Outcome:
@@ -148,9 +259,9 @@ class Session:
         return self._commits.store(membership, flush, holding.log.start)
 
     def _loses_acks(self, flush: AckFlush) -> bool:
-        if self._seam is None or not flush.settled:
+        if self._faults is None or not flush.settled:
             return False
-        return self._seam.strike("acks") is not None
+        return self._faults.should_fail("acks") is not None
 
     def committed(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Committed | None]:
         """Where the group is, as the broker knows it."""

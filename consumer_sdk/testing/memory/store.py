@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, final
+from typing import TypeVar, final
 
 from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
 from consumer_sdk.errors import ConsumerSdkError, StoreError, TransientStoreError
@@ -13,18 +13,11 @@ from consumer_sdk.leases.member import TableLeases, reopen
 from consumer_sdk.leases.memory import MemoryLeasePlace, StoredLeases
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
+from consumer_sdk.testing.faults import Seam
 
-__all__ = ["MemoryStore", "StoreSeam"]
+__all__ = ["MemoryStore"]
 
 T = TypeVar("T")
-
-
-class StoreSeam(Protocol):
-    """Where faults are injected; `consumer_sdk.testing.faults.Faults` is one."""
-
-    async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Awaits ``call()``; may wait, be cancelled or fail before and after it."""
-        ...
 
 
 @dataclass(slots=True)
@@ -60,12 +53,12 @@ class MemoryStore(CheckpointStore):
     Concurrency: each effect is one step that nothing can interrupt.
     """
 
-    def __init__(self, *, faults: StoreSeam | None = None) -> None:
+    def __init__(self, *, faults: Seam | None = None) -> None:
         self._faults = faults
         self._state = _State()
         self._claims = Claims()
 
-    def handle(self, *, faults: StoreSeam | None = None) -> MemoryStore:
+    def handle(self, *, faults: Seam | None = None) -> MemoryStore:
         """Another handle on the same checkpoints, which knows nothing of this one's claims."""
         other = MemoryStore(faults=faults)
         other._state = self._state

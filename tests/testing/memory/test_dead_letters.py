@@ -5,7 +5,7 @@ from __future__ import annotations
 from consumer_sdk.dead_letters import MemoryDeadLetters
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import OutcomeKind
-from consumer_sdk.testing.faults import Faults, Strike
+from consumer_sdk.testing.faults import Faults, Side
 from tests.dead_letters.test_local import LETTER
 
 
@@ -23,9 +23,9 @@ async def test_fault_is_retry_for_all_and_never_raised() -> None:
     """Before its effect nothing is kept; after it, a letter that is sent again is there twice."""
     faults = Faults()
     letters = MemoryDeadLetters(faults=faults)
-    strikes: list[tuple[Strike, int]] = [("before", 0), ("after", 1)]
-    for strike, kept in strikes:
-        faults.fail_next("dead_letter", strike)
+    sides: list[tuple[Side, int]] = [("before", 0), ("after", 1)]
+    for side, kept in sides:
+        faults.fail_next("dead_letter", side)
         (outcome,) = await letters.send([LETTER])
         assert outcome.kind is OutcomeKind.RETRY
         assert isinstance(outcome.error, StoreError)

@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 import pytest
 
 from consumer_sdk.abc import Adapter
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
-from consumer_sdk.adapters.memory.kinds import ConsumerKind
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import (
@@ -20,6 +18,8 @@ from consumer_sdk.testing.conformance.adapters import (
     Record,
     StandaloneLogSuite,
 )
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
+from consumer_sdk.testing.memory.options import ConsumerKind
 
 
 class MemoryHarness(AdapterHarness):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from consumer_sdk.adapters.memory.cursor import Connection, Cursor, CursorKind, Sent
-from consumer_sdk.adapters.memory.log import PartitionLog, StoredRecord
+from consumer_sdk.testing.memory.log import PartitionLog, StoredRecord
+from consumer_sdk.testing.memory.subscription import Connection, Cursor, CursorKind, Sent
 
 
 def nothing() -> None:

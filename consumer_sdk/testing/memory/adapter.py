@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.fetching import fetch
-from consumer_sdk.adapters.memory.broker import MemoryBroker
-from consumer_sdk.adapters.memory.calls import Calls, Seam
-from consumer_sdk.adapters.memory.kinds import TYPES, ConsumerKind, Options
-from consumer_sdk.adapters.memory.session import Session
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
 from consumer_sdk.options import instance, names_of, read_texts
@@ -26,13 +22,47 @@ from consumer_sdk.records import (
     Run,
     Start,
 )
+from consumer_sdk.testing.faults import Faults
+from consumer_sdk.testing.memory.broker import MemoryBroker
+from consumer_sdk.testing.memory.options import TYPES, ConsumerKind, Options
+from consumer_sdk.testing.memory.session import Session
 
 __all__ = ["MemoryAdapter"]
+
+T = TypeVar("T")
 
 FORM = "write memory://broker/stream?group=name&subscription=shared"
 
 CLOSE_PATIENCE = 1.0
 """Seconds that a cancelled coordination may take to end."""
+
+
+class _Calls:
+    """One consumer's round trips to the broker, and what may go wrong on the way.
+
+    Attributes:
+        is_crashed: the process was killed: every call hangs.
+    """
+
+    def __init__(self, faults: Faults | None) -> None:
+        self.is_crashed = False
+        self._faults = faults
+
+    async def make(self, seam: str, effect: Callable[[], T]) -> T:
+        """One round trip: ``effect()`` takes place at the broker."""
+
+        async def arrive() -> T:
+            await self.alive()
+            return effect()
+
+        result = await (self._faults.around(seam, arrive) if self._faults else arrive())
+        await self.alive()
+        return result
+
+    async def alive(self) -> None:
+        """Hangs, if the process was killed."""
+        if self.is_crashed:
+            await asyncio.get_running_loop().create_future()
 
 
 class MemoryAdapter(Adapter):
@@ -55,7 +85,9 @@ class MemoryAdapter(Adapter):
         prefetch: records that the broker sends a subscriber ahead of its fetches, about.
         batch_index_acks: an entry of several records that was acked in part is not sent again
             as a whole.
-        seam: injects faults into calls of this consumer.
+        faults: fails and delays calls of this consumer: at ``"open"``, ``"fetch"``, ``"commit"``,
+            ``"committed"``, ``"positions"``, ``"lag"``; of single partitions at ``"fetch.partition"`` and
+            ``"commit.partition"``; and ``"acks"``, which are lost with the connection.
     """
 
     broker: ClassVar[str] = "memory"
@@ -69,7 +101,7 @@ class MemoryAdapter(Adapter):
         metadata_size: int = 4096,
         prefetch: int = 1000,
         batch_index_acks: bool = False,
-        seam: Seam | None = None,
+        faults: Faults | None = None,
     ) -> None:
         instance(MemoryBroker, "a MemoryBroker()").check("broker", broker, "MemoryAdapter")
         self._options = Options(
@@ -83,8 +115,8 @@ class MemoryAdapter(Adapter):
         self.group = group
         self.capabilities = self._options.capabilities
         self.memory = broker
-        self._seam = seam
-        self._calls = Calls(seam)
+        self._faults = faults
+        self._calls = _Calls(faults)
         self._opened: Session | None = None
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -112,7 +144,7 @@ class MemoryAdapter(Adapter):
         """Joins the group."""
         if self._opened is not None:
             raise ConfigurationError("this MemoryAdapter was opened before; make a new one")
-        session = Session(self.memory, self._options, self._seam, owner, self._news.set)
+        session = Session(self.memory, self._options, self._faults, owner, self._news.set)
         await self._calls.make("open", _nothing)
         self._opened, member = session, session.membership
         self._task = asyncio.create_task(member.coordinate(), name=f"memory:{member.member.id}")
@@ -139,7 +171,7 @@ class MemoryAdapter(Adapter):
     async def _collect(self, max_records: int, max_bytes: int) -> list[Run]:
         await self._calls.alive()
         self._raise_error()
-        if self._seam is None:
+        if self._faults is None:
             return self._session.read(max_records, max_bytes)
 
         def read() -> list[Run]:

@@ -10,7 +10,6 @@ import pytest
 
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters import open_url
-from consumer_sdk.adapters.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import (
     AckFlush,
@@ -22,6 +21,7 @@ from consumer_sdk.records import (
     StartPoint,
 )
 from consumer_sdk.testing import Faults, simulate
+from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 
 
 class Owner(AssignmentOwner):
@@ -69,7 +69,7 @@ def test_commit_that_fails_after_its_effect_says_retry_and_has_landed() -> None:
         broker.create_stream("s")
         broker.append_all("s", [b"1", b"2"])
         faults = Faults()
-        adapter, owner = await opened(broker, seam=faults)
+        adapter, owner = await opened(broker, faults=faults)
         flush = AckFlush(owner.held[0], 1, Checkpoint(watermark=0, resume=1))
         faults.fail_next("commit.partition", "after")
         faults.fail_next("commit", "before")
@@ -151,7 +151,7 @@ def test_deleted_stream_answers_gone_and_one_made_again_is_another() -> None:
         broker.create_stream("s")
         broker.append_all("s", [b"1"])
         faults = Faults()
-        adapter, owner = await opened(broker, seam=faults)
+        adapter, owner = await opened(broker, faults=faults)
         (old,) = owner.held
         first = adapter.identity(old)
         broker.delete_stream("s")
@@ -205,7 +205,7 @@ def test_lost_acks_are_answered_as_sent_and_break_the_connection() -> None:
         broker.create_stream("s")
         broker.append_all("s", [b"1", b"2"])
         faults = Faults()
-        adapter, _ = await opened(broker, subscription="shared", seam=faults)
+        adapter, _ = await opened(broker, subscription="shared", faults=faults)
         got = await taken(adapter)
         faults.fail_next("acks")
         kinds = [(await adapter.commit([acks(got)]))[0].kind for _ in range(2)]

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from weakref import WeakValueDictionary
 
-from consumer_sdk.adapters.memory.cursor import CursorKind
-from consumer_sdk.adapters.memory.dead_letters import MemoryDeadLetters
-from consumer_sdk.adapters.memory.group import Group
-from consumer_sdk.adapters.memory.log import PartitionLog, StoredRecord
-from consumer_sdk.adapters.memory.stream import Stream
-from consumer_sdk.adapters.memory.subscription import Subscription
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Headers, Partition
+from consumer_sdk.testing.memory.dead_letters import MemoryDeadLetters
+from consumer_sdk.testing.memory.group import Group
+from consumer_sdk.testing.memory.log import PartitionLog, StoredRecord
+from consumer_sdk.testing.memory.subscription import CursorKind, Subscription
 
 __all__ = ["MemoryBroker"]
+
+
+class Stream:
+    """A named set of partitions; ``identity`` tells it from one of the same name made later."""
+
+    def __init__(self, name: str, partitions: int, identity: str) -> None:
+        self.name = name
+        self.identity = identity
+        self.logs = [PartitionLog() for _ in range(partitions)]
+        self._next_unkeyed = 0
+
+    def partitions(self) -> list[Partition]:
+        """What a consumer can hold."""
+        return [Partition(self.name, str(number)) for number in range(len(self.logs))]
+
+    def choose(self, key: bytes | None) -> int:
+        """The number of a record's partition; records without a key take turns."""
+        if key is None:
+            self._next_unkeyed += 1
+            return (self._next_unkeyed - 1) % len(self.logs)
+        return zlib.crc32(key) % len(self.logs)
+
 
 NewRecord = bytes | None | tuple[bytes | None, bytes | None]
 """What `MemoryBroker.append_all` takes: a value, or a key and a value."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.adapters.memory.broker import MemoryBroker
-from consumer_sdk.adapters.memory.group import Group, Member
-from consumer_sdk.adapters.memory.holding import Holding
 from consumer_sdk.errors import TransientAdapterError, TransientStoreError
 from consumer_sdk.records import Assignment, Partition, Start
+from consumer_sdk.testing.memory.broker import MemoryBroker
+from consumer_sdk.testing.memory.group import Group, Member
+from consumer_sdk.testing.memory.holding import Holding
 
 __all__ = ["Membership"]
 

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar, final
+from collections.abc import Sequence
+from typing import final
 
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.errors import ConsumerSdkError, StoreError, TransientStoreError
 from consumer_sdk.records import DeadLetter, Outcome
+from consumer_sdk.testing.faults import Seam
 
-__all__ = ["DeadLetterSeam", "MemoryDeadLetters"]
-
-T = TypeVar("T")
-
-
-class DeadLetterSeam(Protocol):
-    """Where faults are injected; `consumer_sdk.testing.faults.Faults` is one."""
-
-    async def around(self, seam: str, call: Callable[[], Awaitable[T]]) -> T:
-        """Awaits ``call()``; may wait, be cancelled or fail before and after it."""
-        ...
+__all__ = ["MemoryDeadLetters"]
 
 
 @final
@@ -34,7 +25,7 @@ class MemoryDeadLetters(DeadLetters):
         letters: all of them, in the order in which they came.
     """
 
-    def __init__(self, *, faults: DeadLetterSeam | None = None) -> None:
+    def __init__(self, *, faults: Seam | None = None) -> None:
         self._faults = faults
         self.letters: list[DeadLetter] = []
 
