@@ -60,7 +60,7 @@ from consumer_sdk.spark_bridge.feed.log.manifest_json import _checksum
 from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, read_segments
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.stores.exchange.kcl import read_kcl_leases
-from consumer_sdk.stores.exchange.legacy_znodes import read_offset, read_sequence, read_shard_list
+from consumer_sdk.stores.exchange.legacy import read_offset, read_sequence, read_shard_list
 from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry, Lines, line_of
 from consumer_sdk.stores.fencing import Stamp
 from consumer_sdk.stores.urls import store_from_url

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from consumer_sdk.checkpoints.positions import LAST_SUB_SEQUENCE
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError, StoreError
 from consumer_sdk.records import Checkpoint
-from consumer_sdk.stores.exchange.legacy_znodes import (
+from consumer_sdk.stores.exchange.legacy import (
     partition_of,
     read_offset,
     read_sequence,

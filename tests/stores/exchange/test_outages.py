@@ -26,7 +26,7 @@ async def test_import_through_an_outage_is_whole_and_is_done_again(
     zookeeper_server: ZooKeeperEndpoint, write: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A typed error; each partition has all of its checkpoint or none; again, and all is there."""
-    monkeypatch.setattr("consumer_sdk.stores.exchange.checking.BATCH", BATCH)
+    monkeypatch.setattr("consumer_sdk.stores.exchange.exchange.BATCH", BATCH)
     partitions = [Partition("orders", str(number)) for number in range(120)]
     pin = Entry("", GROUP, "orders@5f0c", None, "time:1")
     found = [entry(Checkpoint(n, n + 1, ((n + 5, n + 9),)), p) for n, p in enumerate(partitions)]
