@@ -10,6 +10,7 @@ import argparse
 import ast
 import asyncio
 import io
+import pickle
 import statistics
 import sys
 import tempfile
@@ -144,7 +145,7 @@ async def _print_ways() -> None:
         await _send(kafka.bootstrap_servers)
         with tempfile.TemporaryDirectory() as folder:
             await _handled(trace, kafka.bootstrap_servers, Path(folder))
-        _pulled(trace, kafka.bootstrap_servers)
+        await _pulled(trace, kafka.bootstrap_servers)
 
 
 async def _send(servers: str) -> None:
@@ -173,33 +174,43 @@ async def _handled(trace: Trace, servers: str, folder: Path) -> None:
             await _send(servers)
             message = await seen.get()
             await consumer.flush()
-        with trace.way("from feed.put to the durable segment"):
-            await feed.put(message)
         consumer.stop()
         await running
+        await consumer.aclose()  # what it does beside the feed is no part of the feed's way
+        with trace.way("from feed.put to the durable segment"):
+            await feed.put(message)
 
 
-def _pulled(trace: Trace, servers: str) -> None:
-    """A micro-batch, as Spark asks for it: its end, its tasks, their rows, and that it is done."""
+async def _pulled(trace: Trace, servers: str) -> None:
+    """A micro-batch, as Spark's driver asks for it, and its tasks, as a worker reads them."""
+    from pyspark.sql.types import StructType
+
     from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
 
     source = ConsumerSdkDataSource(
-        {"subscribe": "orders", "kafka.bootstrap.servers": servers, "startingOffsets": "earliest"}
+        {"url": f"kafka://{servers}/orders?group=spark", "startingOffsets": "earliest"}
     )
-    schema: Any = source.schema()
-    reader: Any = source.streamReader(schema)
+    columns = StructType().add("value", "binary").add("offset", "long").add("topic", "string")
+    reader: Any = source.streamReader(columns)
 
-    def micro_batch(start: dict[str, Any]) -> dict[str, Any]:
+    def planned(start: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+        reader.commit(start)
         end: dict[str, Any] = reader.latestOffset(start)
-        for task in reader.partitions(start, end):
-            list(reader.read(task))
-        reader.commit(end)
-        return end
+        return end, pickle.dumps((reader, reader.partitions(start, end)))
 
-    first = micro_batch(reader.initialOffset())
-    asyncio.run(_send(servers))
-    with trace.way("a micro-batch that Spark pulls"):
-        micro_batch(first)
+    def read(task: bytes) -> None:
+        worker, parts = pickle.loads(task)  # noqa: S301 - its own
+        for part in parts:
+            list(worker.read(part))
+
+    start, task = planned(reader.initialOffset())
+    read(task)
+    await _send(servers)
+    with trace.way("a micro-batch that Spark pulls, in the driver (and the ack of the last)"):
+        _, task = planned(start)
+    with trace.way("the same, in a worker"):
+        read(task)
+    reader.stop()
 
 
 if __name__ == "__main__":
