@@ -10,7 +10,7 @@ from consumer_sdk.runtime import HistogramSnapshot, PartitionSnapshot, Snapshot
 from consumer_sdk.spark_bridge.feed.stats import FeedStats
 from consumer_sdk.spark_bridge.metrics.query_stats import QuerySnapshot
 from consumer_sdk.telemetry import spark_metrics as spark
-from consumer_sdk.telemetry.metric import Kind, Labels, Metric, Reading, system
+from consumer_sdk.telemetry.metric import Kind, Labels, Metric, Reading, Single, system
 
 __all__ = [
     "ATTRIBUTES",
@@ -142,17 +142,7 @@ def _partition(
     return Metric(name, kind, unit, description, names, {Snapshot: read, QuerySnapshot: query})
 
 
-def _single(
-    name: str,
-    kind: Kind,
-    unit: str,
-    description: str,
-    value: Callable[[Snapshot], float],
-) -> Metric:
-    def read(snapshot: Snapshot) -> Iterator[Reading]:
-        yield Reading({}, value(snapshot))
-
-    return Metric(name, kind, unit, description, (), {Snapshot: read})
+_single = Single(Snapshot)
 
 
 def _counts(

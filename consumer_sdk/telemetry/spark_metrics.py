@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.feed.stats import FeedStats
 from consumer_sdk.spark_bridge.metrics.lag import FEED, Lag
 from consumer_sdk.spark_bridge.metrics.query_stats import QuerySnapshot, SourceId
-from consumer_sdk.telemetry.metric import Kind, Labels, Metric, Reading, system
+from consumer_sdk.telemetry.metric import Labels, Metric, Reading, Single, system
 
 __all__ = ["SPARK_METRICS", "consumed", "feed_labels", "lag", "lag_seconds"]
 
@@ -58,41 +57,8 @@ def _source_labels(source: SourceId) -> Labels:
     }
 
 
-def _query(
-    name: str,
-    kind: Kind,
-    unit: str,
-    description: str,
-    value: Callable[[QuerySnapshot], float | None],
-) -> Metric:
-    """A metric with one value for a query; gauges while it runs."""
-
-    def read(query: QuerySnapshot) -> Iterator[Reading]:
-        number = value(query) if query.is_running or kind == "counter" else None
-        if number is not None and math.isfinite(number):
-            yield Reading({}, number)
-
-    return Metric(name, kind, unit, description, ("query",), {QuerySnapshot: read})
-
-
-def _feed(
-    name: str,
-    kind: Kind,
-    unit: str,
-    description: str,
-    value: Callable[[FeedStats], float | None],
-    *,
-    is_common: bool = False,
-) -> Metric:
-    """A metric with one value for a feed; gauges while it is open."""
-
-    def read(feed: FeedStats) -> Iterator[Reading]:
-        number = value(feed) if feed.is_open or kind == "counter" else None
-        if number is not None:
-            yield Reading({}, number)
-
-    return Metric(name, kind, unit, description, ("stream",), {FeedStats: read}, is_common)
-
+_query = Single(QuerySnapshot, ("query",), is_live=lambda query: query.is_running)
+_feed = Single(FeedStats, ("stream",), is_live=lambda feed: feed.is_open)
 
 SPARK_METRICS: tuple[Metric, ...] = (
     Metric(
