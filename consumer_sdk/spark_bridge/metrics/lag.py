@@ -1,7 +1,7 @@
 """How far a source is behind, from the offsets in Spark's progress reports. Pure.
 
 Spark hands on two JSON texts of a source: where the micro-batch ended, and what the source said was
-the latest. Those of the bridge are ``{"version": 1, "positions": {"orders": {"0": "41"}}}`` (pull) and
+the latest. `read_offset` parses each once. Those of the bridge are ``{"version": 1, "positions": {"orders": {"0": "41"}}}`` (pull) and
 ``{"next": 7}`` (feed, which counts segments).
 
 The latest one is no checkpoint, so it also says what an end has no place for: ``broker`` and ``group``
@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from consumer_sdk.records import Partition
 
-__all__ = ["FEED", "Lag", "LagUnit", "Origin", "read_lag", "read_origin"]
+__all__ = ["FEED", "Lag", "LagUnit", "Origin", "read_lag", "read_offset", "read_origin"]
 
 LagUnit: TypeAlias = Literal["positions", "segments"]
 
@@ -106,21 +106,29 @@ class Origin(NamedTuple):
     directory: str | None = None
 
 
-def read_origin(latest: str | None) -> Origin | None:
-    """What a source of the bridge reads from, by its latest offset; None where that does not say."""
-    found = _json(latest)
-    if not isinstance(found, dict) or not isinstance(found.get("broker"), str):
+def read_offset(text: str | None) -> Mapping[str, Any] | None:
+    """The JSON object that Spark reports as an offset; None where it has none, or it is none."""
+    try:
+        found = None if text is None else json.loads(text)
+    except ValueError:  # Spark writes "None" and "null" for no offset
         return None
-    return Origin(found["broker"], _text(found.get("group")), _text(found.get("directory")))
+    return found if isinstance(found, dict) else None
 
 
-def read_lag(end: str | None, latest: str | None) -> Lag | None:
+def read_origin(latest: Mapping[str, Any] | None) -> Origin | None:
+    """What a source of the bridge reads from, by its latest offset; None where that does not say."""
+    if latest is None or not isinstance(latest.get("broker"), str):
+        return None
+    return Origin(latest["broker"], _text(latest.get("group")), _text(latest.get("directory")))
+
+
+def read_lag(end: Mapping[str, Any] | None, latest: Mapping[str, Any] | None) -> Lag | None:
     """The lag that two offsets mean; None when they are of another source than the bridge's.
 
     Args:
-        end: the JSON of a micro-batch's end.
-        latest: the JSON of the latest offset that the source knew of; may be none at all, or
-            older than the end.
+        end: where a micro-batch ended.
+        latest: the latest offset that the source knew of; there may be none, or it may be older
+            than the end.
     """
     places = _places(end)
     if places is None:
@@ -128,9 +136,11 @@ def read_lag(end: str | None, latest: str | None) -> Lag | None:
     unit, read = places
     there = _places(latest)
     newest = there[1] if there and there[0] == unit else {}
+    if latest is None or not newest:
+        return Lag(unit, dict.fromkeys(sorted(read)))
     partitions = sorted(read.keys() | newest.keys())
     behind = {each: _behind(read.get(each), newest.get(each)) for each in partitions}
-    return Lag(unit, behind, *(_waiting(latest, unit) if newest else ()))
+    return Lag(unit, behind, *_waiting(latest, unit))
 
 
 def _behind(read: str | None, newest: str | None) -> int | None:
@@ -144,23 +154,21 @@ def _behind(read: str | None, newest: str | None) -> int | None:
     return max(0, int(newest) - int(read))
 
 
-def _places(offset: str | None) -> tuple[LagUnit, dict[Partition, str]] | None:
-    found = _json(offset)
-    if not isinstance(found, dict):
+def _places(offset: Mapping[str, Any] | None) -> tuple[LagUnit, dict[Partition, str]] | None:
+    if offset is None:
         return None
-    if found.keys() - _BESIDE == {"next"} and type(found["next"]) is int:
-        return "segments", {FEED: str(found["next"])}
-    positions = found.get("positions")
-    if found.get("version") != 1 or not isinstance(positions, dict):
+    if offset.keys() - _BESIDE == {"next"} and type(offset["next"]) is int:
+        return "segments", {FEED: str(offset["next"])}
+    positions = offset.get("positions")
+    if offset.get("version") != 1 or not isinstance(positions, dict):
         return None
     return "positions", _by_partition(positions, str)
 
 
-def _waiting(latest: str | None, unit: LagUnit) -> tuple[dict[Partition, float], int | None]:
-    found = _json(latest)
-    waiting, records = found.get("waiting"), found.get("records")
+def _waiting(latest: Mapping[str, Any], unit: LagUnit) -> tuple[dict[Partition, float], int | None]:
+    waiting, records = latest.get("waiting"), latest.get("records")
     if unit == "segments":
-        since = {FEED: waiting} if type(waiting) in {int, float} else {}
+        since = {FEED: waiting} if isinstance(waiting, int | float) else {}
         return since, records if type(records) is int else None
     return _by_partition(waiting, (int, float)) if isinstance(waiting, dict) else {}, None
 
@@ -177,10 +185,3 @@ def _by_partition(streams: dict[str, Any], kind: type | tuple[type, ...]) -> dic
 
 def _text(found: Any) -> str | None:
     return found if isinstance(found, str) else None
-
-
-def _json(text: str | None) -> Any:
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:  # Spark writes "None" and "null" for no offset
-        return None

@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from consumer_sdk.spark_bridge.metrics.lag import FEED, Lag, Origin, read_lag, read_origin
+from consumer_sdk.spark_bridge.metrics.lag import (
+    FEED,
+    Lag,
+    Origin,
+    read_lag,
+    read_offset,
+    read_origin,
+)
 
 __all__ = [
     "BYTES",
@@ -243,12 +250,13 @@ def add_progress(before: QueryStats | None, progress: Progress) -> QueryStats | 
 def _sources(before: QueryStats | None, progress: Progress) -> Iterator[SourceStats]:
     known = {each.index: each for each in before.sources} if before else {}
     for index, source in enumerate(progress.sources):
-        lag = read_lag(source.endOffset, source.latestOffset)
+        latest = read_offset(source.latestOffset)
+        lag = read_lag(read_offset(source.endOffset), latest)
         if lag is not None:
             last = known.get(index)
             total = (last.rows if last else 0) + max(0, source.numInputRows)
             # A micro-batch that is repeated after a restart is reported without a latest offset.
-            origin = read_origin(source.latestOffset) or (last.origin if last else None)
+            origin = read_origin(latest) or (last.origin if last else None)
             yield SourceStats(index=index, rows=total, lag=lag, origin=origin)
 
 

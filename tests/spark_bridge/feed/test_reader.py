@@ -26,7 +26,7 @@ from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader, FeedStreamReader, Segments
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter
-from consumer_sdk.spark_bridge.metrics.lag import FEED, Origin, read_lag, read_origin
+from consumer_sdk.spark_bridge.metrics.lag import FEED, Origin, read_lag, read_offset, read_origin
 from tests.spark_bridge.feeding import manifests, messages
 
 Feed = Callable[[int, int], None]
@@ -85,7 +85,8 @@ def test_report_says_what_waits_behind_the_end(reader: FeedStreamReader, feed: F
     end = reader.latestOffset(reader.initialOffset(), ReadMaxFiles(1))
     report = reader.reportLatestOffset()
     assert report is not None
-    lag, origin = read_lag(json.dumps(end), json.dumps(report)), read_origin(json.dumps(report))
+    reported = read_offset(json.dumps(report))
+    lag, origin = read_lag(read_offset(json.dumps(end)), reported), read_origin(reported)
     assert lag is not None
     assert (lag.behind, lag.records(FEED)) == ({FEED: 1}, 20)
     assert before - 0.001 <= lag.waiting[FEED] <= time.time()

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.metrics.lag import FEED, Lag, Origin, read_lag, read_origin
+from consumer_sdk.spark_bridge.metrics.lag import (
+    FEED,
+    Lag,
+    Origin,
+    read_lag,
+    read_offset,
+    read_origin,
+)
 
 PARTITIONS = st.builds(Partition, st.sampled_from(["a", "b"]), st.sampled_from(["0", "1", "x"]))
 PLACES = st.dictionaries(PARTITIONS, st.integers(0, 2**63 - 1))
@@ -23,12 +30,22 @@ def offset(places: dict[Partition, int]) -> str:
     return json.dumps({"version": 1, "positions": positions})
 
 
+def lag_of(end: str | None, latest: str | None) -> Lag | None:
+    """The lag that two texts of Spark's mean."""
+    return read_lag(read_offset(end), read_offset(latest))
+
+
+def origin_of(latest: str | None) -> Origin | None:
+    """What a source reads from, by a text of Spark's."""
+    return read_origin(read_offset(latest))
+
+
 @given(PLACES, PLACES)
 def test_each_partition_is_as_far_behind_as_its_positions_differ(
     read: dict[Partition, int], latest: dict[Partition, int]
 ) -> None:
     """Known where both offsets have the partition, never below 0, and none is left out."""
-    found = read_lag(offset(read), offset(latest))
+    found = lag_of(offset(read), offset(latest))
     assert found is not None
     assert found.behind.keys() == read.keys() | latest.keys()
     for partition, behind in found.behind.items():
@@ -43,7 +60,7 @@ def test_a_query_that_reads_on_is_less_behind(read: dict[Partition, int], step: 
     """Records that are read are no longer lag; what comes meanwhile is."""
     latest = {partition: place + 1000 for partition, place in read.items()}
     later = {partition: place + step for partition, place in read.items()}
-    found = read_lag(offset(later), offset(latest))
+    found = lag_of(offset(later), offset(latest))
     assert found is not None
     assert set(found.behind.values()) <= {1000 - step}
 
@@ -63,7 +80,7 @@ def test_the_summary_is_that_of_what_is_known(behind: dict[Partition, int | None
 @given(st.integers(0, 10**6), st.integers(0, 10**6))
 def test_a_feed_counts_segments(read: int, latest: int) -> None:
     """Its offset is the number of the next segment."""
-    found = read_lag(json.dumps({"next": read}), json.dumps({"next": latest}))
+    found = lag_of(json.dumps({"next": read}), json.dumps({"next": latest}))
     assert found == Lag("segments", {FEED: max(0, latest - read)})
 
 
@@ -71,13 +88,13 @@ def test_positions_that_are_no_numbers_have_no_lag() -> None:
     """Between two of Pulsar's message ids lies nobody knows how much."""
     end = '{"version":1,"positions":{"t":{"0":"5:3:-1"}}}'
     latest = '{"version":1,"positions":{"t":{"0":"5:9:-1"}}}'
-    assert read_lag(end, latest) == Lag("positions", {Partition("t", "0"): None})
+    assert lag_of(end, latest) == Lag("positions", {Partition("t", "0"): None})
 
 
 def test_equal_positions_are_no_lag_whatever_they_are() -> None:
     """A query on Pulsar that is at the end is known to be there."""
     end = '{"version":1,"positions":{"t":{"0":"5:9:-1"}}}'
-    found = read_lag(end, end)
+    found = lag_of(end, end)
     assert found == Lag("positions", {Partition("t", "0"): 0})
     assert found.seconds(Partition("t", "0"), 50.0) == 0.0
 
@@ -86,7 +103,7 @@ def test_seconds_are_since_the_first_unread_record_waits() -> None:
     """They grow while nobody reports; none where something waits, and nobody knows since when."""
     end = '{"version":1,"positions":{"t":{"0":"7","1":"7","2":"7"}}}'
     latest = {"version": 1, "positions": {"t": {"0": "9", "1": "9", "2": "7"}}}
-    found = read_lag(end, json.dumps(latest | {"waiting": {"t": {"0": 100.5}, "u": 3}}))
+    found = lag_of(end, json.dumps(latest | {"waiting": {"t": {"0": 100.5}, "u": 3}}))
     assert found is not None
     assert [found.seconds(Partition("t", p), 103.0) for p in "012"] == [2.5, None, 0.0]
     assert found.seconds(Partition("t", "0"), 99.0) == 0.0  # a clock that was put back
@@ -96,20 +113,20 @@ def test_seconds_are_since_the_first_unread_record_waits() -> None:
 def test_feed_says_how_many_records_wait() -> None:
     """And since when; of an older one neither is known, and both are not 0."""
     latest = '{"next":4,"broker":"feed","group":"r","directory":"/d","records":30,"waiting":100}'
-    found = read_lag('{"next":1}', latest)
+    found = lag_of('{"next":1}', latest)
     assert found is not None
     assert (found.records(FEED), found.seconds(FEED, 103.0)) == (30, 3.0)
-    before = read_lag('{"next":1}', '{"next":4}')
+    before = lag_of('{"next":1}', '{"next":4}')
     assert before is not None
     assert (before.records(FEED), before.seconds(FEED, 103.0)) == (None, None)
-    assert read_origin(latest) == Origin("feed", "r", "/d")
+    assert origin_of(latest) == Origin("feed", "r", "/d")
 
 
 @pytest.mark.parametrize("waiting", ["7", "[]", '{"t":7}', '{"t":{"0":"soon"}}', "null"])
 def test_times_of_another_form_are_not_known(waiting: str) -> None:
     """Of a later version, perhaps."""
     head = '{"version":1,"positions":{"t":{"0":"9"}}'
-    found = read_lag(f"{head}}}".replace("9", "7"), f'{head},"waiting":{waiting}}}')
+    found = lag_of(f"{head}}}".replace("9", "7"), f'{head},"waiting":{waiting}}}')
     assert found == Lag("positions", {Partition("t", "0"): 2})
 
 
@@ -118,8 +135,8 @@ def test_times_of_another_form_are_not_known(waiting: str) -> None:
 )
 def test_origin_is_not_known_where_nothing_says_it(latest: str | None) -> None:
     """Before PySpark 4.2 Spark does not ask a Python source."""
-    assert read_origin(latest) is None
-    assert read_origin('{"version":1,"positions":{},"broker":"kafka","group":null}') == Origin(
+    assert origin_of(latest) is None
+    assert origin_of('{"version":1,"positions":{},"broker":"kafka","group":null}') == Origin(
         "kafka", None
     )
 
@@ -128,7 +145,7 @@ def test_where_the_first_batch_began_is_no_position() -> None:
     """``since`` is in the first end only."""
     end = '{"version":1,"positions":{"t":{"0":"7"}},"since":{"t":{"0":"2"}}}'
     latest = '{"version":1,"positions":{"t":{"0":"9"}}}'
-    assert read_lag(end, latest) == Lag("positions", {Partition("t", "0"): 2})
+    assert lag_of(end, latest) == Lag("positions", {Partition("t", "0"): 2})
 
 
 @pytest.mark.parametrize(
@@ -136,7 +153,7 @@ def test_where_the_first_batch_began_is_no_position() -> None:
 )
 def test_without_a_latest_offset_the_lag_is_not_known(latest: str | None) -> None:
     """A source that has not looked yet reports none, which is not the same as no lag."""
-    found = read_lag('{"version":1,"positions":{"t":{"0":"7"}}}', latest)
+    found = lag_of('{"version":1,"positions":{"t":{"0":"7"}}}', latest)
     assert found == Lag("positions", {Partition("t", "0"): None})
 
 
@@ -160,11 +177,11 @@ def test_without_a_latest_offset_the_lag_is_not_known(latest: str | None) -> Non
 )
 def test_offsets_of_other_sources_are_none_of_ours(end: str | None) -> None:
     """Spark's own Kafka and rate sources, files, and what comes after us."""
-    assert read_lag(end, '{"next": 4}') is None
+    assert lag_of(end, '{"next": 4}') is None
 
 
 def test_the_first_offset_of_a_feed_says_how_far_it_is_too() -> None:
     """It also holds where the query began, which is no part of the lag."""
-    found = read_lag('{"next":1,"since":0}', '{"next":4}')
+    found = lag_of('{"next":1,"since":0}', '{"next":4}')
     assert found is not None
     assert found.total == 3
