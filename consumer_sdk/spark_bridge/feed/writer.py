@@ -166,6 +166,7 @@ class FeedWriter:
             TransientFeedError: the write failed; nothing is known to be stored.
             FeedFormatError: another writer's manifest is damaged.
         """
+        faults: list[FeedRecordError | None] = [None] * len(entries)
         try:
             self._commit(itertools.chain.from_iterable(entries))
         except FeedRecordError:
@@ -173,10 +174,9 @@ class FeedWriter:
             messages = [*itertools.chain.from_iterable(entries)]
             bad = {id(message): reason for message, reason in self._faults(messages)}
             self._commit(message for message in messages if id(message) not in bad)
-            self._show()
-            return [_fault(entry, bad) for entry in entries]
+            faults = [_fault(entry, bad) for entry in entries]
         self._show()
-        return [None] * len(entries)
+        return faults
 
     def tend(self) -> None:
         """Looks how far Spark is, and deletes what it has committed; failures are logged.
