@@ -17,9 +17,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed.backlog import Backlog, Waiting
 from consumer_sdk.spark_bridge.feed.log.files import Files
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
 from consumer_sdk.spark_bridge.feed.log.manifest_log import ManifestLog
 from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, pack, read_segments
+from consumer_sdk.spark_bridge.feed.manifests import Manifest
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit

@@ -27,7 +27,6 @@ from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
 from consumer_sdk.spark_bridge.feed.log.files import Files, translated
 from consumer_sdk.spark_bridge.feed.log.index import FeedIndex, Unread
 from consumer_sdk.spark_bridge.feed.log.known_positions import ranges_of, texts_of
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest, Writer
 from consumer_sdk.spark_bridge.feed.log.manifest_log import (
     FOLDERS,
     MANIFESTS,
@@ -36,7 +35,7 @@ from consumer_sdk.spark_bridge.feed.log.manifest_log import (
     WRITERS,
     ManifestLog,
 )
-from consumer_sdk.spark_bridge.feed.log.summary import Summary
+from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary, Writer
 from consumer_sdk.spark_bridge.feed.reader_marks import read_marks
 from consumer_sdk.spark_bridge.feed.rows import count_rows, place_text, rows_of
 from consumer_sdk.spark_bridge.feed.writer_lock import DeadWriters, WriterLock

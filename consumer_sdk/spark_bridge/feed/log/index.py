@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from consumer_sdk.spark_bridge.feed.log.known_positions import Contents
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
 from consumer_sdk.spark_bridge.feed.log.manifest_log import ManifestLog
-from consumer_sdk.spark_bridge.feed.log.summary import Summary
+from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary
 
 __all__ = ["FeedIndex", "Kept", "Unread"]
 

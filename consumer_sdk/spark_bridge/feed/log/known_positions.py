@@ -9,7 +9,7 @@ from typing import cast
 
 from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers
 from consumer_sdk.spark_bridge.feed.log.intervals import IntervalSet, intervals_of
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
+from consumer_sdk.spark_bridge.feed.manifests import Manifest
 
 __all__ = ["Contents", "ranges_of", "texts_of"]
 

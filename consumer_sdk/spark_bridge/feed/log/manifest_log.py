@@ -22,8 +22,7 @@ from collections.abc import Iterable, Iterator
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed.log.files import Files
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
-from consumer_sdk.spark_bridge.feed.log.summary import Summary
+from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary
 
 __all__ = ["FOLDERS", "MANIFESTS", "READERS", "SEGMENTS", "SUMMARIES", "WRITERS", "ManifestLog"]
 

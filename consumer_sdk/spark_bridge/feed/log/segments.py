@@ -11,8 +11,8 @@ from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.columns import arrow_schema
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed.log.files import Files
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
 from consumer_sdk.spark_bridge.feed.log.manifest_log import SEGMENTS
+from consumer_sdk.spark_bridge.feed.manifests import Manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa

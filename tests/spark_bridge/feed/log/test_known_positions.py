@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from consumer_sdk.records import Assignment, Message, Partition
 from consumer_sdk.spark_bridge.columns import Place, Rows
 from consumer_sdk.spark_bridge.feed.log.known_positions import Contents, ranges_of, texts_of
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
+from consumer_sdk.spark_bridge.feed.manifests import Manifest
 from tests.spark_bridge.unhurried import unhurried
 
 PLACE = st.integers(0, 12) | st.sampled_from(["1", "2", "a"])

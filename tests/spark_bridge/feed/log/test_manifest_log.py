@@ -8,8 +8,8 @@ import pytest
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
 from consumer_sdk.spark_bridge.feed.log.manifest_log import FOLDERS, MANIFESTS, ManifestLog
+from consumer_sdk.spark_bridge.feed.manifests import Manifest
 
 
 @pytest.fixture

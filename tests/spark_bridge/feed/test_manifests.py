@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
-from consumer_sdk.spark_bridge.feed.log.manifest import Manifest
-from consumer_sdk.spark_bridge.feed.log.manifest_json import encode
+from consumer_sdk.spark_bridge.feed.manifests import Manifest, encode
 from tests.spark_bridge.unhurried import unhurried
 
 RANGES = st.dictionaries(st.text(), st.lists(st.tuples(st.integers(), st.integers())))
