@@ -55,8 +55,8 @@ from consumer_sdk.spark_bridge.decoding.arrow_values import RejectedError
 from consumer_sdk.spark_bridge.decoding.avro.values import AvroDecoder, checked_schema
 from consumer_sdk.spark_bridge.decoding.rescued import rescue
 from consumer_sdk.spark_bridge.errors import FeedFormatError
-from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, read_segments
 from consumer_sdk.spark_bridge.feed.manifests import Manifest, Writer, _checksum
+from consumer_sdk.spark_bridge.feed.segments import SegmentFile, read_segments
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.stores.exchange.kcl import read_kcl_leases
 from consumer_sdk.stores.exchange.legacy import read_offset, read_sequence, read_shard_list

@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaProducer
 
 from consumer_sdk import Consumer, Message, RetryPolicy, spark_bridge
 from consumer_sdk.spark_bridge import SparkFeed
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.testing.servers import KafkaServer, KinesisServer, PulsarServer
 from tests.adapters.kinesis.server_harness import connection

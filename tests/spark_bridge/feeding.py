@@ -16,10 +16,10 @@ from typing import Any
 
 from consumer_sdk.records import Assignment, Message, Partition
 from consumer_sdk.spark_bridge import SparkFeed
-from consumer_sdk.spark_bridge.feed.log.files import Files, PosixFiles
-from consumer_sdk.spark_bridge.feed.log.manifest_log import SEGMENTS, ManifestLog
-from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, read_segments
+from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
+from consumer_sdk.spark_bridge.feed.manifest_log import SEGMENTS, ManifestLog
 from consumer_sdk.spark_bridge.feed.manifests import Manifest
+from consumer_sdk.spark_bridge.feed.segments import SegmentFile, read_segments
 
 ROOT = Path(__file__).parents[2]
 

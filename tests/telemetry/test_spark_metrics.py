@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from consumer_sdk import telemetry
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge import SourceMetrics, SparkFeed
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.telemetry.model import METRICS, Measured, collected
 from tests.runtime.bench import Bench, bench

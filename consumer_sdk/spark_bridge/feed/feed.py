@@ -24,10 +24,10 @@ from consumer_sdk.records import Message, Position
 from consumer_sdk.records.messages import UNBOUND
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError, TransientFeedError
+from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.fsspec_files import files_on
-from consumer_sdk.spark_bridge.feed.log.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.pending import Entry, Pending, size_of
-from consumer_sdk.spark_bridge.feed.rows import place_text
+from consumer_sdk.spark_bridge.feed.segments import place_text
 from consumer_sdk.spark_bridge.feed.stats import FeedStats
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
-from consumer_sdk.spark_bridge.feed.log.files import Files, PosixFiles
+from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
-from consumer_sdk.spark_bridge.feed.backlog import Backlog, Waiting
-from consumer_sdk.spark_bridge.feed.log.files import Files
-from consumer_sdk.spark_bridge.feed.log.manifest_log import ManifestLog
-from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, pack, read_segments
+from consumer_sdk.spark_bridge.feed.files import Files
+from consumer_sdk.spark_bridge.feed.manifest_log import ManifestLog
 from consumer_sdk.spark_bridge.feed.manifests import Manifest
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
+from consumer_sdk.spark_bridge.feed.segments import SegmentFile, pack, read_segments
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
 from consumer_sdk.spark_bridge.read_limits import (
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
-__all__ = ["FeedBatchReader", "FeedStreamReader"]
+__all__ = ["Backlog", "FeedBatchReader", "FeedStreamReader", "Waiting"]
+
 
 # What a query without a reader name starts at. Spark asks for the start again when it restarts in
 # its first batch, and nobody has held that one's segments: where it began is in the batch's end.
@@ -283,3 +284,75 @@ def _number(offset: dict[str, Any], name: str = "next") -> int:
             "was this checkpoint location used with another source?"
         )
     return number
+
+
+# -- which of the segments that wait go into the next micro-batch --------------------------
+
+
+class Waiting(NamedTuple):
+    """A segment that Spark has not taken.
+
+    Attributes:
+        rows: in it.
+        size: bytes of its file.
+        at: when it was written, in milliseconds since the epoch.
+    """
+
+    rows: int
+    size: int
+    at: int
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Rows and bytes of the segments that Spark has not taken yet.
+
+    Attributes:
+        first: the number of the first one.
+        segments: each of them, from ``first`` on.
+    """
+
+    first: int = 0
+    segments: list[Waiting] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        """The number after the last one."""
+        return self.first + len(self.segments)
+
+    @property
+    def rows(self) -> int:
+        """Of all of them."""
+        return sum(each.rows for each in self.segments)
+
+    def behind(self, end: int) -> Sequence[Waiting]:
+        """Those that wait behind ``end``."""
+        return self.segments[max(0, end - self.first) :]
+
+    def drop_below(self, number: int) -> None:
+        """Spark has taken everything below ``number``."""
+        del self.segments[: max(0, number - self.first)]
+        self.first = max(self.first, number)
+
+    def admit(self, start: int, end: int, limit: Limit) -> int:
+        """Where a read that starts at ``start`` ends, at most ``end``; at least one segment."""
+        waiting = self.segments[start - self.first : end - self.first]
+        match limit.kind:
+            case "max_files":
+                return start + min(len(waiting), max(1, limit.number))
+            case "max_rows":
+                return start + _fitting([each.rows for each in waiting], limit.number)
+            case "max_bytes":
+                return start + _fitting([each.size for each in waiting], limit.number)
+            case "min_rows" if sum(each.rows for each in waiting) < limit.number:
+                return start
+        return start + len(waiting)
+
+
+def _fitting(costs: Sequence[int], budget: int) -> int:
+    """How many of ``costs`` fit; one always does, else a large segment would block for ever."""
+    for count, cost in enumerate(costs):
+        budget -= cost
+        if budget < 0:
+            return max(1, count)
+    return len(costs)

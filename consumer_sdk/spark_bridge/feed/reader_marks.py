@@ -12,8 +12,8 @@ import secrets
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.errors import FeedError
-from consumer_sdk.spark_bridge.feed.log.files import Files
-from consumer_sdk.spark_bridge.feed.log.manifest_log import READERS, ManifestLog
+from consumer_sdk.spark_bridge.feed.files import Files
+from consumer_sdk.spark_bridge.feed.manifest_log import READERS, ManifestLog
 from consumer_sdk.spark_bridge.feed.manifests import decode, encode
 
 __all__ = ["ReaderMark", "check_name", "read_marks"]

@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.fsspec_files import fsspec_files
-from consumer_sdk.spark_bridge.feed.log.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import check_name
 from consumer_sdk.spark_bridge.pull.options.option_values import choice, count, duration
 

@@ -10,13 +10,16 @@ meanwhile). There is no leader: the log's numbers are what fences.
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import logging
+import os
 import secrets
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 from consumer_sdk.errors import ConsumerClosedError
@@ -24,10 +27,9 @@ from consumer_sdk.records import Message, Position
 from consumer_sdk.spark_bridge.arrow import warm_up
 from consumer_sdk.spark_bridge.columns import Rows, encode
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
-from consumer_sdk.spark_bridge.feed.log.files import Files, translated
-from consumer_sdk.spark_bridge.feed.log.index import FeedIndex, Unread
-from consumer_sdk.spark_bridge.feed.log.known_positions import ranges_of, texts_of
-from consumer_sdk.spark_bridge.feed.log.manifest_log import (
+from consumer_sdk.spark_bridge.feed.files import Files, create, translated
+from consumer_sdk.spark_bridge.feed.index import FeedIndex, Unread, ranges_of, texts_of
+from consumer_sdk.spark_bridge.feed.manifest_log import (
     FOLDERS,
     MANIFESTS,
     SEGMENTS,
@@ -37,10 +39,9 @@ from consumer_sdk.spark_bridge.feed.log.manifest_log import (
 )
 from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary, Writer
 from consumer_sdk.spark_bridge.feed.reader_marks import read_marks
-from consumer_sdk.spark_bridge.feed.rows import count_rows, place_text, rows_of
-from consumer_sdk.spark_bridge.feed.writer_lock import DeadWriters, WriterLock
+from consumer_sdk.spark_bridge.feed.segments import count_rows, place_text, rows_of
 
-__all__ = ["FeedWriter", "Keeping", "Seen"]
+__all__ = ["DeadWriters", "FeedWriter", "Keeping", "Seen", "WriterLock"]
 
 log = logging.getLogger(__name__)
 
@@ -250,11 +251,11 @@ class FeedWriter:
         floor = index.expired(self._keeping.segments, _MOST_DELETED)
         if floor == index.floor:
             return
-        contents, began = index.contents, self._clock()
+        known, began = index.known, self._clock()
         summary = Summary(
             number=floor,
-            ranges=contents.ranges(),
-            remembered=contents.remembered(floor),
+            ranges=known.ranges(),
+            remembered=known.remembered(floor),
             at=index.at,
         )
         is_ours = self._log.cut(summary, self._own_name(".tmp"))
@@ -272,14 +273,14 @@ class FeedWriter:
 
     def _store(self, rows: Sequence[Rows]) -> int:
         """Commits what is new of ``rows``; returns how many that were."""
-        fresh = self._index.contents.unseen(rows)
+        fresh = self._index.known.unseen(rows)
         segment = None
         while fresh:
             segment = segment or self._write(fresh)
             if is_ours := self._claim(segment):
                 self.written += count_rows(fresh)
                 return count_rows(fresh)
-            left = self._index.contents.unseen(fresh)
+            left = self._index.known.unseen(fresh)
             # A claim below the floor names this segment too, and whoever deletes what is below
             # the floor deletes it: it is not used again.
             if is_ours is None or count_rows(left) < count_rows(fresh):
@@ -335,3 +336,99 @@ def _fault(entry: Sequence[Message], bad: Mapping[int, str]) -> FeedRecordError 
     """What is wrong with an entry; ``bad`` has the reasons by the messages' ids."""
     found = [(message, bad[id(message)]) for message in entry if id(message) in bad]
     return FeedRecordError.of(found) if found else None
+
+
+# -- live and dead writers ----------------------------------------------------------------
+#
+# A writer holds an exclusive flock on a file of its own, whose name begins the name of every file
+# that it makes. The kernel releases the lock however the process ends. So whoever gets the lock of
+# another writer's file knows that this writer is dead and can commit nothing any more.
+
+_LOCK = ".lock"
+
+
+class WriterLock:
+    """A unique writer name, locked until `release` or the end of the process."""
+
+    __slots__ = ("_handle", "_path", "name")
+
+    def __init__(self, folder: Path) -> None:
+        while True:
+            self.name = secrets.token_hex(8)
+            self._path = folder / f"{self.name}{_LOCK}"
+            handle = _lock(self._path, os.O_CREAT | os.O_EXCL)
+            if handle is not None:
+                self._handle = handle
+                return
+
+    def release(self) -> None:
+        """Gives the name up."""
+        self._path.unlink(missing_ok=True)
+        os.close(self._handle)
+
+
+class DeadWriters:
+    """The writers whose process has ended, held until `bury` or `release`.
+
+    Args:
+        folder: where the locks are.
+        litter: folders with files that the writers may have left uncommitted.
+    """
+
+    __slots__ = ("_left", "_locks")
+
+    def __init__(self, folder: Path, litter: Iterable[Path]) -> None:
+        self._locks: dict[Path, int] = {}
+        for path in folder.glob(f"*{_LOCK}"):
+            handle = _lock(path, 0)
+            if handle is not None:
+                self._locks[path] = handle
+        names = {path.stem for path in self._locks}
+        self._left = {
+            path.name: path
+            for place in litter
+            for path in place.iterdir()
+            if path.name.partition("-")[0] in names
+        }
+
+    def keep(self, name: str) -> None:
+        """The file ``name`` is committed."""
+        self._left.pop(name, None)
+
+    def bury(self) -> None:
+        """Deletes what they left and nobody committed."""
+        for path in self._left.values():
+            path.unlink(missing_ok=True)
+        for path in self._locks:
+            path.unlink(missing_ok=True)
+
+    def release(self) -> None:
+        """Gives the locks back."""
+        for handle in self._locks.values():
+            os.close(handle)
+        self._locks.clear()
+
+
+def _lock(path: Path, flags: int) -> int | None:
+    """An exclusively locked handle of ``path``, or None if it is another's, or gone."""
+    try:
+        handle = create(path, os.O_RDWR | flags)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    if _is(path, handle):
+        return handle
+    # Between open and flock somebody took it for a dead writer's, and deleted it.
+    os.close(handle)
+    return None
+
+
+def _is(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.log.intervals import IntervalSet
-from consumer_sdk.spark_bridge.feed.log.manifest_log import ManifestLog
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.index import IntervalSet
+from consumer_sdk.spark_bridge.feed.manifest_log import ManifestLog
 from tests.integration.spark_kills.driver import ROOT
 from tests.integration.spark_kills.kafka_stage import Kafka, KafkaStage
 

@@ -14,8 +14,8 @@ import pytest
 from consumer_sdk import Consumer, Message
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.spark_bridge import FeedStats, SparkFeed
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.log.index import Kept
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.index import Kept
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.spark_bridge.feeding import messages, offsets

@@ -20,7 +20,7 @@ import pytest
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.spark_bridge import FeedError, FeedFormatError, FeedRecordError, SparkFeed
 from consumer_sdk.spark_bridge.feed import feed as feed_module
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from tests.spark_bridge.feeding import (
     ROOT,

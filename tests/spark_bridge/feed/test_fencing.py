@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
 from tests.spark_bridge.feeding import close, feeder, go, manifests, messages, offsets

@@ -17,9 +17,9 @@ from fsspec.implementations.dirfs import DirFileSystem
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.spark_bridge import SparkFeed
 from consumer_sdk.spark_bridge.feed import feed as feed_module
+from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.fsspec_files import files_on
-from consumer_sdk.spark_bridge.feed.log.files import Files, PosixFiles
-from consumer_sdk.spark_bridge.feed.log.manifest_log import FOLDERS, MANIFESTS, SEGMENTS
+from consumer_sdk.spark_bridge.feed.manifest_log import FOLDERS, MANIFESTS, SEGMENTS
 from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark, read_marks
 from consumer_sdk.spark_bridge.feed.url import FeedUrl

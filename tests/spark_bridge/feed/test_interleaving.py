@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from consumer_sdk.records import Assignment, Message, Partition
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed import reader as feed_reader
+from consumer_sdk.spark_bridge.feed.files import Files
 from consumer_sdk.spark_bridge.feed.fsspec_files import FsspecFiles
-from consumer_sdk.spark_bridge.feed.log.files import Files
 from consumer_sdk.spark_bridge.feed.reader import FeedStreamReader
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping

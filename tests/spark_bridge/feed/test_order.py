@@ -10,8 +10,8 @@ import fsspec
 import pytest
 
 from consumer_sdk.records import Assignment, Message, Partition
+from consumer_sdk.spark_bridge.feed.files import Files
 from consumer_sdk.spark_bridge.feed.fsspec_files import files_on
-from consumer_sdk.spark_bridge.feed.log.files import Files
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter
 from tests.spark_bridge.feeding import rows
 

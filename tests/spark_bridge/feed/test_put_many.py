@@ -11,7 +11,7 @@ from consumer_sdk import Batch, Consumer, Message, RetryPolicy
 from consumer_sdk.dead_letters import MemoryDeadLetters
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.spark_bridge import FeedRecordError, SparkFeed
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.spark_bridge.feeding import manifests, messages, offsets, rows

@@ -13,7 +13,7 @@ import pytest
 from consumer_sdk import Batch, Consumer, RetryPolicy
 from consumer_sdk.dead_letters import MemoryDeadLetters
 from consumer_sdk.spark_bridge import FeedRecordError, SparkFeed, TransientFeedError
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.spark_bridge.feeding import messages, offsets, rows

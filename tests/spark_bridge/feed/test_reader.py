@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed import reader as feed_reader
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader, FeedStreamReader, Segments
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter

@@ -9,8 +9,8 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.errors import FeedError, FeedFormatError
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.log.manifest_log import FOLDERS
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.manifest_log import FOLDERS
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark, check_name, read_marks
 
 

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from consumer_sdk.records import Message
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed import reader as feed_reader
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.log.index import FeedIndex
-from consumer_sdk.spark_bridge.feed.log.manifest_log import FOLDERS, ManifestLog
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.index import FeedIndex
+from consumer_sdk.spark_bridge.feed.manifest_log import FOLDERS, ManifestLog
 from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader, FeedStreamReader
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.spark_bridge.feed.url import FeedUrl

@@ -13,8 +13,8 @@ import pytest
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Message
 from consumer_sdk.spark_bridge.errors import FeedFormatError, TransientFeedError
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.rows import place_text
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.segments import place_text
 from consumer_sdk.spark_bridge.feed.writer import FeedWriter
 from tests.spark_bridge.feeding import litter, manifests, messages, offsets, rows, segment_names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from consumer_sdk.spark_bridge.feed.writer_lock import DeadWriters, WriterLock
+from consumer_sdk.spark_bridge.feed.writer import DeadWriters, WriterLock
 
 
 def crash(lock: WriterLock) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.spark_bridge.feed.log.segments import SegmentFile, pack
+from consumer_sdk.spark_bridge.feed.segments import SegmentFile, pack
 from tests.spark_bridge.unhurried import unhurried
 
 MIB = 2**20

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
-from consumer_sdk.spark_bridge.feed.log.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.log.manifest_log import FOLDERS, MANIFESTS, ManifestLog
+from consumer_sdk.spark_bridge.feed.files import PosixFiles
+from consumer_sdk.spark_bridge.feed.manifest_log import FOLDERS, MANIFESTS, ManifestLog
 from consumer_sdk.spark_bridge.feed.manifests import Manifest
 
 
@@ -46,7 +46,7 @@ def test_what_was_read_is_made_durable_once(
 ) -> None:
     """Nobody relies on a manifest that a power cut could take back; idle looks cost no sync."""
     synced: list[Path] = []
-    monkeypatch.setattr("consumer_sdk.spark_bridge.feed.log.files.sync_directory", synced.append)
+    monkeypatch.setattr("consumer_sdk.spark_bridge.feed.files.sync_directory", synced.append)
     log.claim(manifest(0, "s"), "a.tmp")
     assert not synced
     list(log.news(0))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from consumer_sdk.records import Assignment, Message, Partition
 from consumer_sdk.spark_bridge.columns import Place, Rows
-from consumer_sdk.spark_bridge.feed.log.known_positions import Contents, ranges_of, texts_of
+from consumer_sdk.spark_bridge.feed.index import KnownPositions, ranges_of, texts_of
 from consumer_sdk.spark_bridge.feed.manifests import Manifest
 from tests.spark_bridge.unhurried import unhurried
 
@@ -41,17 +41,17 @@ def as_records(rows: list[Rows]) -> list[Record]:
 @given(st.lists(RECORDS))
 def test_each_record_is_unseen_once(groups: list[list[Record]]) -> None:
     """Over any sequence of groups a record is let through once, as a plain set would do."""
-    contents = Contents()
+    known = KnownPositions()
     model: set[Record] = set()
     for number, group in enumerate(groups):
-        fresh = contents.unseen(as_rows(group))
+        fresh = known.unseen(as_rows(group))
         assert sorted(as_records(fresh), key=str) == sorted(set(group) - model, key=str)
         model |= set(group)
         manifest = Manifest(
             number=number, segment="s", rows=0, size=0, crc32=0,
             ranges=ranges_of(fresh), texts=texts_of(fresh),
         )  # fmt: skip
-        contents.add(Manifest.decode(manifest.encode(), number, "here"), number)
+        known.add(Manifest.decode(manifest.encode(), number, "here"), number)
 
 
 def manifest_of(number: int, records: list[Record]) -> Manifest:
@@ -66,12 +66,12 @@ def manifest_of(number: int, records: list[Record]) -> Manifest:
 def test_a_text_that_came_again_is_forgotten_with_its_last_manifest() -> None:
     """A record was forgotten and fed again: the older manifest takes nothing from the younger."""
     record: Record = ("0", "a")
-    contents = Contents()
-    contents.add(manifest_of(0, [record]), 0.0)
-    contents.add(manifest_of(1, [record]), 10.0)
-    contents.forget(5.0)
-    assert contents.unseen(as_rows([record])) == []
-    assert contents.remembered(9) == [(1, 1)]
-    contents.add(manifest_of(2, [("0", "b")]), 20.0)
-    contents.forget(5.0)
-    assert as_records(contents.unseen(as_rows([record]))) == [record]
+    known = KnownPositions()
+    known.add(manifest_of(0, [record]), 0.0)
+    known.add(manifest_of(1, [record]), 10.0)
+    known.forget(5.0)
+    assert known.unseen(as_rows([record])) == []
+    assert known.remembered(9) == [(1, 1)]
+    known.add(manifest_of(2, [("0", "b")]), 20.0)
+    known.forget(5.0)
+    assert as_records(known.unseen(as_rows([record]))) == [record]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Files", "PosixFiles", "create", "sync_directory", "translated", "write_durably"]
 
+
 # No retry mends these: no permission, no directory, no hard links.
 _HOPELESS = {
     errno.EPERM,

@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from consumer_sdk.spark_bridge.errors import FeedFormatError
-from consumer_sdk.spark_bridge.feed.log.files import Files
+from consumer_sdk.spark_bridge.feed.files import Files
 from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary
 
 __all__ = ["FOLDERS", "MANIFESTS", "READERS", "SEGMENTS", "SUMMARIES", "WRITERS", "ManifestLog"]
+
 
 MANIFESTS = "manifests"
 SEGMENTS = "segments"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.spark_bridge.feed.log.intervals import IntervalSet, intervals_of
+from consumer_sdk.spark_bridge.feed.index import IntervalSet, intervals_of
 from tests.spark_bridge.unhurried import unhurried
 
 SMALL = st.integers(-20, 40)

@@ -1,1 +1,0 @@
-"""What a feed directory holds: segments, and the numbered manifests that name them."""
