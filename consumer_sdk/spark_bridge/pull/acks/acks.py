@@ -4,9 +4,8 @@ Spark's checkpoint alone decides what is read. The group's position at the broke
 checkpoint store only hear of it, for lag tools, and for whoever reads on without Spark. So an ack
 may come late, and its failure is no reason to stop a query, unless the user wants it to be one.
 
-Theory: each partition has one of the SDK's log trackers. Acks are cumulative, so that a tracker
-is told of runs without records, whose next position is where Spark stands; what fails is put back
-and merged with what came since. One write is in the air at a time.
+Acks are cumulative: of each partition the newest position counts alone, and what comes while a
+write is in the air replaces what failed in it. One write is in the air at a time.
 """
 
 from __future__ import annotations
@@ -14,20 +13,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 
-from consumer_sdk.abc import AckTracker
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
+    Checkpoint,
     Outcome,
     OutcomeKind,
     Partition,
     Position,
-    Run,
 )
-from consumer_sdk.trackers import WatermarkTracker
 
 __all__ = ["Acks", "Write"]
 
@@ -39,6 +37,31 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
+class _Ack:
+    """Where one partition stands.
+
+    Attributes:
+        assignment: of its own for each time that the log was made.
+        done: everything below this position is done.
+        answered: the last position that a write had an answer for; None before the first one.
+        flushes: how many there were.
+    """
+
+    assignment: Assignment
+    done: Position
+    answered: Position | None = None
+    flushes: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.done != self.answered)
+
+    def flush(self) -> AckFlush:
+        self.flushes += 1
+        return AckFlush(self.assignment, self.flushes, Checkpoint(resume=self.done))
+
+
 class Acks:
     """What is done, on its way to be durable. Everything runs in one event loop.
 
@@ -48,21 +71,22 @@ class Acks:
 
     def __init__(self, write: Write) -> None:
         self._write = write
-        self._tracked: dict[Partition, tuple[AckTracker, Assignment]] = {}
-        self._done: dict[Partition, Position] = {}
+        self._acks: dict[Partition, _Ack] = {}
         self._epochs = count(1)
         self._writing: asyncio.Task[None] | None = None
         self._problem: Exception | None = None
 
     def done(self, positions: Mapping[Partition, Position]) -> None:
         """Everything below ``positions`` is done. One that goes back is of a log made again."""
-        now = asyncio.get_running_loop().time()
         for partition, position in positions.items():
-            if position < self._done.get(partition, position):
-                self._tracked.pop(partition, None)  # would take acks for old until it is passed
-            self._done[partition] = position
-            tracker, assignment = self._tracker(partition)
-            tracker.track(Run(assignment, next_position=position), now)
+            known = self._acks.get(partition)
+            if known is None or position < known.done:
+                # Another assignment. A write of the old log may be in the air, and is not to be
+                # taken for an answer to this position: its answer finds its own `_Ack`.
+                assignment = Assignment(partition, next(self._epochs))
+                self._acks[partition] = _Ack(assignment, position)
+            else:
+                known.done = position
         if self._is_dirty and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._write_all())
 
@@ -87,13 +111,14 @@ class Acks:
 
     @property
     def _is_dirty(self) -> bool:
-        return any(tracker.is_dirty for tracker, _ in self._tracked.values())
+        return any(ack.is_open for ack in self._acks.values())
 
     async def _write_all(self) -> None:
         pause = _FIRST_PAUSE
-        while flushes := self._flushes():
-            outcomes = await self._written([flush for _, flush in flushes])
-            if not self._apply(flushes, outcomes):
+        while acks := [ack for ack in self._acks.values() if ack.is_open]:
+            flushes = [ack.flush() for ack in acks]
+            outcomes = await self._written(flushes)
+            if not self._apply(acks, flushes, outcomes):
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -104,23 +129,19 @@ class Acks:
             _log.debug("an ack failed unexpectedly", exc_info=True)
             return [Outcome.retry(error) for _ in flushes]
 
-    def _flushes(self) -> list[tuple[AckTracker, AckFlush]]:
-        now = asyncio.get_running_loop().time()
-        # The wall clock is of use to retries alone, of which there are none.
-        found = ((t, t.flush(now, 0.0, force=True)) for t, _ in self._tracked.values())
-        return [(tracker, flush) for tracker, flush in found if flush is not None]
-
     def _apply(
-        self, flushes: Sequence[tuple[AckTracker, AckFlush]], outcomes: Sequence[Outcome]
+        self, acks: Sequence[_Ack], flushes: Sequence[AckFlush], outcomes: Sequence[Outcome]
     ) -> bool:
         """Takes the answers in; False: some have to be tried again.
 
-        What was refused would be refused again: it waits for the next ack.
+        A refusal is an answer: what was refused would be refused again, and waits for the next ack.
         """
         problem = None
-        for (tracker, flush), outcome in zip(flushes, outcomes, strict=True):
+        for ack, flush, outcome in zip(acks, flushes, outcomes, strict=True):
             problem = _problem(flush, outcome) or problem
-            tracker.flushed(flush, outcome)
+            if outcome.kind is not OutcomeKind.RETRY:
+                # `ack.done` may have moved on since the flush was made: that is written next.
+                ack.answered = flush.checkpoint.start
         self._report(problem)
         return all(outcome.kind is not OutcomeKind.RETRY for outcome in outcomes)
 
@@ -131,13 +152,6 @@ class Acks:
         elif problem is None and self._problem is not None:
             _log.info("acks are durable again")
         self._problem = problem
-
-    def _tracker(self, partition: Partition) -> tuple[AckTracker, Assignment]:
-        if partition not in self._tracked:
-            assignment = Assignment(partition, next(self._epochs))
-            tracker = WatermarkTracker(assignment, keeps_ranges=False)
-            self._tracked[partition] = tracker, assignment
-        return self._tracked[partition]
 
 
 def _problem(flush: AckFlush, outcome: Outcome) -> Exception | None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.records import Assignment, OutcomeKind, Partition, Run, StartPoint
+from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition, StartPoint
 from consumer_sdk.records.flushes import AckFlush
 from consumer_sdk.spark_bridge.pull.acks.ack_targets import AckTargets, stored_positions
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.resolving import resolved
 from consumer_sdk.spark_bridge.pull.planning.starts import Starts
-from consumer_sdk.trackers import WatermarkTracker
 from tests.spark_bridge.pull.memory_ranges import Logs, MemoryRanges, at, memory_options
 
 COMMITTED = Starts(StartPoint.BROKER)
@@ -33,11 +32,7 @@ class Acker:
         """Return what makes everything below ``position`` durable."""
         new = Assignment(partition, len(self.assignments) + 1)
         assignment = self.assignments.setdefault(partition, new)
-        tracker = WatermarkTracker(assignment, keeps_ranges=False)
-        tracker.track(Run(assignment, next_position=position), 0.0)
-        flush = tracker.flush(0.0, 0.0, force=True)
-        assert flush is not None
-        return flush
+        return AckFlush(assignment, 1, Checkpoint(resume=position))
 
     async def ack(self, **positions: int) -> list[OutcomeKind]:
         """Ack partitions named ``p0``, ``p1``, …; return what became of them."""
