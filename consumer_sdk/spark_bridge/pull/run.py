@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
+import os
+import signal
+import sys
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
 from consumer_sdk.spark_bridge.errors import StrictAckError
-from consumer_sdk.spark_bridge.pull.acks.ack_rule import AckRule
-from consumer_sdk.spark_bridge.pull.acks.ack_targets import AckTargets
-from consumer_sdk.spark_bridge.pull.acks.acks import Acks
+from consumer_sdk.spark_bridge.pull.ack_rule import AckRule
+from consumer_sdk.spark_bridge.pull.acks import Acks, AckTargets
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
 from consumer_sdk.spark_bridge.pull.planning.news import News, patiently
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets, empty_batch
 from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
-from consumer_sdk.spark_bridge.pull.signals import before_end
 
-__all__ = ["QueryRun"]
+__all__ = ["QueryRun", "before_end"]
 
+_RUNNER = "python_streaming_source_runner.py"
 _ACK_SECONDS = 0.1
 _STRICT_SECONDS = 30.0
 _LAST_ACK_SECONDS = 2.0
@@ -150,3 +155,36 @@ class QueryRun:
 
 def _text(offset: Offset) -> str:
     return json.dumps(offset)
+
+
+# -- a last word before Spark's source runner dies -----------------------------------------
+#
+# `query.stop()` and the end of a driver send SIGTERM to the runner process: neither `stop()` of the
+# reader nor a `finally` runs by itself.
+
+
+def before_end(last_word: Callable[[], None]) -> None:
+    """Has ``last_word`` called when this process ends, where it is Spark's source runner.
+
+    Elsewhere signals belong to the program. A handler that was set before is called afterwards.
+    """
+    if not sys.argv[0].endswith(_RUNNER):
+        return
+    atexit.register(last_word)
+    if threading.current_thread() is threading.main_thread():
+        _chain(last_word)
+
+
+def _chain(last_word: Callable[[], None]) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def ending(number: int, frame: FrameType | None) -> None:
+        last_word()
+        if callable(before):
+            before(number, frame)
+        elif before is not signal.SIG_IGN:
+            # Dies by the signal, as it would have without us.
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, ending)

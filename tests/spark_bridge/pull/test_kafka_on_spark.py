@@ -15,7 +15,7 @@ import pytest
 
 from consumer_sdk import spark_bridge
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.acks.ack_rule import PROOFS
+from consumer_sdk.spark_bridge.pull.ack_rule import PROOFS
 from tests.spark_bridge.pull.kafka_query import ON_SPARK, Kafka, Sink, Topic, complete, until
 from tests.spark_bridge.pull.trap_query import until_acked
 

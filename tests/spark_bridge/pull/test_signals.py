@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import signal, sys, time
-from consumer_sdk.spark_bridge.pull.signals import before_end
+from consumer_sdk.spark_bridge.pull.run import before_end
 
 def say(*_):
     print("theirs", flush=True)

@@ -32,7 +32,7 @@ async def resolved(
     for at, asked in questions(starts, partitions).items():
         answers[at] = await reader.positions(asked, at)
         if at is StartPoint.BROKER:
-            from consumer_sdk.spark_bridge.pull.acks.ack_targets import stored_positions
+            from consumer_sdk.spark_bridge.pull.acks import stored_positions
 
             answers[at] = {**answers[at], **await stored_positions(options, reader, asked)}
     return resolve(starts, partitions, answers, reader.decode_position)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from consumer_sdk.records import AckFlush, Outcome, OutcomeKind, Position
-from consumer_sdk.spark_bridge.pull.acks.acks import Acks
+from consumer_sdk.spark_bridge.pull.acks import Acks
 from consumer_sdk.testing import simulate
 from consumer_sdk.testing.simulation import Simulation
 from tests.spark_bridge.pull.memory_ranges import at

@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition, StartPoint
 from consumer_sdk.records.flushes import AckFlush
-from consumer_sdk.spark_bridge.pull.acks.ack_targets import AckTargets, stored_positions
+from consumer_sdk.spark_bridge.pull.acks import AckTargets, stored_positions
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.resolving import resolved

@@ -43,6 +43,7 @@ from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
 
 __all__ = ["FIRST_BATCH_SECONDS", "PROOFS", "AckRule"]
 
+
 FIRST_BATCH_SECONDS = 1.0
 """Far longer than Spark takes to write a file of its log in the background."""
 

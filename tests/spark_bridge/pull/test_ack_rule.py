@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.spark_bridge.pull.acks.ack_rule import FIRST_BATCH_SECONDS, PROOFS, AckRule
+from consumer_sdk.spark_bridge.pull.ack_rule import FIRST_BATCH_SECONDS, PROOFS, AckRule
 from tests.spark_bridge.unhurried import unhurried
 
 START = 10

@@ -1,1 +1,0 @@
-"""What Spark has done, made durable outside of Spark."""

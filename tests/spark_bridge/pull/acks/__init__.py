@@ -1,1 +1,0 @@
-"""Tests of spark_bridge.pull.acks."""
