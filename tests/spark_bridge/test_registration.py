@@ -55,6 +55,6 @@ def test_processes_of_spark_import_only_what_they_run() -> None:
     )
     made, read, opened = (set(line.split()) for line in found.stdout.splitlines())
     bridge = "consumer_sdk.spark_bridge"
-    assert not made & {f"{bridge}.feed_reader", f"{bridge}.pull.tasks", "asyncio", "ssl"}
+    assert not made & {f"{bridge}.feed.reader", f"{bridge}.pull.reading", "asyncio", "ssl"}
     assert not read & {f"{bridge}.pull.run", "consumer_sdk.trackers", "consumer_sdk.stores"}
     assert not opened & {"consumer_sdk.adapters.kafka.adapter", "consumer_sdk.trackers"}

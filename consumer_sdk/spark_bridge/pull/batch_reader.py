@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from consumer_sdk.range_reads import RangeReader
+from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.news import patiently
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets
-from consumer_sdk.spark_bridge.pull.planning.resolving import resolved
 from consumer_sdk.spark_bridge.pull.planning.starts import check_order
-from consumer_sdk.spark_bridge.pull.tasks import plan_tasks, read_task
+from consumer_sdk.spark_bridge.pull.planning.stream_planner import resolved
+from consumer_sdk.spark_bridge.pull.planning.tasks import plan_tasks
+from consumer_sdk.spark_bridge.pull.reading import Ranges, read_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,17 +33,19 @@ class PullBatchReader(DataSourceReader):
         """The tasks of the query."""
         patience = self._options.patience
         plan = patiently(lambda: _plan(self._options), patience)
-        return of_this_process().loop.call(plan, timeout=patience + 5)
+        found = of_this_process().loop.call(plan, timeout=patience + 5)
+        return [Ranges(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         return read_task(self._options, partition)
 
 
-async def _plan(options: PullOptions) -> list[InputPartition]:
+async def _plan(options: PullOptions) -> list[list[PartitionRange]]:
     async with of_this_process().connections.borrowed(options) as reader:
         start, end = await _bounds(reader, options)
-        return await plan_tasks(reader, start.ranges_to(end), options, start.gone_in(end))
+        gone = start.gone_in(end)
+        return await plan_tasks(reader, start.ranges_to(end), options, gone)
 
 
 async def _bounds(reader: RangeReader, options: PullOptions) -> tuple[Offsets, Offsets]:

@@ -25,6 +25,7 @@ from consumer_sdk.spark_bridge.pull.planning.admission import Limit
 from consumer_sdk.spark_bridge.pull.planning.news import News, patiently
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets, empty_batch
 from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
+from consumer_sdk.spark_bridge.pull.reading import Ranges
 
 __all__ = ["QueryRun", "before_end"]
 
@@ -91,7 +92,8 @@ class QueryRun:
     def tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of one batch."""
         self._rule.planned(_text(start), _text(end))
-        return self._patiently(lambda: self._planner.tasks(start, end))
+        found = self._patiently(lambda: self._planner.tasks(start, end))
+        return [Ranges(each) for each in found]
 
     def committed(self, end: Offset) -> None:
         """Spark has logged everything below ``end`` as done."""

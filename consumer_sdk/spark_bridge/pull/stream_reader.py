@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
-from consumer_sdk.spark_bridge.pull.tasks import read_task
+from consumer_sdk.spark_bridge.pull.reading import read_task
 from consumer_sdk.spark_bridge.read_limits import (
     NextBatch,
     SupportsTriggerAvailableNow,

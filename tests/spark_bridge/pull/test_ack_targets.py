@@ -13,8 +13,8 @@ from consumer_sdk.records.flushes import AckFlush
 from consumer_sdk.spark_bridge.pull.acks import AckTargets, stored_positions
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
-from consumer_sdk.spark_bridge.pull.planning.resolving import resolved
 from consumer_sdk.spark_bridge.pull.planning.starts import Starts
+from consumer_sdk.spark_bridge.pull.planning.stream_planner import resolved
 from tests.spark_bridge.pull.memory_ranges import Logs, MemoryRanges, at, memory_options
 
 COMMITTED = Starts(StartPoint.BROKER)

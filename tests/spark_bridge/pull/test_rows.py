@@ -14,8 +14,8 @@ from consumer_sdk.errors import AdapterError
 from consumer_sdk.range_reads import ArrowColumn, Columns
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.columns import COLUMNS, arrow_schema
-from consumer_sdk.spark_bridge.pull import rows as rows_module
-from consumer_sdk.spark_bridge.pull.rows import BATCH_ROWS, ArrowRows
+from consumer_sdk.spark_bridge.pull import reading
+from consumer_sdk.spark_bridge.pull.reading import BATCH_ROWS, ArrowRows
 from tests.spark_bridge.pull.memory_ranges import Logs, MemoryRanges
 from tests.spark_bridge.unhurried import unhurried
 
@@ -133,7 +133,7 @@ def test_many_records_are_divided() -> None:
 
 def test_large_records_are_divided_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap 13: batches stay far below Arrow's 2 GiB; a record above the limit is alone."""
-    monkeypatch.setattr(rows_module, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(reading, "BATCH_BYTES", 10_000)
     values = [bytes([n]) * size for n, size in enumerate([4000, 4000, 4000, 50_000, 10, 10])]
     columns = Columns(range(6), [None] * 6, values, [None] * 6)
     batches = list(ArrowRows(["value"], READER).batches(P, columns))

@@ -14,8 +14,8 @@ from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.batch_reader import PullBatchReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
+from consumer_sdk.spark_bridge.pull.reading import Ranges
 from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
-from consumer_sdk.spark_bridge.pull.tasks import Ranges
 from tests.spark_bridge.pull.memory_ranges import Logs, memory_options
 
 

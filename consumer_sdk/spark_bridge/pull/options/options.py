@@ -20,8 +20,8 @@ from consumer_sdk.spark_bridge.pull.options.kafka_settings import MAX_BATCH, OUT
 from consumer_sdk.spark_bridge.pull.options.start_options import ENDING, STARTING, ending, starting
 from consumer_sdk.spark_bridge.pull.options.url_source import UrlSource
 from consumer_sdk.spark_bridge.pull.planning.admission import Limits
-from consumer_sdk.spark_bridge.pull.planning.planning import Sizing
 from consumer_sdk.spark_bridge.pull.planning.starts import Starts
+from consumer_sdk.spark_bridge.pull.planning.tasks import Sizing
 
 if TYPE_CHECKING:
     from consumer_sdk.range_reads import RangeReader

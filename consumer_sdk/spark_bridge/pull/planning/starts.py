@@ -1,6 +1,6 @@
 """Where partitions begin, and where a batch query's end: as data, and resolved from answers.
 
-The I/O half asks: `questions` says what, ``reader.positions(partitions, at)`` answers each, and
+`stream_planner.resolved` asks: `questions` says what, ``reader.positions(partitions, at)`` answers each, and
 `resolve` chooses. A group without a position begins at the earliest record; a partition that
 appears later always does (`NEW`), since all of its records are new.
 """
@@ -14,7 +14,15 @@ from typing import TypeAlias
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.records import AtTime, Partition, Position, Start, StartPoint
 
-__all__ = ["NEW", "Answers", "PositionText", "Starts", "check_order", "questions", "resolve"]
+__all__ = [
+    "NEW",
+    "Answers",
+    "PositionText",
+    "Starts",
+    "check_order",
+    "questions",
+    "resolve",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from pyspark.sql.datasource import InputPartition
-
 from consumer_sdk.range_reads import PartitionRange, RangeReader
-from consumer_sdk.records import Partition, Position, StartPoint
+from consumer_sdk.records import Partition, Position, Start, StartPoint
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit, Whole, admit, is_enough, stops
-from consumer_sdk.spark_bridge.pull.planning.ages import Ages
-from consumer_sdk.spark_bridge.pull.planning.arrivals import Arrivals
+from consumer_sdk.spark_bridge.pull.planning.ages import Ages, Arrivals
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets
-from consumer_sdk.spark_bridge.pull.planning.resolving import resolved
-from consumer_sdk.spark_bridge.pull.planning.starts import NEW
-from consumer_sdk.spark_bridge.pull.tasks import plan_tasks
+from consumer_sdk.spark_bridge.pull.planning.starts import NEW, Starts, questions, resolve
+from consumer_sdk.spark_bridge.pull.planning.tasks import plan_tasks
 
-__all__ = ["StreamPlanner"]
+__all__ = ["StreamPlanner", "resolved"]
 
 _log = logging.getLogger(__name__)
 
@@ -91,8 +87,8 @@ class StreamPlanner:
             end = await self._end(reader, begin, limit)
             return start if end is begin else end.to_json(reader.encode_position)
 
-    async def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """What the tasks of the batch read.
+    async def tasks(self, start: dict[str, Any], end: dict[str, Any]) -> list[list[PartitionRange]]:
+        """The ranges that each task of the batch reads.
 
         Raises:
             DataLossError: the broker no longer has all of it, and ``failOnDataLoss`` is on.
@@ -161,6 +157,32 @@ class StreamPlanner:
         if self._options.limits.max_bytes is None and limit.kind != "max_bytes":
             return None
         return await reader.record_size([each.partition for each in waiting])
+
+
+async def resolved(
+    reader: RangeReader,
+    options: PullOptions,
+    starts: Starts,
+    partitions: Collection[Partition],
+) -> dict[Partition, Position]:
+    """A position for each partition that the broker still has.
+
+    Where the group stands is what its checkpoint store says, if the query has one that knows the
+    partition; else what the broker says.
+
+    Raises:
+        ConfigurationError: the option cannot be fulfilled; says which.
+        AdapterError: the broker did not answer.
+        StoreError: the store did not.
+    """
+    answers: dict[Start, Mapping[Partition, Position | None]] = {}
+    for at, asked in questions(starts, partitions).items():
+        answers[at] = await reader.positions(asked, at)
+        if at is StartPoint.BROKER:
+            from consumer_sdk.spark_bridge.pull.acks import stored_positions
+
+            answers[at] = {**answers[at], **await stored_positions(options, reader, asked)}
+    return resolve(starts, partitions, answers, reader.decode_position)
 
 
 async def _hidden(

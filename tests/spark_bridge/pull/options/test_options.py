@@ -12,8 +12,8 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtTime, StartPoint
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.admission import Limits
-from consumer_sdk.spark_bridge.pull.planning.planning import Sizing
 from consumer_sdk.spark_bridge.pull.planning.starts import Starts
+from consumer_sdk.spark_bridge.pull.planning.tasks import Sizing
 
 URL = {"url": "kafka://127.0.0.1:1/orders"}
 KAFKA = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}

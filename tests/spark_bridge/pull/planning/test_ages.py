@@ -17,8 +17,7 @@ from consumer_sdk.records import StartPoint
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning import ages as module
-from consumer_sdk.spark_bridge.pull.planning.ages import Ages
-from consumer_sdk.spark_bridge.pull.planning.arrivals import Arrivals
+from consumer_sdk.spark_bridge.pull.planning.ages import Ages, Arrivals
 from tests.spark_bridge.pull.kafka_query import Kafka, Topic, complete
 from tests.spark_bridge.pull.memory_ranges import Logs, at, memory_options
 from tests.spark_bridge.pull.pulsar_query import PulsarTopic
@@ -72,7 +71,7 @@ async def test_one_round_in_ten_seconds() -> None:
 
 async def test_round_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each partition costs a request: those of the next round come then."""
-    monkeypatch.setattr(module, "_MOST", 2)
+    monkeypatch.setattr(module, "_MOST_ASKED", 2)
     asked = Asked(Logs.of(5, 5, 5))
     assert len(await asked.ask(1, 1, 1)) == 2
     asked.now += 10
@@ -83,7 +82,7 @@ async def test_round_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("first", [0, 20])
 async def test_each_partition_has_its_turn(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where another one cannot be told, or is worth to be told again and again."""
-    monkeypatch.setattr(module, "_MOST", 1)
+    monkeypatch.setattr(module, "_MOST_ASKED", 1)
     logs = Logs.of(30, 30)
     logs.first[at(0)] = first
     asked, told = Asked(logs, looked=1000.0), []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.pull.planning.arrivals import Arrivals
+from consumer_sdk.spark_bridge.pull.planning.ages import Arrivals
 
 P = Partition("orders", "0")
 

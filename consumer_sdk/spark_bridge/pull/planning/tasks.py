@@ -1,20 +1,25 @@
 """Which Spark task reads what.
 
-Three steps, with the reader asked in between: `sound` drops empty ranges and judges what is lost,
-`parts_wanted` says into how many parts each range is to be cut, `pack` puts the parts into tasks.
-Each task costs about 20 ms, so small ranges share one; large ones are cut where asked for.
+`plan_tasks` takes three steps, and asks the reader in between: `sound` drops empty ranges and judges
+what is lost, `parts_wanted` says into how many parts each range is to be cut, `pack` puts the parts
+into tasks. Each task costs about 20 ms, so small ranges share one; large ones are cut where asked for.
 """
 
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from consumer_sdk.range_reads import PartitionRange
-from consumer_sdk.records import Partition, Position
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.range_reads import PartitionRange, RangeReader
+from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.spark_bridge.errors import DataLossError
+
+if TYPE_CHECKING:
+    from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
 __all__ = [
     "TASK_RECORDS",
@@ -23,14 +28,18 @@ __all__ = [
     "cut_sizes",
     "pack",
     "parts_wanted",
+    "plan_tasks",
     "sound",
 ]
+
 
 TASK_RECORDS = 50_000
 """Records that are worth a task of their own: reading them takes about as long as starting it."""
 
 SHOWN = 10
 """Losses that an error names."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +60,78 @@ class Sizing:
     def needs_records(self) -> bool:
         """Ranges may have to be cut: their records have to be counted."""
         return self.min_tasks is not None or self.max_records is not None
+
+
+async def plan_tasks(
+    reader: RangeReader,
+    ranges: Collection[PartitionRange],
+    options: PullOptions,
+    gone: Collection[Partition] = (),
+) -> list[list[PartitionRange]]:
+    """The ranges of each task of one batch.
+
+    Args:
+        reader: is asked what the broker still has, and where large ranges are cut.
+        ranges: `Offsets.ranges_to`'s.
+        options: how the tasks are sized, and whether a loss fails the query.
+        gone: partitions that vanished since the last batch.
+
+    Raises:
+        DataLossError: the broker no longer has all of it.
+        AdapterError: the broker did not answer.
+    """
+    ranges = [each for each in ranges if each.start != each.stop]
+    earliest = await reader.positions([each.partition for each in ranges], StartPoint.EARLIEST)
+    # Where positions are no numbers, an end says nothing, and may take long to find.
+    counted = [each.partition for each in ranges if isinstance(each.stop, int)]
+    latest = await reader.positions(counted, StartPoint.LATEST)
+    found = sound(ranges, earliest, gone, latest=latest, fail=options.fail_on_data_loss)
+    for warning in found.warnings:
+        _log.warning("%s", warning)
+    records = await _count_records(reader, found.ranges, options.sizing)
+    parts = await _parts(reader, found.ranges, records, options.sizing)
+    return pack(parts, options.sizing)
+
+
+async def _count_records(
+    reader: RangeReader, ranges: Collection[PartitionRange], sizing: Sizing
+) -> Mapping[Partition, int]:
+    """About how many records each range has; nothing where nobody can tell and nobody must."""
+    try:
+        return await reader.records(ranges)
+    except ConfigurationError:
+        if sizing.needs_records:
+            raise
+        return {}
+
+
+async def _parts(
+    reader: RangeReader,
+    ranges: Sequence[PartitionRange],
+    records: Mapping[Partition, int],
+    sizing: Sizing,
+) -> list[tuple[PartitionRange, int | None]]:
+    wanted = parts_wanted(ranges, records, sizing)
+    parts: list[tuple[PartitionRange, int | None]] = []
+    for each, count in zip(ranges, wanted, strict=True):
+        known = records.get(each.partition)
+        parts += [(each, None)] if known is None else await _cut(reader, each, known, count)
+    return parts
+
+
+async def _cut(
+    reader: RangeReader, whole: PartitionRange, records: int, count: int
+) -> list[tuple[PartitionRange, int | None]]:
+    """The parts, and about how many records each has."""
+    parts: list[tuple[PartitionRange, int | None]] = []
+    rest, left = whole, records
+    for size in cut_sizes(records, count):
+        stop = await reader.cut(rest, size)
+        if stop == rest.stop:
+            break
+        parts.append((rest._replace(stop=stop), size))
+        rest, left = rest._replace(start=stop), left - size
+    return [*parts, (rest, max(1, left))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,35 @@
-"""Columns of records as Arrow record batches, exactly as Spark's own Kafka source types them.
+"""What a Spark worker does: it reads the ranges of one task into Arrow record batches.
 
-Columns of a reader that makes Arrow arrays are taken as they are; the rest costs next to nothing:
-consecutive offsets are added up by Arrow, and what is the same in all rows of a partition is a
-slice of one array that is made once.
+A task is its ranges and nothing else: reading it again, on any worker, yields the same rows.
+
+The columns are typed exactly as Spark's own Kafka source types them. Columns of a reader that makes
+Arrow arrays are taken as they are; the rest costs next to nothing: consecutive offsets are added up
+by Arrow, and what is the same in all rows of a partition is a slice of one array that is made once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from consumer_sdk.errors import AdapterError
-from consumer_sdk.range_reads import ArrowColumn, Columns, RangeReader
-from consumer_sdk.records import Partition
+from pyspark.sql.datasource import InputPartition
+
+from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
+from consumer_sdk.range_reads import ArrowColumn, Columns, PartitionRange, RangeReader
+from consumer_sdk.records import Partition, StartPoint
 from consumer_sdk.spark_bridge.arrow import consecutive, header_lists, import_pyarrow, repeated
 from consumer_sdk.spark_bridge.columns import arrow_schema, partition_number
+from consumer_sdk.spark_bridge.errors import DataLossError
+from consumer_sdk.spark_bridge.pull.connections import of_this_process
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "ArrowRows"]
+__all__ = ["BATCH_BYTES", "BATCH_ROWS", "STALLED_SECONDS", "ArrowRows", "Ranges", "read_task"]
 
 BATCH_ROWS = 50_000
 """Spark takes batches of 2 000 to 250 000 rows equally fast; this keeps a worker small."""
@@ -29,6 +39,91 @@ MOST_TIME = (2**63 - 1) // 1000
 
 BATCH_BYTES = 64 * 2**20
 """Far below the 2 GiB at which an Arrow binary column's 32-bit counts run over."""
+
+STALLED_SECONDS = 90.0
+"""A task whose broker sends nothing for this much longer than an outage may take fails."""
+
+_log = logging.getLogger(__name__)
+
+
+class Ranges(InputPartition):
+    """What one Spark task reads."""
+
+    def __init__(self, ranges: Sequence[PartitionRange]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+
+
+def read_task(options: PullOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
+    """The rows of one task; the broker's next part is read while Spark takes the last one.
+
+    Raises:
+        TransientAdapterError: the broker has not answered for too long; the task can be retried.
+        DataLossError: it has deleted records since, and ``failOnDataLoss`` is on.
+        AdapterError: a record cannot be read.
+    """
+    # Spark calls read once, with None, when there was nothing to plan.
+    ranges = task.ranges if isinstance(task, Ranges) else ()
+    if not ranges:
+        return
+    loop = of_this_process().loop
+    timeout = options.patience + STALLED_SECONDS
+    with closing(loop.iterate(partial(_read, options, ranges), timeout=timeout)) as parts:
+        rows = None
+        for reader, partition, columns in parts:
+            rows = rows or ArrowRows(options.column_names, reader, null_times=options.null_times)
+            yield from rows.batches(partition, columns)
+
+
+async def _read(
+    options: PullOptions, ranges: Sequence[PartitionRange]
+) -> AsyncIterator[tuple[RangeReader, Partition, Columns]]:
+    async with of_this_process().connections.borrowed(options.for_tasks()) as reader:
+        for each in ranges:
+            async with aclosing(_read_range(reader, each, options)) as source:
+                async for columns in source:
+                    yield reader, each.partition, columns
+
+
+async def _read_range(
+    reader: RangeReader, wanted: PartitionRange, options: PullOptions
+) -> AsyncGenerator[Columns, None]:
+    """One range; what the broker has deleted since the batch was planned is a loss."""
+    rest: PartitionRange | None = wanted
+    while rest is not None:
+        try:
+            parts = reader.read_range(rest, with_headers=options.with_headers)
+            async with aclosing(parts) as source:  # type: ignore[type-var]  # they are generators
+                async for columns in source:
+                    yield columns
+        except PositionOutOfRangeError as error:
+            rest = await _what_is_left(reader, rest, options, error)
+        else:
+            return
+
+
+async def _what_is_left(
+    reader: RangeReader, gone: PartitionRange, options: PullOptions, error: Exception
+) -> PartitionRange | None:
+    lost = f"records of {gone.partition} were deleted before the query read them: {error}"
+    if options.fail_on_data_loss:
+        raise DataLossError(f"{lost}; failOnDataLoss=false goes on with the rest") from error
+    _log.warning("%s", lost)
+    partition, start, stop = gone
+    first = (await reader.positions([partition], StartPoint.EARLIEST))[partition]
+    last = (await reader.positions([partition], StartPoint.LATEST))[partition]
+    is_cut_short = isinstance(last, int) and last < stop
+    stop = last if is_cut_short else stop
+    # Cut short, with nothing deleted: what is out of range then lies at or after its end.
+    if first is None or first >= stop or (is_cut_short and first <= start):
+        return None
+    if first <= start:
+        raise error
+    # It was read up to where the deleted ones began, if at all: all below is done with.
+    return PartitionRange(partition, first, stop)
+
+
+# -- rows ----------------------------------------------------------------------------------
 
 
 class ArrowRows:

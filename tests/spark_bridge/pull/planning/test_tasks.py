@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.errors import DataLossError
-from consumer_sdk.spark_bridge.pull.planning.planning import (
+from consumer_sdk.spark_bridge.pull.planning.tasks import (
     TASK_RECORDS,
     Sizing,
     Sound,
