@@ -25,9 +25,8 @@ from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_record
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
 from consumer_sdk.adapters.pulsar.client.access import _reason
-from consumer_sdk.adapters.pulsar.client.ids import place_of
+from consumer_sdk.adapters.pulsar.client.ids import batch_size, place_of
 from consumer_sdk.adapters.pulsar.client.texts import _parse as parse_properties
-from consumer_sdk.adapters.pulsar.consumer.entries import batch_size
 from consumer_sdk.adapters.urls import open_url
 from consumer_sdk.checkpoints.binary import decode_checkpoint_bytes, encode_checkpoint_bytes
 from consumer_sdk.checkpoints.json import decode_checkpoint, encode_checkpoint

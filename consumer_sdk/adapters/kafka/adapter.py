@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
-from consumer_sdk.adapters.kafka.client.client import check_client
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
     read_servers,
@@ -95,7 +97,6 @@ class KafkaAdapter(Adapter):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
-        check_client()
         check_client_options(client_options, AIOKafkaConsumer.__init__, OURS, OWN)
         self._options = KafkaOptions(
             topics=read_topics(topics),

@@ -1,18 +1,28 @@
-"""Amazon Kinesis, through aiobotocore."""
+"""Amazon Kinesis, through aiobotocore.
 
-from consumer_sdk.errors import MissingExtraError
+Importing this package imports neither the client nor the adapter.
+"""
 
-try:
-    import aiobotocore as _aiobotocore  # noqa: F401 - whether it is there
-except ImportError as _error:
-    raise MissingExtraError("aiobotocore", "kinesis") from _error
+from __future__ import annotations
 
-try:
-    import orjson as _orjson  # noqa: F401 - likewise
-except ImportError as _error:
-    raise MissingExtraError("orjson", "kinesis") from _error
+from typing import TYPE_CHECKING
 
-from consumer_sdk.adapters.kinesis.adapter import KinesisAdapter
-from consumer_sdk.adapters.kinesis.service.rates import Limits
+from consumer_sdk.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from consumer_sdk.adapters.kinesis.adapter import KinesisAdapter
+    from consumer_sdk.adapters.kinesis.service.rates import Limits
 
 __all__ = ["KinesisAdapter", "Limits"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "KinesisAdapter": "consumer_sdk.adapters.kinesis.adapter",
+        "Limits": "consumer_sdk.adapters.kinesis.service.rates",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

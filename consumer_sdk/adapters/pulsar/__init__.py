@@ -1,13 +1,29 @@
-"""Apache Pulsar, through pulsar-client."""
+"""Apache Pulsar, through pulsar-client.
 
-from consumer_sdk.errors import MissingExtraError
+Importing this package imports neither the client nor the adapter: a Spark task reads ranges alone, and
+each of Spark's processes pays for what it imports.
+"""
 
-try:
-    import pulsar as _pulsar  # noqa: F401 - whether it is there
-except ImportError as _error:
-    raise MissingExtraError("pulsar-client", "pulsar") from _error
+from __future__ import annotations
 
-from consumer_sdk.adapters.pulsar.adapter import PulsarAdapter
-from consumer_sdk.adapters.pulsar.consumer.details import PulsarDetails
+from typing import TYPE_CHECKING
+
+from consumer_sdk.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from consumer_sdk.adapters.pulsar.adapter import PulsarAdapter
+    from consumer_sdk.adapters.pulsar.details import PulsarDetails
 
 __all__ = ["PulsarAdapter", "PulsarDetails"]
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "PulsarAdapter": "consumer_sdk.adapters.pulsar.adapter",
+        "PulsarDetails": "consumer_sdk.adapters.pulsar.details",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import SplitResult
 
+from consumer_sdk.adapters.pulsar import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 import _pulsar
 import pulsar
 
 from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.client.topics import read_pattern
-from consumer_sdk.adapters.pulsar.consumer.pump import POSTED
-from consumer_sdk.adapters.pulsar.consumer.room import Room
 from consumer_sdk.adapters.urls import read_server_url, split_url
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
@@ -31,6 +32,9 @@ from consumer_sdk.options import (
     optional,
 )
 from consumer_sdk.records import Capabilities, Kind
+
+if TYPE_CHECKING:
+    from consumer_sdk.adapters.pulsar.consumer.room import Room
 
 __all__ = [
     "OWN",
@@ -245,6 +249,9 @@ class PulsarOptions:
         """
         if self.memory_limit is None:
             return None
+        # Not above: whoever reads ranges needs no consumer.
+        from consumer_sdk.adapters.pulsar.consumer.room import Room
+
         room = Room(
             self.memory_limit,
             self.max_message_size,
@@ -295,6 +302,9 @@ BATCH = 999
 
 AHEAD = 1000
 """Messages that are received ahead of fetches, about."""
+
+POSTED = 2
+"""Batches that the loop may leave untaken; with more, a loop that is blocked would fill the memory."""
 
 MOST_AHEAD = AHEAD + (POSTED + 1) * (BATCH + 1)
 """Messages that are received ahead at most, while the loop is busy."""

@@ -11,9 +11,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from consumer_sdk.adapters.pulsar import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 import _pulsar
 
-import consumer_sdk.adapters.pulsar  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.pulsar.client.calls import CLOSE, ask, call, close_client
 from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection

@@ -8,7 +8,6 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
-from consumer_sdk.adapters.kafka.client import client
 from consumer_sdk.adapters.kafka.client.options import client_kinds, read_servers
 from consumer_sdk.adapters.kafka.options import OURS
 from consumer_sdk.errors import ConfigurationError
@@ -109,10 +108,3 @@ def test_dead_letters_get_the_connection_options_and_no_other() -> None:
     found = adapter._options.for_connection()
     assert found["sasl_plain_username"] == "u"
     assert "fetch_max_bytes" not in found
-
-
-def test_client_that_lacks_something_private_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new version of the client fails at start-up with its name, not in a rebalance."""
-    monkeypatch.setattr(client, "REQUIRED", {AIOKafkaConsumer: ("_client", "_gone")})
-    with pytest.raises(ConfigurationError, match=r"aiokafka .* lacks AIOKafkaConsumer\._gone"):
-        KafkaAdapter("t", **GOOD)

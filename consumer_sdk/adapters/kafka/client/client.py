@@ -1,25 +1,14 @@
-"""The aiokafka consumer, and everything private of it that this package relies on.
-
-aiokafka's public surface has no fenced commit, no errors by partition, no bounded stop and no way
-to keep its metadata requests from creating topics. What is used instead is listed here, in
-`REQUIRED`, and checked once; nothing else in the package names a private attribute of a client
-object without it being in that list.
-"""
+"""Makes the client and connects it, to brokers that are named and never to create a topic."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from types import MethodType
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, __version__
+from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
-from aiokafka.consumer import fetcher as fetcher_module
-from aiokafka.consumer import group_coordinator as coordinator_module
-from aiokafka.consumer import subscription_state as subscription_module
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -31,131 +20,11 @@ from consumer_sdk.adapters.kafka.client.reconnecting import (
     connection_options,
     open_connection,
 )
-from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["adopt", "check_client", "connect", "make_consumer"]
+__all__ = ["adopt", "connect", "make_consumer"]
 
 log = logging.getLogger(__name__)
-
-REQUIRED: Mapping[Any, tuple[str, ...]] = {
-    AIOKafkaConsumer: (
-        "_client",
-        "_closed",
-        "_coordinator",
-        "_fetcher",
-        "_group_id",
-        "_subscription",
-    ),
-    AIOKafkaClient: (
-        "_conns",
-        "_connections_max_idle_ms",
-        "_get_conn",
-        "_get_conn_lock",
-        "_on_connection_closed",
-        "_md_synchronizer",
-        "_metadata_update",
-        "_sync_task",
-        "_topics",
-        "add_topic",
-        "bootstrap",
-        "cluster",
-        "get_random_node",
-        "send",
-        "_bootstrap_servers",
-        "_client_id",
-        "_request_timeout_ms",
-        "_security_protocol",
-        "_ssl_context",
-        "_sasl_mechanism",
-        "_sasl_plain_username",
-        "_sasl_plain_password",
-        "_sasl_kerberos_service_name",
-        "_sasl_kerberos_domain_name",
-        "_sasl_oauth_token_provider",
-        "hosts",
-    ),
-    AIOKafkaConnection: ("authenticator_oauth", "connect"),
-    OAuthAuthenticator: ("step",),
-    fetcher_module.Fetcher: (
-        "_client",
-        "_create_fetch_waiter",
-        "_fetch_task",
-        "_isolation_level",
-        "_max_partition_fetch_bytes",
-        "_notify",
-        "_proc_fetch_request",
-        "_records",
-        "_set_error",
-        "_wait_consume_future",
-        "close",
-    ),
-    fetcher_module.FetchResult: ("_assignment", "_partition_records"),
-    fetcher_module.FetchError: ("_error",),
-    fetcher_module.PartitionRecords: (
-        "_aborted_producers",
-        "_check_crcs",
-        "_consume_aborted_up_to",
-        "_contains_abort_marker",
-        "_isolation_level",
-        "_records",
-        "_records_iterator",
-        "next_fetch_offset",
-    ),
-    coordinator_module.GroupCoordinator: (
-        "_closing",
-        "_coordination_task",
-        "_do_fetch_commit_offsets",
-        "_maybe_leave_group",
-        "_send_req",
-        "_stop_commit_offsets_refresh_task",
-        "_stop_heartbeat_task",
-        "check_errors",
-        "coordinator_dead",
-        "coordinator_id",
-        "ensure_coordinator_known",
-        "generation",
-        "member_id",
-        "request_rejoin",
-        "reset_generation",
-    ),
-    subscription_module.SubscriptionState: ("subscription",),
-    subscription_module.Assignment: ("active", "state_value", "tps"),
-    subscription_module.TopicPartitionState: (
-        "consumed_to",
-        "has_valid_position",
-        "highwater",
-        "pause",
-        "paused",
-        "position",
-        "resume",
-        "timestamp",
-    ),
-}
-"""Class → attributes; what an instance alone has is looked for in the names of ``__init__``."""
-
-
-def check_client() -> None:
-    """Sees that this aiokafka is one that the package can work with.
-
-    Raises:
-        ConfigurationError: it lacks what `REQUIRED` lists.
-    """
-    missing = [
-        f"{cls.__name__}.{name}"
-        for cls, names in REQUIRED.items()
-        for name in names
-        if not _has(cls, name)
-    ]
-    if missing:
-        raise ConfigurationError(
-            f"aiokafka {__version__} is not supported: it lacks {', '.join(missing)}; "
-            f"install a version that the kafka extra names: pip install 'consumer-sdk[kafka]'"
-        )
-
-
-def _has(cls: type, name: str) -> bool:
-    return hasattr(cls, name) or name in cls.__init__.__code__.co_names  # type: ignore[misc]  # any class with a Python __init__
 
 
 def make_consumer(**options: Any) -> AIOKafkaConsumer:

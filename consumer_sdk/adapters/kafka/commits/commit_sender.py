@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.kafka.client.offsets import Offsets

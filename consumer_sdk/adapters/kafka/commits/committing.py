@@ -14,6 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.client.faults import translate

@@ -6,6 +6,9 @@ import logging
 from itertools import chain
 from typing import Any
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 

@@ -13,6 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
 from aiokafka.protocol.types import (

@@ -7,25 +7,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError
+from aiokafka.protocol.admin import CreateTopicsRequest
+
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.kafka.dead_letters import form
-from consumer_sdk.errors import (
-    ConfigurationError,
-    ConsumerSdkError,
-    MissingExtraError,
-    TransientAdapterError,
-)
-from consumer_sdk.options import FLAG, NAME, SECONDS, OptionType, check_options, optional
-from consumer_sdk.records import DeadLetter, Outcome
-from consumer_sdk.records.dead_letter import own_headers
-
-try:
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import MessageSizeTooLargeError
-    from aiokafka.protocol.admin import CreateTopicsRequest
-except ImportError as _error:
-    raise MissingExtraError("aiokafka", "kafka") from _error
-
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
@@ -33,8 +22,17 @@ from consumer_sdk.adapters.kafka.client.options import (
     read_servers,
 )
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics, describe_topics
+from consumer_sdk.adapters.kafka.dead_letters import form
 from consumer_sdk.adapters.kafka.producing.producers import start_producer, stop_producer
 from consumer_sdk.adapters.opening import keep_trying
+from consumer_sdk.errors import (
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
+from consumer_sdk.options import FLAG, NAME, SECONDS, OptionType, check_options, optional
+from consumer_sdk.records import DeadLetter, Outcome
+from consumer_sdk.records.dead_letter import own_headers
 
 __all__ = ["KafkaDeadLetters", "KafkaRecords"]
 

@@ -1,1 +1,3 @@
 """Records written to Kafka."""
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?

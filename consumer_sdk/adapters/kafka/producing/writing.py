@@ -17,24 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from consumer_sdk.adapters.opening import keep_trying
-from consumer_sdk.adapters.urls import split_url
-from consumer_sdk.errors import (
-    AdapterError,
-    ConfigurationError,
-    ConsumerSdkError,
-    MissingExtraError,
-    TransientAdapterError,
-)
-from consumer_sdk.options import SECONDS, OptionType, check_options
-from consumer_sdk.record_writes import Outgoing, RecordWriter
-from consumer_sdk.records import Headers
-
-try:
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
-except ImportError as _error:
-    raise MissingExtraError("aiokafka", "kafka") from _error
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
@@ -47,6 +31,17 @@ from consumer_sdk.adapters.kafka.client.options import (
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.producing.partitioning import lengths_of, partitions_of
 from consumer_sdk.adapters.kafka.producing.producers import start_producer, stop_producer
+from consumer_sdk.adapters.opening import keep_trying
+from consumer_sdk.adapters.urls import split_url
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
+from consumer_sdk.options import SECONDS, OptionType, check_options
+from consumer_sdk.record_writes import Outgoing, RecordWriter
+from consumer_sdk.records import Headers
 
 __all__ = ["KafkaWriter"]
 

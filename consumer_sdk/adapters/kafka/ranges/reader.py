@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
-from consumer_sdk.adapters.kafka.client.client import check_client
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
 from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
@@ -104,7 +103,6 @@ class KafkaRanges(RangeReader):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
-        check_client()
         check_client_options(client_options, AIOKafkaClient.__init__, OURS, OWN)
         self._options = RangeOptions(
             topics=list(names_of((topics,))) if topics else [],

@@ -16,6 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 

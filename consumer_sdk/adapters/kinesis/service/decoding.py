@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 import orjson
 
 from consumer_sdk.adapters.kinesis.service.service import Page

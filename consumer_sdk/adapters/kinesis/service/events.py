@@ -13,6 +13,9 @@ from binascii import crc32
 from collections.abc import Iterator
 from typing import Any
 
+from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 import orjson
 from botocore.eventstream import EventStreamBuffer, ParserError
 

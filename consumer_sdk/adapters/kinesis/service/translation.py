@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiohttp import ClientError as HttpError
 from botocore import exceptions as client
 from botocore.eventstream import ParserError

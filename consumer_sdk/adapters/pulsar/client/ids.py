@@ -15,10 +15,13 @@ import _pulsar
 
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 
-__all__ = ["Place", "gaps", "id_at", "is_whole", "next_place", "place_of"]
+__all__ = ["Place", "batch_size", "gaps", "id_at", "is_whole", "next_place", "place_of"]
 
 Place = tuple[int, int, int]
 """A position."""
+
+BATCH_SIZE = 6
+"""The number of the batch's size in ``MessageIdData`` of ``PulsarApi.proto``."""
 
 
 def place_of(message_id: Any) -> Place:
@@ -64,3 +67,27 @@ def next_place(last: Place) -> Place:
 def id_at(place: Place) -> Any:
     """What to seek to, so that the whole entry of a place comes first."""
     return _pulsar.MessageId(-1, place[0], place[1], -1)
+
+
+def batch_size(message_id: Any) -> int:
+    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
+    data = message_id.serialize()
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
+            return 0
+        value, at = _varint(data, at)
+        if tag >> 3 == BATCH_SIZE:
+            return value
+    return 0
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number of Protocol Buffers, and where it ends."""
+    value = shift = 0
+    while data[at] & 0x80:
+        value |= (data[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+    return value | data[at] << shift, at + 1

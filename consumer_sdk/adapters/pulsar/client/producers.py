@@ -24,7 +24,7 @@ from consumer_sdk.adapters.pulsar.client.connection import Connection
 from consumer_sdk.adapters.pulsar.client.faults import BusyError, SchemaError, translate
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, close_soon, inside
 from consumer_sdk.adapters.pulsar.client.sharing import CLOSED, Shared, has_failed, wait_for
-from consumer_sdk.adapters.pulsar.consumer.details import PulsarDetails
+from consumer_sdk.adapters.pulsar.details import PulsarDetails
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerClosedError,

@@ -15,10 +15,7 @@ from typing import Any
 
 import _pulsar
 
-__all__ = ["Entry", "batch_size"]
-
-BATCH_SIZE = 6
-"""The number of the batch's size in ``MessageIdData`` of ``PulsarApi.proto``."""
+__all__ = ["Entry"]
 
 EMPTY = b"\x00\x00\x00\x02\x18\x00"
 """A message of a batch: the length of its metadata, and those: a payload of no bytes."""
@@ -60,27 +57,3 @@ class Entry:
         batch = _pulsar.MessageBatch().with_message_id(self.whole)
         messages = batch.parse_from(EMPTY * self.size, self.size).messages()
         return [messages[index] for index in indexes]
-
-
-def batch_size(message_id: Any) -> int:
-    """How many messages the producer's batch had; 0 for a message that was sent by itself."""
-    data = message_id.serialize()
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        if tag & 7:  # not a number: the first id of a message in chunks, which is in no batch
-            return 0
-        value, at = _varint(data, at)
-        if tag >> 3 == BATCH_SIZE:
-            return value
-    return 0
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of Protocol Buffers, and where it ends."""
-    value = shift = 0
-    while data[at] & 0x80:
-        value |= (data[at] & 0x7F) << shift
-        shift += 7
-        at += 1
-    return value | data[at] << shift, at + 1

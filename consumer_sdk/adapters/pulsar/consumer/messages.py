@@ -18,10 +18,10 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.client.ids import Place, is_whole, place_of
+from consumer_sdk.adapters.pulsar.client.ids import Place, batch_size, is_whole, place_of
 from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of, ordering_key_of
-from consumer_sdk.adapters.pulsar.consumer.details import details_of
-from consumer_sdk.adapters.pulsar.consumer.entries import Entry, batch_size
+from consumer_sdk.adapters.pulsar.consumer.entries import Entry
+from consumer_sdk.adapters.pulsar.details import details_of
 from consumer_sdk.records import Headers, Message
 
 __all__ = [

@@ -21,14 +21,12 @@ from consumer_sdk.adapters.pulsar.client.faults import translate
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import inside
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery, Unpacker
 from consumer_sdk.adapters.pulsar.consumer.room import FREE, Room, Turn
+from consumer_sdk.adapters.pulsar.options import POSTED
 
 __all__ = ["Pump"]
 
 HOLD = 0.005
 """Seconds between two looks whether the thread still receives."""
-
-POSTED = 2
-"""Batches that the loop may leave untaken; with more, a loop that is blocked would fill the memory."""
 
 
 class Pump:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers, Writing, schema_of
 from consumer_sdk.adapters.pulsar.client.topics import origin_of, retry_topic
-from consumer_sdk.adapters.pulsar.consumer.details import event_time
+from consumer_sdk.adapters.pulsar.details import event_time
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.pulsar.properties import (
     TRIES,

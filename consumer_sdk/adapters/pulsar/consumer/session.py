@@ -16,9 +16,9 @@ from consumer_sdk.adapters.pulsar.client.beginning import Beginning
 from consumer_sdk.adapters.pulsar.client.calls import close_client
 from consumer_sdk.adapters.pulsar.client.faults import BusyError
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.consumer.discovery import Discovery
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.consumer.watching import Watch
+from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.errors import (

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from consumer_sdk.adapters.pulsar.client.producers import Writing, schema_of
 from consumer_sdk.adapters.pulsar.client.topics import dead_letter_topic
-from consumer_sdk.adapters.pulsar.consumer.details import event_time
+from consumer_sdk.adapters.pulsar.details import event_time
 from consumer_sdk.adapters.pulsar.properties import (
     TRIES,
     origin_properties,

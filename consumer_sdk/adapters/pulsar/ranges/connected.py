@@ -12,7 +12,7 @@ from consumer_sdk.adapters.opening import unless_refused
 from consumer_sdk.adapters.pulsar.client.access import find_refusal
 from consumer_sdk.adapters.pulsar.client.calls import close_client
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.consumer.discovery import Discovery
+from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries

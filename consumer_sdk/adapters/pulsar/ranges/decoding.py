@@ -11,9 +11,8 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.client.ids import Place
+from consumer_sdk.adapters.pulsar.client.ids import Place, batch_size
 from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
-from consumer_sdk.adapters.pulsar.consumer.entries import batch_size
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.range_reads import Columns, Header
 

@@ -12,10 +12,10 @@ import pytest
 
 from consumer_sdk import Consumer, RetryPolicy
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.client.ids import Place, place_of
+from consumer_sdk.adapters.pulsar.client.ids import Place, batch_size, place_of
 from consumer_sdk.adapters.pulsar.consumer import acks
 from consumer_sdk.adapters.pulsar.consumer.acks import Acks
-from consumer_sdk.adapters.pulsar.consumer.entries import Entry, batch_size
+from consumer_sdk.adapters.pulsar.consumer.entries import Entry
 from consumer_sdk.adapters.pulsar.consumer.messages import NativeMessage, Unpacker
 from consumer_sdk.adapters.pulsar.options import SubscriptionType
 from consumer_sdk.records import Checkpoint, SettledRecords

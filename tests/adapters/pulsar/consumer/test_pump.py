@@ -13,7 +13,8 @@ import _pulsar
 import pytest
 
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
-from consumer_sdk.adapters.pulsar.consumer.pump import POSTED, Pump
+from consumer_sdk.adapters.pulsar.consumer.pump import Pump
+from consumer_sdk.adapters.pulsar.options import POSTED
 
 
 def raw(entry: int) -> Any:

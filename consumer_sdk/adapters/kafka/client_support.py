@@ -1,0 +1,191 @@
+"""Which versions of aiokafka this package works with, checked once, when the client is first needed.
+
+aiokafka's public surface has no fenced commit, no errors by partition, no bounded stop, no record
+batches as bytes, and no way to keep its metadata requests from creating topics. What is used instead
+is listed in `REQUIRED`: nothing else in the package names a private attribute of a client object, or
+imports from the client's protocol, without it being there.
+
+Any release may change what is private, and what it then does is not known. So there is no second way
+around it: a version outside of `LEAST` to `BELOW`, or one that lacks a name, is an error of the import.
+Modules that need the client import this one before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+from consumer_sdk.errors import ConfigurationError, MissingExtraError
+from consumer_sdk.log_secrets import hide_arguments
+
+try:
+    from aiokafka import __version__
+except ImportError as _error:
+    raise MissingExtraError("aiokafka", "kafka") from _error
+
+__all__ = ["BELOW", "LEAST", "REQUIRED", "check_client"]
+
+LEAST = "0.13"
+BELOW = "0.15"
+"""As the ``kafka`` extra of ``pyproject.toml`` has them."""
+
+REQUIRED: Mapping[str, tuple[str, ...]] = {
+    "aiokafka:AIOKafkaConsumer": (
+        "_client",
+        "_closed",
+        "_coordinator",
+        "_fetcher",
+        "_group_id",
+        "_subscription",
+    ),
+    "aiokafka.client:AIOKafkaClient": (
+        "_conns",
+        "_connections_max_idle_ms",
+        "_get_conn",
+        "_get_conn_lock",
+        "_on_connection_closed",
+        "_md_synchronizer",
+        "_metadata_update",
+        "_sync_task",
+        "_topics",
+        "add_topic",
+        "bootstrap",
+        "cluster",
+        "get_random_node",
+        "send",
+        "_bootstrap_servers",
+        "_client_id",
+        "_request_timeout_ms",
+        "_security_protocol",
+        "_ssl_context",
+        "_sasl_mechanism",
+        "_sasl_plain_username",
+        "_sasl_plain_password",
+        "_sasl_kerberos_service_name",
+        "_sasl_kerberos_domain_name",
+        "_sasl_oauth_token_provider",
+        "hosts",
+    ),
+    "aiokafka.conn:AIOKafkaConnection": ("authenticator_oauth", "connect"),
+    "aiokafka.conn:OAuthAuthenticator": ("step",),
+    "aiokafka.consumer.fetcher:Fetcher": (
+        "_client",
+        "_create_fetch_waiter",
+        "_fetch_task",
+        "_isolation_level",
+        "_max_partition_fetch_bytes",
+        "_notify",
+        "_proc_fetch_request",
+        "_records",
+        "_set_error",
+        "_wait_consume_future",
+        "close",
+    ),
+    "aiokafka.consumer.fetcher:FetchResult": ("_assignment", "_partition_records"),
+    "aiokafka.consumer.fetcher:FetchError": ("_error",),
+    "aiokafka.consumer.fetcher:PartitionRecords": (
+        "_aborted_producers",
+        "_check_crcs",
+        "_consume_aborted_up_to",
+        "_contains_abort_marker",
+        "_isolation_level",
+        "_records",
+        "_records_iterator",
+        "next_fetch_offset",
+    ),
+    "aiokafka.consumer.group_coordinator:GroupCoordinator": (
+        "_closing",
+        "_coordination_task",
+        "_do_fetch_commit_offsets",
+        "_maybe_leave_group",
+        "_send_req",
+        "_stop_commit_offsets_refresh_task",
+        "_stop_heartbeat_task",
+        "check_errors",
+        "coordinator_dead",
+        "coordinator_id",
+        "ensure_coordinator_known",
+        "generation",
+        "member_id",
+        "request_rejoin",
+        "reset_generation",
+    ),
+    "aiokafka.consumer.subscription_state:SubscriptionState": ("subscription",),
+    "aiokafka.consumer.subscription_state:Assignment": ("active", "state_value", "tps"),
+    "aiokafka.consumer.subscription_state:TopicPartitionState": (
+        "consumed_to",
+        "has_valid_position",
+        "highwater",
+        "pause",
+        "paused",
+        "position",
+        "resume",
+        "timestamp",
+    ),
+    "aiokafka.codec": (
+        *("has_gzip", "has_lz4", "has_snappy", "has_zstd"),
+        *("gzip_decode", "lz4_decode", "snappy_decode", "zstd_decode"),
+    ),
+    "aiokafka.client": ("ConnectionGroup", "CoordinationType"),
+    "aiokafka.consumer.fetcher": ("READ_COMMITTED",),
+    "aiokafka.partitioner": ("murmur2",),
+    "aiokafka.protocol.abstract": ("AbstractType",),
+    "aiokafka.protocol.admin": (
+        *("CreateTopicsRequest", "DescribeConfigsRequest", "DescribeGroupsRequest"),
+    ),
+    "aiokafka.protocol.api": ("Request", "RequestStruct", "Response"),
+    "aiokafka.protocol.commit": (
+        *("OffsetCommitRequest_v2", "OffsetCommitRequest_v3", "OffsetFetchRequest"),
+    ),
+    "aiokafka.protocol.fetch": ("FetchRequest",),
+    "aiokafka.protocol.group": ("HeartbeatRequest", "SyncGroupRequest"),
+    "aiokafka.protocol.metadata": ("MetadataRequest",),
+    "aiokafka.protocol.offset": ("OffsetRequest",),
+    "aiokafka.protocol.types": (
+        *("Array", "Boolean", "CompactArray", "CompactString", "Int16", "Int32", "Int64"),
+        *("Schema", "String", "TaggedFields"),
+    ),
+    "aiokafka.record.control_record": ("ABORT_MARKER", "ControlRecord"),
+    "aiokafka.record.memory_records": ("MemoryRecords",),
+    "aiokafka.record.util": ("calc_crc32c", "decode_varint"),
+}
+"""``module`` or ``module:Class`` → names. What an instance alone has is looked for in the names of
+``__init__``."""
+
+
+def check_client(version: str = __version__) -> None:
+    """Sees that this aiokafka is one that the package can work with.
+
+    Raises:
+        ConfigurationError: it is older or newer than those supported, or lacks what `REQUIRED` lists.
+    """
+    missing = [name for place, names in REQUIRED.items() for name in _missing(place, names)]
+    if missing or not _number(LEAST) <= _number(version) < _number(BELOW):
+        lacks = f": it lacks {', '.join(missing)}" * bool(missing)
+        raise ConfigurationError(
+            f"aiokafka {version} is not supported{lacks}; install one from {LEAST} on and below "
+            f"{BELOW}: pip install 'consumer-sdk[kafka]'"
+        )
+
+
+def _number(version: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", version)[:2]]
+
+
+def _missing(place: str, names: tuple[str, ...]) -> Iterator[str]:
+    module, _, name = place.partition(":")
+    try:
+        owner = import_module(module)
+        owner = getattr(owner, name) if name else owner
+    except (ImportError, AttributeError):
+        yield place
+        return
+    known = getattr(getattr(owner, "__init__", None), "__code__", None)
+    for each in names:
+        if not hasattr(owner, each) and not (known and each in known.co_names):
+            yield f"{name or module}.{each}"
+
+
+check_client()
+hide_arguments("aiokafka.conn", kinds=("SaslAuthenticate",))
