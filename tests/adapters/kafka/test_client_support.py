@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from aiokafka.protocol.fetch import FetchRequest
 
 import consumer_sdk
 from consumer_sdk.adapters.kafka import client_support
-from consumer_sdk.adapters.kafka.client_support import BELOW, LEAST, check_client
+from consumer_sdk.adapters.kafka.client_support import BELOW, LEAST, REQUIRED, check_client
 from consumer_sdk.adapters.kafka.decoding.unpacking import partition_names
 from consumer_sdk.errors import ConfigurationError
 from tests.adapters.test_urls import run_python
 
 PACKAGE = Path(consumer_sdk.__file__).parent
+PUBLIC = {"aiokafka", "aiokafka.abc", "aiokafka.client", "aiokafka.conn", "aiokafka.errors"}
+"""Modules of which not all names are looked for: their classes are, or nothing private is used."""
 
 
 def test_supported_versions_are_those_of_the_extra() -> None:
@@ -75,6 +79,21 @@ def test_whatever_is_imported_first_refuses_another_client(wanted: str) -> None:
         "except ConfigurationError as error: print(error)"
     )
     assert "lacks aiokafka.protocol.api.RequestStruct; install" in run_python(code)
+
+
+def test_all_that_is_imported_of_the_protocol_is_checked() -> None:
+    """A name that a release drops is an error of the check, wherever it is used."""
+    for path in (PACKAGE / "adapters" / "kafka").rglob("*.py"):
+        for module, name in _imported(ast.parse(path.read_text(encoding="utf-8"))):
+            places = {module, f"{module}:{name}", f"{module}.{name}"} & REQUIRED.keys()
+            is_listed = name in REQUIRED.get(module, ()) or places - {module}
+            assert is_listed or module in PUBLIC, f"{path}: {module}.{name}"
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("aiokafka"):
+            yield from ((str(node.module), alias.name) for alias in node.names)
 
 
 def test_fetch_of_this_client_tells_what_ranges_need() -> None:

@@ -163,14 +163,6 @@ class RangeOptions:
             }
         )
 
-    def for_consumer(self) -> dict[str, Any]:
-        """The options of a consumer without a group."""
-        return self.for_client() | {
-            "isolation_level": self.isolation_level,
-            "enable_auto_commit": False,
-            "auto_offset_reset": "none",
-        }
-
 
 def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     """Topics, and the keyword arguments of `KafkaRanges`.

@@ -11,7 +11,6 @@ from aiokafka.client import AIOKafkaClient
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
 from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
-from consumer_sdk.adapters.kafka.ranges.client_support import can_read_directly
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.group import Commit, GroupPosition
 from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, look_up
@@ -22,7 +21,6 @@ from consumer_sdk.adapters.kafka.ranges.options import (
     RangeOptions,
     parse_url,
 )
-from consumer_sdk.adapters.kafka.ranges.plain_reading import read_plainly
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
@@ -75,8 +73,7 @@ class KafkaRanges(RangeReader):
             ``ssl_context`` (which cannot be pickled) or ``sasl_mechanism``.
 
     Attributes:
-        broker_calls: requests sent so far, for benchmarks; where ranges are read through the
-            client's consumer, without that one's.
+        broker_calls: requests sent so far, for benchmarks.
 
     Raises:
         ConfigurationError: an option is unknown or cannot work.
@@ -215,16 +212,7 @@ class KafkaRanges(RangeReader):
         return min(wanted.start + max(records, 1), wanted.stop)
 
     async def record_size(self, partitions: Collection[Partition]) -> Mapping[Partition, float]:
-        """From the newest batches: one fetch of at most 64 KiB for each partition.
-
-        Raises:
-            ConfigurationError: the installed client cannot tell.
-        """
-        if not can_read_directly():
-            raise ConfigurationError(
-                "this aiokafka does not tell how large stored records are; "
-                "install a version that the kafka extra names: pip install 'consumer-sdk[kafka]'"
-            )
+        """From the newest batches: one fetch of at most 64 KiB for each partition."""
         sizes = await stored_sizes(self._connection, map(_tp, partitions))
         return {p: sizes[_tp(p)] for p in partitions if _tp(p) in sizes}
 
@@ -234,10 +222,6 @@ class KafkaRanges(RangeReader):
         tp, start, stop = _tp(wanted.partition), int(wanted.start), int(wanted.stop)
         if max_bytes < 1:
             raise ConfigurationError(f"max_bytes={max_bytes}: give at least 1")
-        if not can_read_directly():
-            return read_plainly(
-                self._connection, tp, start, stop, with_headers=with_headers, max_bytes=max_bytes
-            )
         read = RangeRead(self._connection, tp, start, stop)
         return read.parts(with_headers=with_headers, max_bytes=max_bytes)
 

@@ -1,4 +1,4 @@
-"""Range readers, each way of reading, on the shared Kafka."""
+"""Range readers on the shared Kafka."""
 
 from __future__ import annotations
 
@@ -8,18 +8,10 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from consumer_sdk.adapters.kafka.ranges import KafkaRanges, reader
+from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from tests.adapters.kafka.harness import KafkaHarness
 
 Opener: TypeAlias = Callable[..., Any]
-
-
-@pytest.fixture(params=["direct", "plain"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How ranges are read: with this client's internals, or as if it had none."""
-    name: str = request.param
-    monkeypatch.setattr(reader, "can_read_directly", lambda: name == "direct")
-    return name
 
 
 @pytest.fixture
