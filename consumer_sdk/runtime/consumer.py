@@ -275,8 +275,6 @@ class Consumer(RunsHandlers):
         `ConsumerClosedError`.
         """
         self._engine.stop()
-        if self._inbox is not None:
-            self._inbox.close()
 
     def _check(self) -> None:
         self._check_process()
@@ -344,7 +342,7 @@ class Consumer(RunsHandlers):
             engine = self._engine
             is_timed = self._options.ack_timeout is not None
             self._inbox = Inbox(engine.hand_out, engine.nudge, engine.watch, is_timed=is_timed)
-            engine.start(self._inbox, self._inbox.close)
+            engine.start(self._inbox)
         return self._inbox
 
     # -- running --------------------------------------------------------------------------
@@ -436,7 +434,7 @@ class Consumer(RunsHandlers):
             raise ConfigurationError("run() needs a consumer that nobody pulls from or runs yet")
         engine = self._engine
         self._workers = engine.workers = workers
-        engine.start(workers.lanes, lambda: None)
+        engine.start(workers.lanes)
         await engine.stopped()
         engine.raise_failure()
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters, LeaseSource
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
@@ -23,6 +21,7 @@ from consumer_sdk.runtime.dispatch.decoding import body_reader
 from consumer_sdk.runtime.dispatch.handlers import is_cancelled
 from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
+from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.dispatch.workers import Workers
 from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT, Intake
 from consumer_sdk.runtime.flusher import Flusher
@@ -40,7 +39,7 @@ from consumer_sdk.runtime.partitions.assignments import Ownership
 from consumer_sdk.runtime.partitions.dead_lettering import Burial
 from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
 from consumer_sdk.runtime.partitions.message_index import Unsettled
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
 from consumer_sdk.runtime.partitions.pauses import Pauses
 from consumer_sdk.runtime.partitions.timers import Timers
 from consumer_sdk.runtime.partitions.trees import TreeHolder
@@ -79,12 +78,8 @@ class Engine:
                 "hole_policy='dead_letter' needs a place to keep what is given up: give the "
                 "consumer dead_letters=…"
             )
-        self.watch = LoopWatch(adapter, lambda: self.holdings, lambda: self.sink)
-        self._hooks = NO_HOOKS if options.hooks is None else SafeHooks(options.hooks)
-        self.sink: Any = Lanes(Ordering.NONE, lambda: None)
         self._body = body_reader(options.decode)
-        self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
-        self._end_iteration: Callable[[], None] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -93,17 +88,60 @@ class Engine:
         self._is_leaving = False
         self._stop = asyncio.Event()
         self._is_raised = False
-        self.totals = Totals()
+        self._may_fetch = asyncio.Event()
+        self._wanted_in_flight = DEFAULT_IN_FLIGHT
+        self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
         self.timing = Timing()
         self.events = Events(options.clock.wall)
-        self._log = ConsumerLog(self.events, self.timing, self._hooks)
         self.pauses = Pauses()
-        self.tallies = Tallies(lambda: {a.partition for a in self.holdings})
         self.workers: Workers | None = None
         self.looked_up_to = 0
         self._is_closed = False
-        self._changed: OrderedDict[Holding, None] = OrderedDict()
+        self.context = self._make_context()
+        self.holdings = self.context.holdings
+        self.tallies = Tallies(lambda: {a.partition for a in self.holdings})
+        self.watch = LoopWatch(adapter, self.context)
+        self._flusher = Flusher(
+            adapter,
+            store,
+            options,
+            self.context,
+            fenced=lambda holding, error: self._ownership.fenced(holding, error),
+            finished=lambda holding: self._ownership.start_anew(holding),
+        )
+        self._ownership = Ownership(
+            adapter,
+            store,
+            options,
+            self._flusher,
+            self.context,
+            make_holding=self._make_holding,
+            pauses=self.pauses,
+        )
+        self._intake = Intake(
+            adapter,
+            options,
+            self.context,
+            overtaken=self._ownership.start_anew_when_finished,
+            has_dead_letters=self._dead_letters is not None,
+        )
+        self._burial = Burial(adapter, options, self._dead_letters)
+        self._timers = Timers(self.context)
+        self._holes = HoleBudget(options, self.context, unsettled=lambda: self._intake.unsettled)
+        self._health = HealthWatch(self.context, self._intake)
+        self.lag_watch = LagWatch(adapter, options, self.holdings)
         self._tidying = Tidying(adapter, store)
+
+    def _make_context(self) -> ConsumerContext:
+        """Until somebody pulls or runs, nothing is fetched, and the queue stays empty."""
+        hooks = NO_HOOKS if self._options.hooks is None else SafeHooks(self._options.hooks)
+        return ConsumerContext(
+            clock=self._options.clock,
+            queue=Lanes(Ordering.NONE),
+            hooks=hooks,
+            log=ConsumerLog(self.events, self.timing, hooks),
+            allows_cumulative=self._allows_cumulative,
+        )
 
     # -- opening --------------------------------------------------------------------------
 
@@ -114,53 +152,6 @@ class Engine:
             False if `stop` has ended it.
         """
         self._loop = asyncio.get_running_loop()
-        self._may_fetch = asyncio.Event()
-        options, adapter = self._options, self.adapter
-        self._flusher = Flusher(
-            adapter,
-            self._store,
-            options,
-            self.totals,
-            self.timing,
-            fenced=lambda holding, error: self._ownership.fenced(holding, error),
-            finished=lambda holding: self._ownership.start_anew(holding),
-        )
-        self._burial = Burial(adapter, options, self._dead_letters)
-        self._ownership = Ownership(
-            adapter,
-            self._store,
-            options,
-            self._flusher,
-            self.totals,
-            make_holding=self._make_holding,
-            queues=lambda: self.sink,
-            consumer_log=self._log,
-            pauses=self.pauses,
-        )
-        self._timers = Timers(options, lambda: self.sink)
-        self.lag_watch = LagWatch(adapter, options, self.holdings)
-        self._intake = Intake(
-            adapter,
-            options,
-            self.holdings,
-            self.totals,
-            changed=self._changed,
-            sink=lambda: self.sink,
-            overtaken=self._ownership.start_anew_when_finished,
-            has_dead_letters=self._dead_letters is not None,
-            consumer_log=self._log,
-        )
-        self._holes = HoleBudget(
-            options,
-            self.holdings,
-            self.totals,
-            lambda: self.sink,
-            self.events,
-            unsettled=lambda: self._intake.unsettled,
-        )
-        self._health = HealthWatch(
-            options.clock, self.holdings, self.totals, self._log, self._intake
-        )
         OUTAGES.hold(self)
         opening = asyncio.timeout(None)
         try:
@@ -210,11 +201,6 @@ class Engine:
         except Exception:
             log.exception("closing after a failed start failed too")
 
-    @property
-    def holdings(self) -> dict[Assignment, Holding]:
-        """The held assignments."""
-        return self._flusher.holdings if hasattr(self, "_flusher") else {}
-
     def _make_holding(self, assignment: Assignment) -> Holding:
         options = self._options
         tracker = make_tracker(
@@ -231,16 +217,16 @@ class Engine:
             options.clock,
             self._burial.add,
             self._timers.reschedule,
-            self.totals,
-            lambda holding, message: self.sink.free_up_to(holding, message),
-            lambda holding, message: self.sink.free(holding, message),
-            hooks=self._hooks,
-            log=self._log,
+            self.context.totals,
+            lambda holding, message: self.context.queue.free_up_to(holding, message),
+            lambda holding, message: self.context.queue.free(holding, message),
+            hooks=self.context.hooks,
+            log=self.context.log,
             unsettled=self._unsettled(tracker),
             make_trees=self._make_trees if options.trees else None,
-            allows_cumulative=self._allows_cumulative,
+            allows_cumulative=self.context.allows_cumulative,
             body=self._body,
-            changed=self._changed,
+            changed=self.context.changed,
             own=self.tallies.of(assignment.partition),
             handled=self.timing.handler(assignment.partition.stream),
         )
@@ -249,7 +235,7 @@ class Engine:
     def _unsettled(self, tracker: AckTracker) -> Unsettled | None:
         """Only where somebody is to be told of messages: without it an ack costs less."""
         is_wanted = self._options.hooks is not None or self._options.gives_up_holes
-        return Unsettled(tracker, self._hooks.settled) if is_wanted else None
+        return Unsettled(tracker, self.context.hooks.settled) if is_wanted else None
 
     def _make_trees(self, holding: Holding) -> TreeHolder:
         options = self._options
@@ -267,7 +253,7 @@ class Engine:
         for anchor, receipt in receipts.items():
             tracker = trackers.get(anchor.table)
             if tracker is None:
-                self.totals.ignored += 1
+                self.context.totals.ignored += 1
             else:
                 settled += tracker.settle(anchor, receipt)
         return settled
@@ -284,6 +270,7 @@ class Engine:
         if asyncio._get_running_loop() is self._loop:  # noqa: SLF001 - get_running_loop raises
             notice(holding)
             return
+        assert self._loop is not None  # noqa: S101 - there are no records before it is opened
         self._loop.call_soon_threadsafe(notice, holding)
         raise ConsumerClosedError(
             "messages are settled in the consumer's event loop; from another thread: "
@@ -303,17 +290,16 @@ class Engine:
         self._allows_cumulative = ordering is Ordering.PARTITION
         self._wanted_in_flight = in_flight_of(self.adapter, self._options, in_flight)
 
-    def start(self, sink: Any, end_iteration: Callable[[], None]) -> None:
-        """Records go to ``sink`` from here on."""
-        self.sink = sink
-        sink.set_gated(is_gated=self.watch.is_gated)
-        self._end_iteration = end_iteration
-        wanted = getattr(self, "_wanted_in_flight", DEFAULT_IN_FLIGHT)
-        self._intake.max_in_flight = self._options.max_in_flight or wanted
+    def start(self, queue: MessageQueue) -> None:
+        """Records are fetched from here on, and go to ``queue``."""
+        self.context.queue = queue
+        self.context.allows_cumulative = self._allows_cumulative
+        queue.set_gated(is_gated=self.watch.is_gated)
+        self._intake.max_in_flight = self.in_flight_limit
         for holding in self.holdings.values():
             holding.allows_cumulative = self._allows_cumulative
         if self._stop.is_set():
-            end_iteration()
+            queue.close()
         self._may_fetch.set()
 
     async def _supervise(self) -> None:
@@ -358,7 +344,7 @@ class Engine:
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.reschedule(asyncio.get_running_loop().time())
-        self._end_iteration()
+        self.context.queue.close()
 
     async def stopped(self) -> None:
         """Waits until `stop` or a failure."""
@@ -453,7 +439,7 @@ class Engine:
             raise errors[0]
 
     def _log_closed(self) -> None:
-        self._log.report(math.inf)
+        self.context.log.report(math.inf)
         now = self.stats()
         log.info(
             "closed: %s, group %r; %d fetched, %d settled, %d failed deliveries, %d dead-lettered",
@@ -472,13 +458,12 @@ class Engine:
         """Stops fetching one, or all, until `resume`."""
         self.pauses.pause(partition, reason)
         self._said("paused", partition, reason)
-        if self.holdings:  # an adapter may grant before it has opened
-            self._ownership.pause()
+        self._ownership.pause()
 
     def resume(self, partition: Partition | None) -> bool:
         """Fetches what is paused by hand or for its lag; False if nothing was."""
         self.pauses.resume(partition)
-        has_resumed = bool(self.holdings) and self._ownership.resume(partition)
+        has_resumed = self._ownership.resume(partition)
         if has_resumed:
             self._said("resumed", partition, "by hand")
         return has_resumed
@@ -499,7 +484,7 @@ class Engine:
             return "stopping"
         if self._supervisor is not None:
             return "running"
-        return "opening" if hasattr(self, "_loop") else "new"
+        return "new" if self._loop is None else "opening"
 
     def health(
         self,
@@ -524,8 +509,8 @@ class Engine:
 
     def time(self) -> float:
         """The loop's time; 0 before there is one, and after it was closed."""
-        loop = getattr(self, "_loop", None)
-        return 0.0 if loop is None or loop.is_closed() else float(loop.time())
+        loop = self._loop
+        return 0.0 if loop is None or loop.is_closed() else loop.time()
 
     def monotonic(self) -> float:
         """The time that the trackers know, in seconds."""
@@ -538,18 +523,17 @@ class Engine:
     @property
     def loop_lag(self) -> float:
         """By how many seconds the event loop turned too late."""
-        return 0.0 if self._supervisor is None else self._health.late
+        return self._health.late
 
     @property
     def is_full(self) -> bool:
         """No more is fetched until something is settled."""
-        return self._supervisor is not None and self._intake.is_full
+        return self._intake.is_full
 
     @property
     def in_flight_limit(self) -> int:
         """Unsettled records at which fetching stops."""
-        limit: int = getattr(self, "_wanted_in_flight", DEFAULT_IN_FLIGHT)
-        return self._options.max_in_flight or limit
+        return self._options.max_in_flight or self._wanted_in_flight
 
     def letter_of(self, holding: Holding, index: int) -> Message | None:
         """The message of a record that waits for its dead letter."""
@@ -562,7 +546,7 @@ class Engine:
 
     def stats(self) -> ConsumerStats:
         """A snapshot."""
-        held, totals = list(self.holdings.values()), self.totals
+        held, totals = list(self.holdings.values()), self.context.totals
         busy = [h for h in held if not h.is_idle]
         in_flight = sum(h.tracker.unsettled for h in busy)
         return ConsumerStats(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import (
@@ -15,12 +13,12 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 from consumer_sdk.log_limits import REPEATS
-from consumer_sdk.records import Arrival, Assignment, Message, Redelivery, Run, Tracked
-from consumer_sdk.runtime.observing.consumer_log import ConsumerLog, error_text
+from consumer_sdk.records import Arrival, Message, Redelivery, Run, Tracked
+from consumer_sdk.runtime.observing.consumer_log import error_text
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
 
-__all__ = ["Intake", "Sink"]
+__all__ = ["Intake"]
 
 log = logging.getLogger(__name__)
 
@@ -40,22 +38,6 @@ SLICE = 2000
 """Holdings that are counted before a fetch: more than one fetch and its acks can change."""
 
 
-class Sink(Protocol):
-    """Where tracked records wait to be handed out."""
-
-    def put(self, holding: Holding, messages: list[Message]) -> None:
-        """Queues new records, in order."""
-        ...
-
-    def hold(self, holding: Holding, message: Message) -> None:
-        """Keeps the place of a retry that is not due yet."""
-        ...
-
-    def set_full(self, *, is_full: bool) -> None:
-        """Whether no more is fetched until something is settled: then no batch waits for more."""
-        ...
-
-
 class Intake:
     """The fetch loop of one consumer.
 
@@ -67,11 +49,10 @@ class Intake:
     sum, and only those that have changed since it was made are looked at again.
 
     Args:
-        changed: the holdings that have; see `Holding.changed`.
-        sink: where tracked records go.
+        context: what is held, what of it has changed, where tracked records go, and who is told of
+            fetches.
         overtaken: told of a holding whose next position is no longer stored.
         has_dead_letters: there is a place for what cannot be read.
-        consumer_log: its events are told of fetches that fail, its timing of all.
 
     Attributes:
         unsettled: records that all holdings have in flight; at a time too many, never too few.
@@ -82,29 +63,25 @@ class Intake:
         self,
         adapter: Adapter,
         options: Options,
-        holdings: Mapping[Assignment, Holding],
-        totals: Totals,
+        context: ConsumerContext,
         *,
-        changed: OrderedDict[Holding, None],
-        sink: Callable[[], Sink],
         overtaken: Callable[[Holding], None],
         has_dead_letters: bool,
-        consumer_log: ConsumerLog,
     ) -> None:
-        self._events = consumer_log.events
-        self._timing = consumer_log.timing
+        self._context = context
+        self._events = context.log.events
+        self._timing = context.log.timing
         self._overtaken = overtaken
         self._buries_unreadable = has_dead_letters and options.unreadable == "dead_letter"
         self._adapter = adapter
         self._options = options
-        self._holdings = holdings
-        self._totals = totals
-        self._changed = changed
+        self._holdings = context.holdings
+        self._totals = context.totals
+        self._changed = context.changed
         self.unsettled = self._waiting = self._size = 0
         self._shared = 0
         self.paused: set[Holding] = set()
         self._pauses_holes = options.hole_policy == "pause"
-        self._sink = sink
         self._room = asyncio.Event()
         self.is_full = False
         self.max_in_flight = options.max_in_flight or DEFAULT_IN_FLIGHT
@@ -174,7 +151,7 @@ class Intake:
 
     def _set_full(self, *, is_full: bool) -> None:
         self.is_full = is_full
-        self._sink().set_full(is_full=is_full)
+        self._context.queue.set_full(is_full=is_full)
 
     def _has_room(self) -> bool:
         """Pauses and resumes partitions with hysteresis on the way."""
@@ -253,7 +230,7 @@ class Intake:
         self._add(holding, tracked.count, run.size)
         if tracked.plain:
             if run.messages:
-                self._sink().put(holding, run.messages)
+                self._context.queue.put(holding, run.messages)
         else:
             self._sort_out(holding, run.messages, tracked)
 
@@ -319,8 +296,8 @@ class Intake:
             if arrival is Arrival.EXHAUSTED:
                 self._give_up(holding, message)
             elif arrival is Arrival.HELD:
-                self._sink().hold(holding, message)
+                self._context.queue.hold(holding, message)
                 holding.reschedule(holding)
             else:
                 holding.tried_before(message)
-                self._sink().put(holding, [message])
+                self._context.queue.put(holding, [message])

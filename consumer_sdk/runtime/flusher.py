@@ -29,9 +29,8 @@ from consumer_sdk.checkpoints.forms import Fitted
 from consumer_sdk.checkpoints.json import fit_checkpoint
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind
-from consumer_sdk.runtime.observing.timing import Timing
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
 from consumer_sdk.runtime.partitions.queue_attempts import QueueAttempts
 
 __all__ = ["Flusher"]
@@ -64,7 +63,7 @@ class Flusher:
     """Flushes all holdings of one consumer.
 
     Args:
-        timing: of requests to the store and the broker.
+        context: what is held; where flushes are counted, and requests to the store and the broker timed.
         fenced: told of a holding that this consumer may write no more.
         finished: told of an overtaken holding of which everything is durable.
 
@@ -77,8 +76,7 @@ class Flusher:
         adapter: Adapter,
         store: CheckpointStore | None,
         options: Options,
-        totals: Totals,
-        timing: Timing,
+        context: ConsumerContext,
         *,
         fenced: Callable[[Holding, Exception | None], None],
         finished: Callable[[Holding], None],
@@ -86,8 +84,8 @@ class Flusher:
         self._adapter = adapter
         self._store = store
         self._options = options
-        self._totals = totals
-        self._timing = timing
+        self._totals = context.totals
+        self._timing = context.log.timing
         self._fenced = fenced
         self._finished = finished
         self._names_settled = adapter.capabilities.wants_settled
@@ -105,10 +103,10 @@ class Flusher:
         self._least_rest = min(LEAST_REST, options.flush_interval)
         self._dues: list[tuple[float, int, Holding]] = []
         self._numbers = itertools.count()  # holdings do not compare
-        self.holdings: dict[Assignment, Holding] = {}
+        self._holdings = context.holdings
         is_queue = adapter.capabilities.kind is Kind.QUEUE
         self.attempts = (
-            QueueAttempts(adapter, store, options, self.holdings) if store and is_queue else None
+            QueueAttempts(adapter, store, options, self._holdings) if store and is_queue else None
         )
 
     @property
@@ -389,7 +387,7 @@ class Flusher:
     def _keep_untold(self, flushes: Sequence[AckFlush], outcomes: Sequence[Outcome]) -> None:
         for at, flush in enumerate(flushes):
             is_told = at < len(outcomes) and outcomes[at].kind is not OutcomeKind.RETRY
-            if not is_told and flush.assignment in self.holdings:
+            if not is_told and flush.assignment in self._holdings:
                 self._commits.setdefault(flush.assignment, flush)
                 self._has_commits.set()
 

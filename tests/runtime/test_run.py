@@ -9,6 +9,7 @@ import pytest
 from consumer_sdk import (
     Batch,
     ConfigurationError,
+    Consumer,
     HandlerError,
     Message,
     Ordering,
@@ -17,7 +18,8 @@ from consumer_sdk import (
     RetryPolicy,
 )
 from consumer_sdk.errors import TransientStoreError
-from tests.runtime.bench import Bench, Letters, bench
+from consumer_sdk.testing import MemoryAdapter
+from tests.runtime.bench import QUICK, Bench, Letters, bench
 
 
 def test_handler_returns_record_is_settled_and_committed() -> None:
@@ -90,6 +92,13 @@ def test_dead_letters_down_record_stays_unsettled_until_they_work(down: Exceptio
     bench(test)
 
 
+class _WithoutDeadLetters(MemoryAdapter):
+    """Of a broker that has no place of its own for dead letters."""
+
+    def dead_letters(self) -> None:
+        """None."""
+
+
 async def _reject_x(message: Message) -> None:
     if message.value == b"x":
         raise Reject("x is not wanted")
@@ -100,9 +109,8 @@ def test_no_dead_letters_consumer_stops_at_the_limit_and_says_so() -> None:
 
     async def test(b: Bench) -> None:
         b.append("x")
-        b.letters = None  # type: ignore[assignment]  # the adapter's default is switched off too
-        consumer = b.consumer()
-        consumer._engine._dead_letters = None
+        adapter = _WithoutDeadLetters(b.broker, "s", group="g")
+        consumer = Consumer(adapter, retry=QUICK, clock=b.simulation.clock)
         with pytest.raises(HandlerError, match="dead_letters="):
             await b.run(consumer, _reject_x)
         assert b.committed() in ({}, {"0": 0})

@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import islice, repeat
 
 from consumer_sdk.records import Batch, Message, Position
+from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.partitions.partition_state import NACKED, SETTLED, Holding
 
 __all__ = ["Lane", "Lanes", "Ordering", "Taken"]
@@ -89,28 +90,37 @@ class Taken(Batch):
         self += messages
 
 
-class Lanes:
+def _ignore() -> None:
+    """Lanes without workers: those of a consumer that is neither pulled from nor run yet."""
+
+
+class Lanes(MessageQueue):
     """The queues of `Consumer.run`; pure.
 
     Args:
         ordering: what shares a lane.
         is_ready: called when lanes have become ready.
+        abandoned: called when a holding was closed; what is still processed of it is in vain.
 
     Attributes:
         ready: lanes whose head may be processed.
         available: records in them, that could be taken now.
-        abandoned: called when a holding was closed; what is still processed of it is in vain.
         is_gated: nothing is to be taken for now.
     """
 
-    def __init__(self, ordering: Ordering, is_ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        ordering: Ordering,
+        is_ready: Callable[[], None] = _ignore,
+        abandoned: Callable[[], None] = _ignore,
+    ) -> None:
         self._keys_of: Callable[[Sequence[Message]], Iterable[Hashable | None]] = {
             Ordering.NONE: lambda messages: repeat(None, len(messages)),
             Ordering.KEY: lambda messages: [m.ordering_key or m.key or None for m in messages],
             Ordering.PARTITION: lambda messages: repeat("partition", len(messages)),
         }[ordering]
         self._is_ready = is_ready
-        self.abandoned: Callable[[], None] = lambda: None
+        self._abandoned = abandoned
         self.ready: deque[Lane] = deque()
         self.available = 0
         self.is_full = self.is_gated = False
@@ -383,15 +393,21 @@ class Lanes:
 
     def abandon(self) -> None:
         """Holdings were closed: nothing of theirs is taken from here on."""
-        self.abandoned()
+        self._abandoned()
 
-    def sweep(self) -> list[Lane]:
+    def sweep(self) -> list[object]:
         """Takes out what waits for closed holdings, in one pass; returns it."""
         kept: deque[Lane] = deque()
-        gone: list[Lane] = []
+        gone: list[object] = []
         for lane in self.ready:
-            (gone if lane.holding.is_closed else kept).append(lane)
+            if lane.holding.is_closed:
+                gone.append(lane)
+                self.available -= len(lane.queue)
+            else:
+                kept.append(lane)
         if gone:
             self.ready = kept
-            self.available -= sum(len(lane.queue) for lane in gone)
         return gone
+
+    def close(self) -> None:
+        """Nobody waits here: workers go on until the drain has taken out what is queued."""

@@ -23,13 +23,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import coroutine
-from typing import Any, Protocol
+from typing import Any
 
 from consumer_sdk.abc import Adapter
-from consumer_sdk.records import Assignment, Message
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.records import Message
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 
 __all__ = ["LoopWatch", "Step", "timed"]
 
@@ -42,20 +42,11 @@ GAP = 1.0
 """Seconds between two looks, or for one step of a handler, that the loop does not take by itself."""
 
 
-class Gated(Protocol):
-    """Where records wait to be handed out."""
-
-    def set_gated(self, *, is_gated: bool) -> None:
-        """Whether nothing is handed out for now."""
-        ...
-
-
 class LoopWatch:
     """Looks at the time for one consumer, if others may take over what it holds.
 
     Args:
-        holdings: what it holds.
-        queues: what is gated.
+        context: what it holds, and the queue that is gated.
 
     Attributes:
         is_needed: others may.
@@ -64,16 +55,10 @@ class LoopWatch:
         times_steps: the steps of handlers are to be timed.
     """
 
-    def __init__(
-        self,
-        adapter: Adapter,
-        holdings: Callable[[], Mapping[Assignment, Holding]],
-        queues: Callable[[], Gated],
-    ) -> None:
+    def __init__(self, adapter: Adapter, context: ConsumerContext) -> None:
         self.is_needed = type(adapter).held_until is not Adapter.held_until
         self._adapter = adapter
-        self._holdings = holdings
-        self._queues = queues
+        self._context = context
         self._seen = math.inf
         # The last time that it stood still: for so long, and what the adapter knew when it went on.
         self._gap, self._known = 0.0, -math.inf
@@ -120,14 +105,14 @@ class LoopWatch:
             self._gap,
         )
         self.is_gated = self.times_steps = True
-        self._queues().set_gated(is_gated=True)
+        self._context.queue.set_gated(is_gated=True)
 
     def _open(self) -> None:
         """Whatever is held now is certain; what was lost took its memory of the blame along."""
-        for holding in self._holdings().values():
+        for holding in self._context.holdings.values():
             holding.blamed.clear()
         self.is_gated = False
-        self._queues().set_gated(is_gated=False)
+        self._context.queue.set_gated(is_gated=False)
 
     def blocked(self, messages: Sequence[Message], seconds: float) -> None:
         """A step of their handler took so long."""
@@ -135,7 +120,7 @@ class LoopWatch:
         self.look()
         if was_gated or not self.is_gated:
             return
-        holdings = self._holdings()
+        holdings = self._context.holdings
         for message in messages:
             holding = holdings.get(message.assignment)
             if holding is not None:

@@ -19,7 +19,8 @@ from typing import Self, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, Step
-from consumer_sdk.runtime.dispatch.queued_runs import Runs, Waiting
+from consumer_sdk.runtime.dispatch.queue import MessageQueue
+from consumer_sdk.runtime.dispatch.queued_runs import Runs
 from consumer_sdk.runtime.dispatch.workers import TURN
 from consumer_sdk.runtime.partitions.partition_state import Holding
 
@@ -32,7 +33,7 @@ SUSPECTS = 50_000
 records that were in hand then, settled and not durable, or queued. Each costs two turns of the loop."""
 
 
-class Inbox:
+class Inbox(MessageQueue):
     """A queue of runs, with retries ahead of new records.
 
     Args:
@@ -143,9 +144,9 @@ class Inbox:
         if self._current_holding is not None and self._current_holding.is_closed:
             self.current, self._current_holding = iter(()), None
 
-    def sweep(self) -> list[Waiting]:
+    def sweep(self) -> list[object]:
         """Takes out the runs of closed holdings, in one pass; returns them."""
-        kept, gone = Runs(), list[Waiting]()
+        kept, gone = Runs(), list[object]()
         for run in self._runs:
             if run[0].is_closed:
                 gone.append(run)

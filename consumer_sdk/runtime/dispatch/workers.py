@@ -151,8 +151,7 @@ class Workers:
         if not (clock is None or isinstance(clock, LoopClock)):  # which asks the loop, but slowly
             self._time = clock.monotonic
         self._is_stopped = False
-        self.lanes = Lanes(ordering, self._add_worker)
-        self.lanes.abandoned = self._cancel_abandoned
+        self.lanes = Lanes(ordering, self._add_worker, self._cancel_abandoned)
 
     def _add_worker(self) -> None:
         """Makes a worker unless one is about to start, or all are there."""

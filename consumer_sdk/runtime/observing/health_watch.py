@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping
 
-from consumer_sdk.abc import Clock
-from consumer_sdk.records import Assignment
 from consumer_sdk.runtime.fetch_loop import Intake
-from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 
 __all__ = ["HealthWatch"]
 
@@ -31,8 +27,7 @@ class HealthWatch:
     A look costs the same however many partitions are held: it takes the sums of `Intake`.
 
     Args:
-        holdings: what is held.
-        totals: of all holdings, those that are closed too.
+        context: what is held, what was seen of it, and who is told.
         intake: knows what is in flight, and what is not fetched.
 
     Attributes:
@@ -40,18 +35,10 @@ class HealthWatch:
         late: by how many seconds it turned too late then.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        holdings: Mapping[Assignment, Holding],
-        totals: Totals,
-        consumer_log: ConsumerLog,
-        intake: Intake,
-    ) -> None:
-        self._clock = clock
-        self._holdings = holdings
-        self._totals = totals
-        self._log = consumer_log
+    def __init__(self, context: ConsumerContext, intake: Intake) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._log = context.log
         self._intake = intake
         self._longest = BLOCKED
         self._settled: int | None = None  # while nothing more is fetched
@@ -89,13 +76,13 @@ class HealthWatch:
         if not self._is_held_up():
             self._settled = None
             return
-        settled = self._totals.fetched - self._intake.unsettled
+        settled = self._context.totals.fetched - self._intake.unsettled
         if settled != self._settled:
             self._settled, self._since = settled, now
         elif now - self._since >= PATIENCE:
             self._has_warned = True
             waited = f"no record was settled for {now - self._since:.0f} s"
-            held = list(self._holdings.values())
+            held = list(self._context.holdings.values())
             self._log.events.add("no-ack", waited, [h.assignment.partition for h in held])
             log.warning(
                 "no record was settled for %.0f s, and no more are fetched until some are: %d are "

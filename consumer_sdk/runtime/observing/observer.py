@@ -85,10 +85,12 @@ def _place(engine: Engine, holding: Holding, found: Explanation, in_handlers: Ru
         return _Place("dead-lettering", _key(engine.letter_of(holding, index)))
     if found.state == "retrying":
         known = None if holding.unsettled is None else holding.unsettled.get(index)
-        return _Place("retrying", _key(known) or engine.sink.key_of(holding, found.pinned_by))
+        return _Place(
+            "retrying", _key(known) or engine.context.queue.key_of(holding, found.pinned_by)
+        )
     if holding.trees is not None and (owner := holding.trees.find(index)) is not None:
         return _Place("awaiting branches", _key(owner))
-    state, waiting = engine.sink.find(holding, index)
+    state, waiting = engine.context.queue.find(holding, index)
     return _Place(state, _key(waiting))
 
 

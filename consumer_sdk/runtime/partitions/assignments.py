@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, CheckpointStore
 from consumer_sdk.errors import StoreError, TransientAdapterError, TransientStoreError
@@ -16,7 +16,6 @@ from consumer_sdk.records import (
     Assignment,
     Checkpoint,
     Kind,
-    Message,
     OutcomeKind,
     Partition,
     Position,
@@ -25,15 +24,14 @@ from consumer_sdk.records import (
 )
 from consumer_sdk.runtime.compatibility import check_start
 from consumer_sdk.runtime.flusher import Flusher
-from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
 from consumer_sdk.runtime.partitions.pauses import Pauses
 from consumer_sdk.runtime.starts.decide import choose, decide
 from consumer_sdk.runtime.starts.inputs import Decision, Facts
 from consumer_sdk.runtime.starts.lookup import Inquiry
 
-__all__ = ["Ownership", "Queues"]
+__all__ = ["Ownership"]
 
 log = logging.getLogger(__name__)
 
@@ -41,22 +39,6 @@ TOGETHER = 500
 """Partitions that are drained, or closed, before the event loop has its turn."""
 FLUSH_RETRY = 0.05
 """Seconds between the tries of a last flush."""
-
-
-class Queues(Protocol):
-    """Where records wait to be handed out; what a revoke has to empty."""
-
-    def purge(self, holdings: Sequence[Holding]) -> Mapping[Holding, list[Message]]:
-        """Takes their records out; returns those that were waiting to be handed out."""
-        ...
-
-    def abandon(self) -> None:
-        """Holdings were closed: nothing of theirs is handed out, and what is processed is in vain."""
-        ...
-
-    def sweep(self) -> list[Any]:
-        """Takes out what waits for closed holdings, in one pass for all; returns it."""
-        ...
 
 
 class _Grant(NamedTuple):
@@ -72,14 +54,14 @@ class Ownership(AssignmentOwner):
 
     Args:
         make_holding: builds the holding, with its tracker, for a granted assignment.
-        queues: where its records wait.
-        consumer_log: told what comes and goes.
+        context: what is held, where its records wait, and who is told what comes and goes.
         pauses: what a person has paused.
     """
 
     __slots__ = (
         "_adapter",
         "_closed",
+        "_context",
         "_flusher",
         "_inquiry",
         "_is_to_sweep",
@@ -87,7 +69,6 @@ class Ownership(AssignmentOwner):
         "_make_holding",
         "_options",
         "_pauses",
-        "_queues",
         "_resumed",
         "_said",
         "_store",
@@ -102,22 +83,20 @@ class Ownership(AssignmentOwner):
         store: CheckpointStore | None,
         options: Options,
         flusher: Flusher,
-        totals: Totals,
+        context: ConsumerContext,
         *,
         make_holding: Callable[[Assignment], Holding],
-        queues: Callable[[], Queues],
-        consumer_log: ConsumerLog,
         pauses: Pauses,
     ) -> None:
-        self._log = consumer_log
+        self._context = context
+        self._log = context.log
         self._pauses = pauses
         self._adapter = adapter
         self._store = store
         self._options = options
         self._flusher = flusher
-        self._totals = totals
+        self._totals = context.totals
         self._make_holding = make_holding
-        self._queues = queues
         self._inquiry = Inquiry(adapter, store, options)
         self._closed: list[Assignment] = []
         self._is_to_sweep = False
@@ -125,7 +104,7 @@ class Ownership(AssignmentOwner):
         # Attempts that no commit tells of, by partition and identity of the stream.
         self._tried: dict[tuple[Partition, str | None], dict[Position, int]] = {}
         self._said: dict[Partition, Decision] = {}  # of starts that are not durable yet
-        self.holdings: dict[Assignment, Holding] = flusher.holdings
+        self.holdings = context.holdings
 
     # -- assigned -------------------------------------------------------------------------
 
@@ -330,7 +309,7 @@ class Ownership(AssignmentOwner):
 
     def _stop_handing_out(self, holdings: Sequence[Holding]) -> None:
         begun = [holding for holding in holdings if not holding.is_draining]
-        for holding, waiting in self._queues().purge(begun).items():
+        for holding, waiting in self._context.queue.purge(begun).items():
             holding.start_draining()
             holding.withdraw(waiting)
 
@@ -480,7 +459,7 @@ class Ownership(AssignmentOwner):
             self.holdings.pop(holding.assignment, None)
         # Else the handlers of what was lost before would be cancelled again, at clean-up.
         if open_ones:
-            self._queues().abandon()
+            self._context.queue.abandon()
 
     def _sweep_soon(self) -> None:
         if not self._is_to_sweep:
@@ -489,10 +468,10 @@ class Ownership(AssignmentOwner):
 
     def _sweep(self) -> None:
         self._is_to_sweep = False
-        _free(self._queues().sweep())
+        _free(self._context.queue.sweep())
 
 
-def _free(gone: list[Any]) -> None:
+def _free(gone: list[object]) -> None:
     """Gives the memory back in parts: of many records that takes long."""
     del gone[-TOGETHER:]
     if gone:

@@ -17,15 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
-from consumer_sdk.records import Assignment, Explanation, Message
-from consumer_sdk.runtime.observing.events import Events
+from consumer_sdk.records import Explanation
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
 
-__all__ = ["HoleBudget", "KnowsWaiting"]
+__all__ = ["HoleBudget"]
 
 log = logging.getLogger(__name__)
 
@@ -46,41 +44,26 @@ ADVICE = {
 }
 
 
-class KnowsWaiting(Protocol):
-    """Where records wait to be handed out."""
-
-    def is_waiting(self, holding: Holding, message: Message) -> bool:
-        """The record waits for user code to take it."""
-        ...
-
-
 class HoleBudget:
     """Looks after the holes of one consumer.
 
     Args:
         options: ``max_holes``, ``max_hole_age`` and ``hole_policy``.
-        holdings: whose holes.
-        totals: where alarms are counted.
-        queues: where records wait; what nobody was handed is not given up.
-        events: told of alarms.
+        context: the holdings, whose holes these are; their queue, since what nobody was handed is not
+            given up; and who is told of alarms.
         unsettled: how many records all holdings have in flight; never too few.
     """
 
     def __init__(
         self,
         options: Options,
-        holdings: Mapping[Assignment, Holding],
-        totals: Totals,
-        queues: Callable[[], KnowsWaiting],
-        events: Events,
+        context: ConsumerContext,
         *,
         unsettled: Callable[[], int],
     ) -> None:
-        self._events = events
+        self._context = context
+        self._events = context.log.events
         self._options = options
-        self._holdings = holdings
-        self._totals = totals
-        self._queues = queues
         self._unsettled = unsettled
         self._over: set[Holding] = set()
         self._most = math.inf if options.max_holes is None else options.max_holes
@@ -110,7 +93,9 @@ class HoleBudget:
         self._over = {holding for holding in self._over if not holding.is_closed}
         if not self._over and self._unsettled() <= self._few:
             return []
-        return [holding for holding in self._holdings.values() if not self._has_few(holding)]
+        return [
+            holding for holding in self._context.holdings.values() if not self._has_few(holding)
+        ]
 
     def _has_few(self, holding: Holding) -> bool:
         """What was counted before the last fetch is enough to know: it is acked since, if anything."""
@@ -141,7 +126,7 @@ class HoleBudget:
     def _tell(self, holding: Holding, found: Explanation) -> None:
         partition = holding.assignment.partition
         if holding.is_over_budget:
-            self._totals.hole_alarms += 1
+            self._context.totals.hole_alarms += 1
             advice = ADVICE[self._options.hole_policy]
             self._events.add("hole-alarm", f"over {self._limits}: {found}", [partition])
             log.warning(
@@ -156,7 +141,7 @@ class HoleBudget:
         if found.index is None or holding.unsettled is None:
             return False
         message = holding.unsettled.get(found.index)
-        if message is None or self._queues().is_waiting(holding, message):
+        if message is None or self._context.queue.is_waiting(holding, message):
             return False
         why = f"over the hole budget ({self._limits}): {found}"
         return holding.take_out(found.index, message, why)

@@ -8,7 +8,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from consumer_sdk.abc import AckTracker, Clock
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, PartitionLostError
@@ -36,7 +36,10 @@ from consumer_sdk.runtime.partitions.message_index import Unsettled
 from consumer_sdk.runtime.partitions.trees import TreeHolder
 from consumer_sdk.trackers import Reject, Retry
 
-__all__ = ["NACKED", "SETTLED", "Bury", "Holding", "Load", "Totals"]
+if TYPE_CHECKING:
+    from consumer_sdk.runtime.dispatch.queue import MessageQueue
+
+__all__ = ["NACKED", "SETTLED", "Bury", "ConsumerContext", "Holding", "Load", "Totals"]
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +71,32 @@ Load: TypeAlias = tuple[int, int, int]
 
 _Waiter: TypeAlias = tuple[int, Callable[[], int], asyncio.Future[None]]
 """A flush's number, what tells how far things are, and who waits for that."""
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class ConsumerContext:
+    """What the parts of one consumer share.
+
+    Attributes:
+        clock: where time comes from.
+        queue: where records wait to be handed out; a pull or `run` puts its own here.
+        totals: what was seen of all partitions together.
+        hooks: told what becomes of messages and partitions.
+        log: the consumer's log lines and events.
+        holdings: the partitions that are held.
+        changed: of them, those whose load may not be what it was when the fetch loop looked last; who
+            changed first is first, since a set of objects has another order in each run.
+        allows_cumulative: records are processed in order, so that one ack may settle all before it.
+    """
+
+    clock: Clock
+    queue: MessageQueue
+    totals: Totals = field(default_factory=Totals)
+    hooks: Hooks = NO_HOOKS
+    log: ConsumerLog = field(default_factory=ConsumerLog)
+    holdings: dict[Assignment, Holding] = field(default_factory=dict)
+    changed: OrderedDict[Holding, None] = field(default_factory=OrderedDict)
+    allows_cumulative: bool = True
 
 
 class Bury(Protocol):

@@ -5,26 +5,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Protocol
 
-from consumer_sdk.records import Message, Redelivery
-from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.records import Redelivery
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
 
 __all__ = ["Timers"]
 
 SLICE = 250
 """Records, and looks at holdings, before the event loop has its turn."""
-
-
-class TakesBack(Protocol):
-    """Where a redelivery waits to be handed out."""
-
-    def put_back(self, holding: Holding, message: Message) -> None:
-        """Queues a redelivery, ahead of new records."""
-        ...
 
 
 class Timers:
@@ -34,9 +23,9 @@ class Timers:
     often: all but the last time that was noted for a holding are passed over.
     """
 
-    def __init__(self, options: Options, sink: Callable[[], TakesBack]) -> None:
-        self._clock = options.clock
-        self._sink = sink
+    def __init__(self, context: ConsumerContext) -> None:
+        self._context = context
+        self._clock = context.clock
         self._changed = asyncio.Event()
         self._dues: list[tuple[float, int, Holding]] = []
         self._numbers = itertools.count()  # holdings do not compare
@@ -94,5 +83,5 @@ class Timers:
             again.holder, again.index = holding, index
             holding.totals.redelivered += 1
             holding.own.redelivered += 1
-            self._sink().put_back(holding, again)
+            self._context.queue.put_back(holding, again)
         return len(due.expired) + len(due.ready)

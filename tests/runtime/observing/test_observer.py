@@ -124,7 +124,7 @@ def test_explain_says_queued_and_behind_a_retry() -> None:
         await asyncio.sleep(1)
         engine = consumer._engine
         (holding,) = engine.holdings.values()
-        assert engine.sink.find(holding, 1)[0] == "behind a retry"
+        assert engine.context.queue.find(holding, 1)[0] == "behind a retry"
         assert consumer.snapshot().partitions[0].blocked == 1
         consumer.stop()
         await running

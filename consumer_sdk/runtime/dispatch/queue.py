@@ -1,0 +1,91 @@
+"""`MessageQueue`: where the records of a consumer wait between the fetch and user code."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from consumer_sdk.records import Message, Position
+
+if TYPE_CHECKING:
+    from consumer_sdk.runtime.partitions.partition_state import Holding
+
+__all__ = ["MessageQueue"]
+
+
+class MessageQueue(ABC):
+    """The records that a consumer has fetched and not handed out yet.
+
+    A consumer has one: the pull queue for ``async for`` and ``batches()``, or the lanes of `run`.
+    The fetch loop fills it, timers bring retries back into it, and a revoke empties it.
+
+    Concurrency: every method is synchronous and runs in the consumer's event loop, so no fetch,
+    retry or revoke comes between two lines of one.
+    """
+
+    __slots__ = ()
+
+    # -- what comes in --------------------------------------------------------------------
+
+    @abstractmethod
+    def put(self, holding: Holding, messages: list[Message]) -> None:
+        """Queues new records, in order."""
+
+    @abstractmethod
+    def hold(self, holding: Holding, message: Message) -> None:
+        """Keeps the place of a restored retry that is not due yet; `put_back` brings it."""
+
+    @abstractmethod
+    def put_back(self, holding: Holding, message: Message) -> None:
+        """Queues a retry that is due, ahead of new records."""
+
+    @abstractmethod
+    def free(self, holding: Holding, message: Message) -> None:
+        """The retry of ``message`` will not come: nothing waits for it any more."""
+
+    @abstractmethod
+    def free_up_to(self, holding: Holding, message: Message) -> None:
+        """No retry up to ``message`` will come: a cumulative ack has settled them."""
+
+    # -- when nothing is handed out -------------------------------------------------------
+
+    @abstractmethod
+    def set_full(self, *, is_full: bool) -> None:
+        """Whether no more is fetched until something is settled: then no batch waits for more."""
+
+    @abstractmethod
+    def set_gated(self, *, is_gated: bool) -> None:
+        """Whether nothing is handed out for now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The consumer stops: iterators end. Workers go on with what the drain leaves them."""
+
+    # -- what a revoke takes out ----------------------------------------------------------
+
+    @abstractmethod
+    def purge(self, holdings: Sequence[Holding]) -> Mapping[Holding, list[Message]]:
+        """Takes the records of draining partitions out; returns those that were waiting."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Partitions were closed: nothing of theirs is handed out, and their handlers work in vain."""
+
+    @abstractmethod
+    def sweep(self) -> list[object]:
+        """Takes out what waits for closed partitions, in one pass for all; returns it."""
+
+    # -- looking --------------------------------------------------------------------------
+
+    @abstractmethod
+    def is_waiting(self, holding: Holding, message: Message) -> bool:
+        """Whether the record waits for user code to take it."""
+
+    @abstractmethod
+    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+        """What an unsettled record that is in no handler does, and its message. O(records)."""
+
+    @abstractmethod
+    def key_of(self, holding: Holding, position: Position) -> bytes | None:
+        """The key of a record whose retry others wait for, where that is known."""
