@@ -10,7 +10,9 @@ from benchmarks.trackers.ours import Ours
 from benchmarks.trackers.runs import ASSIGNMENT, RUN, make_run
 from benchmarks.trackers.timing import Stopwatch, best, take_turns
 from consumer_sdk.records import Message
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.trackers.trees.edges import new_edge
 from consumer_sdk.trackers.trees.table import FIRST_EDGE, TreeTable
 
@@ -84,10 +86,12 @@ class _Clock:
     wall = monotonic
 
 
-def make_holding() -> Holding:
+def make_holding() -> HeldPartition:
     """What binds messages to their tracker, as in a consumer without hooks."""
     tracker = Ours().tracker
-    return Holding(ASSIGNMENT, tracker, _Clock(), lambda *_: None, lambda _: None, Totals())
+    context = ConsumerContext(clock=_Clock(), queue=Lanes(Ordering.NONE))
+    callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
+    return HeldPartition(ASSIGNMENT, tracker, context, callbacks)
 
 
 def _messages(trees: int) -> float:

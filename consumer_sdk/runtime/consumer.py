@@ -299,9 +299,9 @@ class Consumer(RunsHandlers):
         if getattr(self, "_loop", None) is not None and not self._is_closing:
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
 
-    def _forbid(self) -> None:
+    def _invalidate_after_fork(self) -> None:
         for holding in self._engine.holdings.values():
-            holding.forbid()
+            holding.invalidate_after_fork()
 
     # -- pulling --------------------------------------------------------------------------
 
@@ -668,9 +668,9 @@ OPTION_NAMES = {"Consumer": _keywords(Consumer.__init__), "run()": _keywords(Con
 _consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
 
-def _forbid_all() -> None:
+def _invalidate_all() -> None:
     for consumer in list(_consumers):
-        consumer._forbid()  # noqa: SLF001 - same module
+        consumer._invalidate_after_fork()  # noqa: SLF001 - same module
 
 
-os.register_at_fork(after_in_child=_forbid_all)
+os.register_at_fork(after_in_child=_invalidate_all)

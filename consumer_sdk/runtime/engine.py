@@ -38,8 +38,8 @@ from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.assignments import Ownership
 from consumer_sdk.runtime.partitions.dead_lettering import Burial
 from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
-from consumer_sdk.runtime.partitions.message_index import Unsettled
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, MessageIndex
 from consumer_sdk.runtime.partitions.pauses import Pauses
 from consumer_sdk.runtime.partitions.timers import Timers
 from consumer_sdk.runtime.partitions.trees import TreeHolder
@@ -78,7 +78,6 @@ class Engine:
                 "hole_policy='dead_letter' needs a place to keep what is given up: give the "
                 "consumer dead_letters=…"
             )
-        self._body = body_reader(options.decode)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
@@ -127,6 +126,12 @@ class Engine:
         )
         self._burial = Burial(adapter, options, self._dead_letters)
         self._timers = Timers(self.context)
+        self._callbacks = PartitionCallbacks(
+            dead_letter=self._burial.add,
+            reschedule=self._timers.reschedule,
+            make_trees=self._make_trees if options.trees else None,
+            body=body_reader(options.decode),
+        )
         self._holes = HoleBudget(options, self.context, unsettled=lambda: self._intake.unsettled)
         self._health = HealthWatch(self.context, self._intake)
         self.lag_watch = LagWatch(adapter, options, self.holdings)
@@ -201,7 +206,7 @@ class Engine:
         except Exception:
             log.exception("closing after a failed start failed too")
 
-    def _make_holding(self, assignment: Assignment) -> Holding:
+    def _make_holding(self, assignment: Assignment) -> HeldPartition:
         options = self._options
         tracker = make_tracker(
             self.adapter,
@@ -211,33 +216,23 @@ class Engine:
             wake=lambda: self._from_loop(self._settled, holding),
             full=lambda: self._from_loop(self._flusher.hurry, holding),
         )
-        holding = Holding(
+        holding = HeldPartition(
             assignment,
             tracker,
-            options.clock,
-            self._burial.add,
-            self._timers.reschedule,
-            self.context.totals,
-            lambda holding, message: self.context.queue.free_up_to(holding, message),
-            lambda holding, message: self.context.queue.free(holding, message),
-            hooks=self.context.hooks,
-            log=self.context.log,
-            unsettled=self._unsettled(tracker),
-            make_trees=self._make_trees if options.trees else None,
-            allows_cumulative=self.context.allows_cumulative,
-            body=self._body,
-            changed=self.context.changed,
+            self.context,
+            self._callbacks,
+            messages=self._message_index(tracker),
             own=self.tallies.of(assignment.partition),
             handled=self.timing.handler(assignment.partition.stream),
         )
         return holding
 
-    def _unsettled(self, tracker: AckTracker) -> Unsettled | None:
+    def _message_index(self, tracker: AckTracker) -> MessageIndex | None:
         """Only where somebody is to be told of messages: without it an ack costs less."""
         is_wanted = self._options.hooks is not None or self._options.gives_up_holes
-        return Unsettled(tracker, self.context.hooks.settled) if is_wanted else None
+        return MessageIndex(tracker, self.context.hooks.settled) if is_wanted else None
 
-    def _make_trees(self, holding: Holding) -> TreeHolder:
+    def _make_trees(self, holding: HeldPartition) -> TreeHolder:
         options = self._options
         return TreeHolder(
             holding,
@@ -258,7 +253,7 @@ class Engine:
                 settled += tracker.settle(anchor, receipt)
         return settled
 
-    def _from_loop(self, notice: Callable[[Holding], None], holding: Holding) -> None:
+    def _from_loop(self, notice: Callable[[HeldPartition], None], holding: HeldPartition) -> None:
         """Passes on what a tracker says, which a message may have said in another thread.
 
         asyncio's own objects would break there, and the flusher would wait for ever. What was
@@ -277,7 +272,7 @@ class Engine:
             "loop.call_soon_threadsafe(message.ack)"
         )
 
-    def _settled(self, holding: Holding) -> None:
+    def _settled(self, holding: HeldPartition) -> None:
         """Its tracker has turned dirty: there is something to flush, and perhaps room."""
         self._flusher.wake(holding)
         self._intake.nudge()
@@ -296,8 +291,6 @@ class Engine:
         self.context.allows_cumulative = self._allows_cumulative
         queue.set_gated(is_gated=self.watch.is_gated)
         self._intake.max_in_flight = self.in_flight_limit
-        for holding in self.holdings.values():
-            holding.allows_cumulative = self._allows_cumulative
         if self._stop.is_set():
             queue.close()
         self._may_fetch.set()
@@ -354,7 +347,7 @@ class Engine:
         """There may be room for another fetch."""
         self._intake.nudge()
 
-    def hand_out(self, holding: Holding, messages: list[Message]) -> list[Message]:
+    def hand_out(self, holding: HeldPartition, messages: list[Message]) -> list[Message]:
         """The messages go to the user now; returns those that are still wanted."""
         wanted = holding.hand_out(messages)
         if self._options.ack_timeout is not None:
@@ -535,7 +528,7 @@ class Engine:
         """Unsettled records at which fetching stops."""
         return self._options.max_in_flight or self._wanted_in_flight
 
-    def letter_of(self, holding: Holding, index: int) -> Message | None:
+    def letter_of(self, holding: HeldPartition, index: int) -> Message | None:
         """The message of a record that waits for its dead letter."""
         return self._burial.find(holding, index)
 

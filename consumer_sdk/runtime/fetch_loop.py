@@ -16,7 +16,8 @@ from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Arrival, Message, Redelivery, Run, Tracked
 from consumer_sdk.runtime.observing.consumer_log import error_text
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 
 __all__ = ["Intake"]
 
@@ -65,7 +66,7 @@ class Intake:
         options: Options,
         context: ConsumerContext,
         *,
-        overtaken: Callable[[Holding], None],
+        overtaken: Callable[[HeldPartition], None],
         has_dead_letters: bool,
     ) -> None:
         self._context = context
@@ -80,7 +81,7 @@ class Intake:
         self._changed = context.changed
         self.unsettled = self._waiting = self._size = 0
         self._shared = 0
-        self.paused: set[Holding] = set()
+        self.paused: set[HeldPartition] = set()
         self._pauses_holes = options.hole_policy == "pause"
         self._room = asyncio.Event()
         self.is_full = False
@@ -180,7 +181,7 @@ class Intake:
                 self._pause_or_resume(holding, share)
             (self.paused.add if self._is_watched(holding) else self.paused.discard)(holding)
 
-    def _count_one(self, holding: Holding) -> None:
+    def _count_one(self, holding: HeldPartition) -> None:
         records, waiting, size = holding.counted
         holding.counted = now = holding.load()
         holding.is_news = True
@@ -188,7 +189,7 @@ class Intake:
         self._waiting += now[1] - waiting
         self._size += now[2] - size
 
-    def _add(self, holding: Holding, count: int, size: int) -> None:
+    def _add(self, holding: HeldPartition, count: int, size: int) -> None:
         """It was tracked: too much, if some of it is settled already, until it is counted."""
         records, waiting, before = holding.counted
         holding.counted = records + count, waiting, before + size
@@ -196,7 +197,7 @@ class Intake:
         self._size += size
 
     @staticmethod
-    def _is_watched(holding: Holding) -> bool:
+    def _is_watched(holding: HeldPartition) -> bool:
         return holding.is_paused and not holding.is_closed
 
     def _share(self) -> int:
@@ -204,7 +205,7 @@ class Intake:
         given = self._options.max_in_flight_per_partition
         return given or max(self.max_in_flight * 2 // (len(self._holdings) + 1), 1)
 
-    def _pause_or_resume(self, holding: Holding, share: int) -> None:
+    def _pause_or_resume(self, holding: HeldPartition, share: int) -> None:
         """Its records, its holes, its lag or a person pause it; it takes all to resume it."""
         unsettled, waiting, _ = holding.counted
         records = unsettled - min(waiting, self._options.max_retrying)
@@ -234,7 +235,7 @@ class Intake:
         else:
             self._sort_out(holding, run.messages, tracked)
 
-    def _fault(self, holding: Holding, run: Run, fault: Exception) -> None:
+    def _fault(self, holding: HeldPartition, run: Run, fault: Exception) -> None:
         """The adapter has paused the partition: it goes on later, starts anew, or all ends."""
         partition = holding.assignment.partition
         if isinstance(fault, TransientAdapterError):
@@ -264,7 +265,9 @@ class Intake:
         error.__cause__ = fault
         return error
 
-    def _bury_unreadable(self, holding: Holding, run: Run, fault: UnreadableRecordError) -> None:
+    def _bury_unreadable(
+        self, holding: HeldPartition, run: Run, fault: UnreadableRecordError
+    ) -> None:
         """It is tracked like a record, so that no position passes it before its dead letter does."""
         tracked = holding.track(run)
         self._add(holding, tracked.count, run.size)
@@ -275,12 +278,12 @@ class Intake:
                 holding.take_out(message.index, message, fault)
         self._go_on(holding)
 
-    def _go_on(self, holding: Holding) -> None:
+    def _go_on(self, holding: HeldPartition) -> None:
         if not holding.is_paused and not holding.is_closed:
             self._adapter.resume(holding.assignment)
 
     @staticmethod
-    def _give_up(holding: Holding, message: Message) -> None:
+    def _give_up(holding: HeldPartition, message: Message) -> None:
         """Its deliveries were counted before it was fetched."""
         attempt = holding.blockers.get(message.position)
         if attempt is None:
@@ -290,14 +293,14 @@ class Intake:
             holding.tried_before(again)
             holding.give_up(message.index, again, BLOCKER)
 
-    def _sort_out(self, holding: Holding, messages: list[Message], tracked: Tracked) -> None:
+    def _sort_out(self, holding: HeldPartition, messages: list[Message], tracked: Tracked) -> None:
         """Records that the checkpoint knows: held back, tried before, exhausted."""
         for message, arrival in tracked.arrivals(messages):
             if arrival is Arrival.EXHAUSTED:
                 self._give_up(holding, message)
             elif arrival is Arrival.HELD:
                 self._context.queue.hold(holding, message)
-                holding.reschedule(holding)
+                holding.callbacks.reschedule(holding)
             else:
                 holding.tried_before(message)
                 self._context.queue.put(holding, [message])

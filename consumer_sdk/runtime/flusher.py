@@ -30,7 +30,8 @@ from consumer_sdk.checkpoints.json import fit_checkpoint
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import AckFlush, Assignment, Kind, Outcome, OutcomeKind
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.runtime.partitions.queue_attempts import QueueAttempts
 
 __all__ = ["Flusher"]
@@ -78,8 +79,8 @@ class Flusher:
         options: Options,
         context: ConsumerContext,
         *,
-        fenced: Callable[[Holding, Exception | None], None],
-        finished: Callable[[Holding], None],
+        fenced: Callable[[HeldPartition, Exception | None], None],
+        finished: Callable[[HeldPartition], None],
     ) -> None:
         self._adapter = adapter
         self._store = store
@@ -101,7 +102,7 @@ class Flusher:
         self._backoff = 0.0
         self._rest_until = 0.0
         self._least_rest = min(LEAST_REST, options.flush_interval)
-        self._dues: list[tuple[float, int, Holding]] = []
+        self._dues: list[tuple[float, int, HeldPartition]] = []
         self._numbers = itertools.count()  # holdings do not compare
         self._holdings = context.holdings
         is_queue = adapter.capabilities.kind is Kind.QUEUE
@@ -120,7 +121,7 @@ class Flusher:
         has_both = self._store is not None and self._adapter.capabilities.commits
         return has_both and not self._names_settled
 
-    def wake(self, holding: Holding) -> None:
+    def wake(self, holding: HeldPartition) -> None:
         """Its tracker has something to flush."""
         due = holding.tracker.flush_due
         if due is not None:  # else one is in the air: its end wakes again
@@ -134,7 +135,7 @@ class Flusher:
         self._is_forced = True
         self._is_dirty.set()
 
-    def hurry(self, holding: Holding) -> None:
+    def hurry(self, holding: HeldPartition) -> None:
         """Its tracker has so much to flush that it is due at once."""
         heappush(self._dues, (-math.inf, next(self._numbers), holding))
         self._has_full = True
@@ -184,7 +185,7 @@ class Flusher:
             dues.append(save)
         return max(min(dues), self._rest_until) if dues else None
 
-    def _take_due(self, *, force: bool) -> Iterator[Holding]:
+    def _take_due(self, *, force: bool) -> Iterator[HeldPartition]:
         """Those that are due when the flush reaches them; with ``force`` all that are dirty now."""
         if force:
             yield from [holding for _, _, holding in self._dues]
@@ -197,7 +198,7 @@ class Flusher:
 
     def _forget_flushed(self) -> None:
         """Those that wait still, each once."""
-        waiting: dict[int, tuple[float, int, Holding]] = {}
+        waiting: dict[int, tuple[float, int, HeldPartition]] = {}
         for each in sorted(self._dues):
             if _is_due(each[2]):
                 waiting.setdefault(id(each[2]), each)
@@ -218,7 +219,7 @@ class Flusher:
             pass
         self._has_full = False
 
-    async def flush(self, holdings: Iterable[Holding], *, force: bool = False) -> None:
+    async def flush(self, holdings: Iterable[HeldPartition], *, force: bool = False) -> None:
         """Flushes those of ``holdings`` that have something to flush.
 
         Concurrency: the last flush of a revoke waits for one part of another flush, not for all.
@@ -244,11 +245,11 @@ class Flusher:
             longer = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
             self._backoff = longer if any(each.has_failed for each in written) else 0.0
 
-    async def _write(self, holdings: Sequence[Holding], *, force: bool) -> _Written | None:
+    async def _write(self, holdings: Sequence[HeldPartition], *, force: bool) -> _Written | None:
         """None if there was nothing to flush."""
         clock = self._options.clock
         now, wall = clock.monotonic(), clock.wall()
-        flushes: list[tuple[Holding, AckFlush]] = []
+        flushes: list[tuple[HeldPartition, AckFlush]] = []
         try:
             flushes += (
                 (h, flush)
@@ -338,7 +339,7 @@ class Flusher:
         return outcomes
 
     def _apply(
-        self, flushes: Sequence[tuple[Holding, AckFlush]], outcomes: Sequence[Outcome]
+        self, flushes: Sequence[tuple[HeldPartition, AckFlush]], outcomes: Sequence[Outcome]
     ) -> bool:
         """Whether some are to be tried again."""
         has_failed = False
@@ -357,7 +358,7 @@ class Flusher:
                 self._fenced(holding, outcome.error)
         return has_failed
 
-    def _succeeded(self, holding: Holding, flush: AckFlush, outcome: Outcome) -> None:
+    def _succeeded(self, holding: HeldPartition, flush: AckFlush, outcome: Outcome) -> None:
         holding.confirm(flush, outcome)
         holding.has_ended = flush.checkpoint.ended
         holding.note_cut(outcome.covered, outcome.forgotten)
@@ -396,7 +397,7 @@ def _most_in_a_turn(count: int, took: float) -> int:
     return min(int(count * TURN / took) + 1, TOGETHER) if took > 0 else TOGETHER
 
 
-def _is_due(holding: Holding) -> bool:
+def _is_due(holding: HeldPartition) -> bool:
     """Or it was flushed or closed meanwhile, and waits no longer."""
     return not holding.is_closed and holding.tracker.flush_due is not None
 

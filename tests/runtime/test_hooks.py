@@ -280,9 +280,9 @@ def test_closed_assignment_tells_nothing_and_holds_no_message() -> None:
         async with b.consumer(hooks=told, drain_timeout=0.1) as consumer:
             messages = [await anext(consumer) for _ in range(2)]
             (holding,) = consumer._engine.holdings.values()
-            assert holding.unsettled is not None
-            assert holding.unsettled.get(0) is messages[0]
-        assert holding.unsettled.get(0) is None
+            assert holding.messages is not None
+            assert holding.messages.get(0) is messages[0]
+        assert holding.messages.get(0) is None
         assert Batch(messages).ack() == 0
         assert not messages[1].ack_cumulative()
         assert told.calls == []
@@ -299,11 +299,11 @@ def test_memory_of_messages_follows_what_is_unsettled() -> None:
         async with b.consumer(hooks=hooks) as consumer:
             messages = [await anext(consumer) for _ in range(4)]
             (holding,) = consumer._engine.holdings.values()
-            assert holding.unsettled is not None
+            assert holding.messages is not None
             messages[0].ack()
             messages[1].reject()
             messages[3].ack_cumulative()
-            assert [holding.unsettled.get(index) for index in range(4)] == [None] * 4
+            assert [holding.messages.get(index) for index in range(4)] == [None] * 4
             assert hooks.count == 3
 
     bench(test)

@@ -13,7 +13,8 @@ from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.abc import AssignmentOwner, LeaseSource
 from consumer_sdk.records import AckFlush, Assignment, Outcome, Partition
 from consumer_sdk.runtime.dispatch.lanes import Lanes
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker, Simulation, simulate
 from consumer_sdk.trackers import WatermarkTracker
 from tests.runtime.bench import Bench, bench
@@ -186,7 +187,7 @@ def test_purge_of_many_holdings_costs_what_they_hold(ordering: Ordering) -> None
     """Twice as many partitions with half as many records each: no more work."""
 
     def calls(partitions: int, each: int) -> int:
-        lanes = Lanes(ordering, lambda: None)
+        lanes = Lanes(ordering)
         holdings = [_holding(number) for number in range(partitions)]
         for holding in holdings:
             messages = [Message.make(holding.assignment, at, b"") for at in range(each)]
@@ -200,12 +201,11 @@ def test_purge_of_many_holdings_costs_what_they_hold(ordering: Ordering) -> None
     assert calls(400, 10) < 2 * calls(40, 100) + 400 * 20
 
 
-def _holding(number: int) -> Holding:
+def _holding(number: int) -> HeldPartition:
     assignment = Assignment(Partition("s", str(number)), epoch=1)
-    ignore: Callable[..., None] = lambda *_: None  # noqa: E731 - three of them
-    return Holding(
-        assignment, WatermarkTracker(assignment), _Clock(), ignore, ignore, Totals(), ignore, ignore
-    )
+    context = ConsumerContext(clock=_Clock(), queue=Lanes(Ordering.NONE))
+    callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
+    return HeldPartition(assignment, WatermarkTracker(assignment), context, callbacks)
 
 
 class _Clock:

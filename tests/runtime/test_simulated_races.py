@@ -7,9 +7,11 @@ from collections.abc import Sequence
 
 from consumer_sdk import Consumer, Ordering
 from consumer_sdk.records import AckFlush, Assignment, Message, Outcome, Partition, Run
+from consumer_sdk.runtime.dispatch.lanes import Lanes
 from consumer_sdk.runtime.dispatch.workers import Workers
 from consumer_sdk.runtime.options import LoopClock
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, Simulation, simulate
 from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
@@ -26,14 +28,9 @@ def test_record_that_arrives_while_the_only_worker_ends_is_processed() -> None:
             handled.append(message.position)
 
         assignment = Assignment(Partition("s", "0"), epoch=1)
-        holding = Holding(
-            assignment,
-            WatermarkTracker(assignment),
-            LoopClock(),
-            lambda *_: None,
-            lambda _: None,
-            Totals(),
-        )
+        context = ConsumerContext(clock=LoopClock(), queue=Lanes(Ordering.NONE))
+        callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
+        holding = HeldPartition(assignment, WatermarkTracker(assignment), context, callbacks)
 
         def put(position: int) -> None:
             run = Run(assignment, [Message.make(assignment, position, b"")])

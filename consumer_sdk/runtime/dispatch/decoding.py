@@ -19,7 +19,7 @@ from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.runtime.dispatch.handlers import AsyncDecodeError, Handler, is_cancelled
 from consumer_sdk.runtime.dispatch.lanes import Lane, Taken
-from consumer_sdk.runtime.partitions.partition_state import NACKED
+from consumer_sdk.runtime.partitions.held_partition import NACKED
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["DECODE", "Decode", "PreparedDecode", "body_reader", "prepared_handler"]

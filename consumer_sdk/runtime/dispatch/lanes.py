@@ -15,7 +15,7 @@ from itertools import islice, repeat
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.dispatch.queue import MessageQueue
-from consumer_sdk.runtime.partitions.partition_state import NACKED, SETTLED, Holding
+from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED, HeldPartition
 
 __all__ = ["Lane", "Lanes", "Ordering", "Taken"]
 
@@ -52,7 +52,7 @@ class Lane:
 
     __slots__ = ("awaited", "blocked", "holding", "is_parked", "key", "queue", "running")
 
-    def __init__(self, holding: Holding, key: Hashable | None, message: Message) -> None:
+    def __init__(self, holding: HeldPartition, key: Hashable | None, message: Message) -> None:
         self.holding = holding
         self.key = key
         self.queue: deque[Message] = deque((message,))
@@ -67,7 +67,7 @@ class Lane:
         At once, and not when those are done: the retry of one of them takes its place ahead of the rest.
         """
         if self.key is None:  # purged meanwhile: nobody will take the rest
-            self.holding.withdraw(list(islice(self.queue, kept, self.running)))
+            self.holding.discard_queued(list(islice(self.queue, kept, self.running)))
         self.running = kept
 
 
@@ -130,7 +130,7 @@ class Lanes(MessageQueue):
 
     # -- coming in ------------------------------------------------------------------------
 
-    def put(self, holding: Holding, messages: list[Message]) -> None:
+    def put(self, holding: HeldPartition, messages: list[Message]) -> None:
         """Queues new records, in order."""
         lanes, ready, available = holding.lanes, self.ready, self.available
         for message, key in zip(
@@ -152,13 +152,13 @@ class Lanes(MessageQueue):
         self.available = available
         self._is_ready()
 
-    def hold(self, holding: Holding, message: Message) -> None:
+    def hold(self, holding: HeldPartition, message: Message) -> None:
         """Keeps the place of a restored retry that is not due yet."""
         if self._key_of(message) is not None:
             holding.retries[message.index] = False
             self.put(holding, [message])
 
-    def put_back(self, holding: Holding, message: Message) -> None:
+    def put_back(self, holding: HeldPartition, message: Message) -> None:
         """A retry is due: it takes its place in its lane, ahead of new records."""
         lane, is_held = holding.lanes.get(self._key_of(message)), self._is_held(message, holding)
         holding.retries[message.index] = True
@@ -174,7 +174,7 @@ class Lanes(MessageQueue):
         lane.queue[at] = message
         self._is_back(lane, at)
 
-    def _insert(self, lane: Lane | None, holding: Holding, message: Message) -> None:
+    def _insert(self, lane: Lane | None, holding: HeldPartition, message: Message) -> None:
         if lane is None:
             self.available += 1
             self.ready.appendleft(Lane(holding, None, message))
@@ -196,14 +196,14 @@ class Lanes(MessageQueue):
         elif lane.awaited or lane.is_parked:
             self._block(lane, 1)
 
-    def free(self, holding: Holding, message: Message) -> None:
+    def free(self, holding: HeldPartition, message: Message) -> None:
         """The retry of ``message`` will not come: its lane waits for it no more."""
         lane = holding.lanes.get(self._key_of(message))
         if lane is not None:
             self._stop_waiting(lane, {message.position})
             self._is_ready()
 
-    def free_up_to(self, holding: Holding, message: Message) -> None:
+    def free_up_to(self, holding: HeldPartition, message: Message) -> None:
         """The same for all up to ``message``.
 
         Only a cumulative ack does that, and only where a partition has one lane.
@@ -240,13 +240,13 @@ class Lanes(MessageQueue):
         if records:
             lane.blocked += records
             lane.holding.blocked += records
-            lane.holding.changed[lane.holding] = None
+            lane.holding.context.changed[lane.holding] = None
 
     def _block_all(self, lane: Lane) -> None:
         self._block(lane, sum(not self._is_held(m, lane.holding) for m in lane.queue))
 
     @staticmethod
-    def _is_held(message: Message, holding: Holding) -> bool:
+    def _is_held(message: Message, holding: HeldPartition) -> bool:
         return not holding.retries.get(message.index, True)
 
     def set_full(self, *, is_full: bool) -> None:
@@ -333,7 +333,7 @@ class Lanes(MessageQueue):
     def _end(lane: Lane) -> None:
         lane.holding.lanes.pop(lane.key, None)
 
-    def is_waiting(self, holding: Holding, message: Message) -> bool:
+    def is_waiting(self, holding: HeldPartition, message: Message) -> bool:
         """The record waits for a worker."""
         lane = holding.lanes.get(self._key_of(message))
         lanes = [lane] if lane else [each for each in self.ready if each.holding is holding]
@@ -343,7 +343,7 @@ class Lanes(MessageQueue):
             for queued in islice(each.queue, each.running, None)
         )
 
-    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+    def find(self, holding: HeldPartition, index: int) -> tuple[str, Message | None]:
         """What an unsettled record that is in no handler does, and its message. O(records)."""
         alone = (lane for lane in self.ready if lane.holding is holding and lane.key is None)
         for lane in (*holding.lanes.values(), *alone):
@@ -353,18 +353,18 @@ class Lanes(MessageQueue):
                     return ("behind a retry" if is_behind else "queued"), message
         return "queued", None
 
-    def key_of(self, holding: Holding, position: Position) -> bytes | None:
+    def key_of(self, holding: HeldPartition, position: Position) -> bytes | None:
         """The key of a record whose retry a lane waits for."""
         lanes = (lane for lane in holding.lanes.values() if position in lane.awaited)
         key = next((lane.key for lane in lanes), None)
         return key if isinstance(key, bytes) else None
 
-    def purge(self, holdings: Sequence[Holding]) -> dict[Holding, list[Message]]:
+    def purge(self, holdings: Sequence[HeldPartition]) -> dict[HeldPartition, list[Message]]:
         """Takes out, and returns, what waits for these; what is being processed stays.
 
         O(partitions + lanes): one pass for all of them.
         """
-        purged: dict[Holding, list[Message]] = {holding: [] for holding in holdings}
+        purged: dict[HeldPartition, list[Message]] = {holding: [] for holding in holdings}
         kept: deque[Lane] = deque()
         for lane in self.ready:
             if lane.holding not in purged:

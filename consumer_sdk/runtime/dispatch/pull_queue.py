@@ -22,7 +22,7 @@ from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, Step
 from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.dispatch.queued_runs import Runs
 from consumer_sdk.runtime.dispatch.workers import TURN
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 __all__ = ["Batches", "Inbox"]
 
@@ -52,7 +52,7 @@ class Inbox(MessageQueue):
 
     def __init__(
         self,
-        hand_out: Callable[[Holding, list[Message]], list[Message]],
+        hand_out: Callable[[HeldPartition, list[Message]], list[Message]],
         has_left: Callable[[], None],
         watch: LoopWatch,
         *,
@@ -64,7 +64,7 @@ class Inbox(MessageQueue):
         self._is_timed = is_timed
         self._runs = Runs()
         self.current: Iterator[Message] = iter(())
-        self._current_holding: Holding | None = None
+        self._current_holding: HeldPartition | None = None
         self._arrived = asyncio.Event()
         self.count = 0
         self.is_closed = self._is_gated = False
@@ -74,13 +74,13 @@ class Inbox(MessageQueue):
         self._suspects = 0
         self._was_cut = False
 
-    def put(self, holding: Holding, messages: list[Message]) -> None:
+    def put(self, holding: HeldPartition, messages: list[Message]) -> None:
         """Queues new records, in order."""
         self._runs.append((holding, messages))
         self.count += len(messages)
         self._arrived.set()
 
-    def put_back(self, holding: Holding, message: Message) -> None:
+    def put_back(self, holding: HeldPartition, message: Message) -> None:
         """Queues a redelivery, ahead of new records.
 
         A restored one goes behind the records before it, if nobody has been handed those: a
@@ -91,23 +91,23 @@ class Inbox(MessageQueue):
         self.count += 1
         self._arrived.set()
 
-    def hold(self, holding: Holding, message: Message) -> None:
+    def hold(self, holding: HeldPartition, message: Message) -> None:
         """A restored retry that is not due yet comes through `put_back`."""
         holding.retries[message.index] = False
 
-    def free(self, holding: Holding, message: Message) -> None:
+    def free(self, holding: HeldPartition, message: Message) -> None:
         """A retry that will not come holds nothing up here; so with many."""
 
     free_up_to = free
 
-    def is_waiting(self, holding: Holding, message: Message) -> bool:
+    def is_waiting(self, holding: HeldPartition, message: Message) -> bool:
         """The record waits for the user to pull it."""
         mine = [messages for owner, messages in self._runs if owner is holding]
         if self._current_holding is holding:
             mine.append(list(copy(self.current)))
         return any(queued.position == message.position for queued in chain.from_iterable(mine))
 
-    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+    def find(self, holding: HeldPartition, index: int) -> tuple[str, Message | None]:
         """What an unsettled record is doing, and its message where that waits here. O(records)."""
         mine = [messages for owner, messages in self._runs if owner is holding]
         if self._current_holding is holding:
@@ -116,13 +116,13 @@ class Inbox(MessageQueue):
         found = next(waiting, None)
         return ("handed out" if found is None else "queued"), found
 
-    def key_of(self, _holding: Holding, _position: Position) -> bytes | None:
+    def key_of(self, _holding: HeldPartition, _position: Position) -> bytes | None:
         """Nothing waits for a retry here."""
         return None
 
-    def purge(self, holdings: Sequence[Holding]) -> dict[Holding, list[Message]]:
+    def purge(self, holdings: Sequence[HeldPartition]) -> dict[HeldPartition, list[Message]]:
         """Takes these holdings' records out; returns those that were waiting."""
-        purged: dict[Holding, list[Message]] = {holding: [] for holding in holdings}
+        purged: dict[HeldPartition, list[Message]] = {holding: [] for holding in holdings}
         kept = Runs()
         for holding, messages in self._runs:
             if holding in purged:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from consumer_sdk.records import Message, Position
 
 if TYPE_CHECKING:
-    from consumer_sdk.runtime.partitions.partition_state import Holding
+    from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 __all__ = ["MessageQueue"]
 
@@ -29,23 +29,23 @@ class MessageQueue(ABC):
     # -- what comes in --------------------------------------------------------------------
 
     @abstractmethod
-    def put(self, holding: Holding, messages: list[Message]) -> None:
+    def put(self, holding: HeldPartition, messages: list[Message]) -> None:
         """Queues new records, in order."""
 
     @abstractmethod
-    def hold(self, holding: Holding, message: Message) -> None:
+    def hold(self, holding: HeldPartition, message: Message) -> None:
         """Keeps the place of a restored retry that is not due yet; `put_back` brings it."""
 
     @abstractmethod
-    def put_back(self, holding: Holding, message: Message) -> None:
+    def put_back(self, holding: HeldPartition, message: Message) -> None:
         """Queues a retry that is due, ahead of new records."""
 
     @abstractmethod
-    def free(self, holding: Holding, message: Message) -> None:
+    def free(self, holding: HeldPartition, message: Message) -> None:
         """The retry of ``message`` will not come: nothing waits for it any more."""
 
     @abstractmethod
-    def free_up_to(self, holding: Holding, message: Message) -> None:
+    def free_up_to(self, holding: HeldPartition, message: Message) -> None:
         """No retry up to ``message`` will come: a cumulative ack has settled them."""
 
     # -- when nothing is handed out -------------------------------------------------------
@@ -65,7 +65,7 @@ class MessageQueue(ABC):
     # -- what a revoke takes out ----------------------------------------------------------
 
     @abstractmethod
-    def purge(self, holdings: Sequence[Holding]) -> Mapping[Holding, list[Message]]:
+    def purge(self, holdings: Sequence[HeldPartition]) -> Mapping[HeldPartition, list[Message]]:
         """Takes the records of draining partitions out; returns those that were waiting."""
 
     @abstractmethod
@@ -79,13 +79,13 @@ class MessageQueue(ABC):
     # -- looking --------------------------------------------------------------------------
 
     @abstractmethod
-    def is_waiting(self, holding: Holding, message: Message) -> bool:
+    def is_waiting(self, holding: HeldPartition, message: Message) -> bool:
         """Whether the record waits for user code to take it."""
 
     @abstractmethod
-    def find(self, holding: Holding, index: int) -> tuple[str, Message | None]:
+    def find(self, holding: HeldPartition, index: int) -> tuple[str, Message | None]:
         """What an unsettled record that is in no handler does, and its message. O(records)."""
 
     @abstractmethod
-    def key_of(self, holding: Holding, position: Position) -> bytes | None:
+    def key_of(self, holding: HeldPartition, position: Position) -> bytes | None:
         """The key of a record whose retry others wait for, where that is known."""

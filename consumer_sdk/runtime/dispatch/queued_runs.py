@@ -14,11 +14,11 @@ from operator import attrgetter
 from typing import TypeAlias
 
 from consumer_sdk.records import Message
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 __all__ = ["Runs", "Waiting"]
 
-Waiting: TypeAlias = tuple[Holding, list[Message]]
+Waiting: TypeAlias = tuple[HeldPartition, list[Message]]
 """A holding and records of its that are handed out together; at least one."""
 
 
@@ -49,7 +49,7 @@ class Runs:
         self._front: _Link | None = None
         self._last: _Link | None = None
         # Of each holding, the runs that start before all of its later ones.
-        self._ahead: dict[Holding, deque[_Link]] = {}
+        self._ahead: dict[HeldPartition, deque[_Link]] = {}
 
     def __bool__(self) -> bool:
         return self._front is not None

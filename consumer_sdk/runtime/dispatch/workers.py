@@ -33,7 +33,7 @@ from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, timed
 from consumer_sdk.runtime.observing.consumer_log import error_type
 from consumer_sdk.runtime.observing.timing import QUICK, Histogram, Timing
 from consumer_sdk.runtime.options import LoopClock
-from consumer_sdk.runtime.partitions.partition_state import NACKED, SETTLED
+from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["BatchWorkers", "Workers", "current_message"]
@@ -245,7 +245,7 @@ class Workers:
                 if holder is not holding:
                     holder.returned([message])
                 elif not holder.ack(message.index):
-                    holder.moot += 1
+                    holder.redundant_acks += 1
             lanes.done(lane)
             began, now = now, time()
             if now - began > QUICK or into is not handled:

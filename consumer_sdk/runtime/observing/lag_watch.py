@@ -11,7 +11,7 @@ from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Assignment
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 __all__ = ["LagWatch"]
 
@@ -33,7 +33,7 @@ class LagWatch:
     """
 
     def __init__(
-        self, adapter: Adapter, options: Options, holdings: Mapping[Assignment, Holding]
+        self, adapter: Adapter, options: Options, holdings: Mapping[Assignment, HeldPartition]
     ) -> None:
         self._adapter = adapter
         self._most = options.max_lag
@@ -60,7 +60,7 @@ class LagWatch:
                         self._look(holding, lag, self._most)
 
     @staticmethod
-    def _look(holding: Holding, lag: int, most: int) -> None:
+    def _look(holding: HeldPartition, lag: int, most: int) -> None:
         is_behind = lag > (most * BACK if holding.is_behind else most)
         if is_behind != holding.is_behind:
             holding.is_behind = is_behind

@@ -19,7 +19,7 @@ from consumer_sdk.runtime.observing.snapshots import (
     Pinned,
     Snapshot,
 )
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 if TYPE_CHECKING:
     from consumer_sdk.runtime.dispatch.workers import Workers
@@ -43,7 +43,7 @@ class _Place(NamedTuple):
     running: float | None = None
 
 
-Running = Mapping[tuple[Holding, int], tuple[float, Message]]
+Running = Mapping[tuple[HeldPartition, int], tuple[float, Message]]
 
 
 def explain(engine: Engine, partition: Partition | None) -> dict[Partition, Explanation]:
@@ -56,7 +56,7 @@ def explain(engine: Engine, partition: Partition | None) -> dict[Partition, Expl
     }
 
 
-def _explained(engine: Engine, holding: Holding, in_handlers: Running) -> Explanation:
+def _explained(engine: Engine, holding: HeldPartition, in_handlers: Running) -> Explanation:
     found = holding.explain()
     if found.index is None:
         return found
@@ -75,7 +75,9 @@ def running(workers: Workers | None) -> Running:
     }
 
 
-def _place(engine: Engine, holding: Holding, found: Explanation, in_handlers: Running) -> _Place:
+def _place(
+    engine: Engine, holding: HeldPartition, found: Explanation, in_handlers: Running
+) -> _Place:
     assert found.index is not None  # noqa: S101 - something is unsettled
     index = found.index
     if (delivery := in_handlers.get((holding, index))) is not None:
@@ -84,7 +86,7 @@ def _place(engine: Engine, holding: Holding, found: Explanation, in_handlers: Ru
     if found.state == "dead-lettering":
         return _Place("dead-lettering", _key(engine.letter_of(holding, index)))
     if found.state == "retrying":
-        known = None if holding.unsettled is None else holding.unsettled.get(index)
+        known = None if holding.messages is None else holding.messages.get(index)
         return _Place(
             "retrying", _key(known) or engine.context.queue.key_of(holding, found.pinned_by)
         )
@@ -161,10 +163,12 @@ def looking(engine: Engine) -> Iterator[None]:
             holding.seen = _partition(engine, holding, None, in_handlers)
 
 
-def _is_as_seen(holding: Holding) -> bool:
+def _is_as_seen(holding: HeldPartition) -> bool:
     """Nothing is in flight, nothing was, and nothing has come or changed."""
     seen = holding.seen
-    return not (seen is None or holding.is_news or seen.in_flight or holding in holding.changed)
+    return not (
+        seen is None or holding.is_news or seen.in_flight or holding in holding.context.changed
+    )
 
 
 def stalled(engine: Engine, seconds: float) -> list[tuple[Partition, float]]:
@@ -208,7 +212,7 @@ def _left(engine: Engine) -> list[PartitionSnapshot]:
 
 
 def _partition(
-    engine: Engine, holding: Holding, found: Explanation | None, in_handlers: Running
+    engine: Engine, holding: HeldPartition, found: Explanation | None, in_handlers: Running
 ) -> PartitionSnapshot:
     """What is seen of one; without an explanation, with what pinned it before."""
     tracker, own, before = holding.tracker, holding.own, holding.seen or NOTHING
@@ -251,7 +255,7 @@ def _partition(
 
 
 def _pinned(
-    engine: Engine, holding: Holding, found: Explanation, in_handlers: Running
+    engine: Engine, holding: HeldPartition, found: Explanation, in_handlers: Running
 ) -> Pinned | None:
     if found.index is None:
         return None
@@ -264,7 +268,7 @@ def _pinned(
     return Pinned(position, state, found.age, found.attempts, key, since)
 
 
-def _paused(holding: Holding) -> PauseReason | None:
+def _paused(holding: HeldPartition) -> PauseReason | None:
     if holding.is_overtaken:
         return "retention"
     if holding.paused_by_hand is not None:
@@ -276,7 +280,7 @@ def _paused(holding: Holding) -> PauseReason | None:
     return "holes" if holding.is_over_budget else "full"
 
 
-def _lag(engine: Engine, holding: Holding) -> tuple[int | None, float | None]:
+def _lag(engine: Engine, holding: HeldPartition) -> tuple[int | None, float | None]:
     """Records and seconds behind the end."""
     lag, latest = holding.lag, holding.latest
     if lag is None:

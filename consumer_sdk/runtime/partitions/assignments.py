@@ -25,7 +25,8 @@ from consumer_sdk.records import (
 from consumer_sdk.runtime.compatibility import check_start
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.runtime.partitions.pauses import Pauses
 from consumer_sdk.runtime.starts.decide import choose, decide
 from consumer_sdk.runtime.starts.inputs import Decision, Facts
@@ -46,7 +47,7 @@ class _Grant(NamedTuple):
 
     facts: Facts
     decision: Decision
-    holding: Holding
+    holding: HeldPartition
 
 
 class Ownership(AssignmentOwner):
@@ -85,7 +86,7 @@ class Ownership(AssignmentOwner):
         flusher: Flusher,
         context: ConsumerContext,
         *,
-        make_holding: Callable[[Assignment], Holding],
+        make_holding: Callable[[Assignment], HeldPartition],
         pauses: Pauses,
     ) -> None:
         self._context = context
@@ -207,7 +208,7 @@ class Ownership(AssignmentOwner):
                 self._tell(grant)
             await self._mark_as_ours([g for g in grants if self._is_to_take_over(g.facts)])
 
-    async def _make_pins_durable(self, pins: Sequence[Holding]) -> None:
+    async def _make_pins_durable(self, pins: Sequence[HeldPartition]) -> None:
         """A start that moves is written before a record is read: a restart leaves no gap."""
         if not pins or not self._flusher.is_durable:
             return
@@ -262,7 +263,7 @@ class Ownership(AssignmentOwner):
             if holding.paused_by_hand is not None and not holding.is_paused:
                 holding.is_paused = True
                 self._adapter.pause(holding.assignment)
-            holding.changed[holding] = None
+            holding.note_change()
 
     def resume(self, partition: Partition | None) -> bool:
         """Fetches what is paused by hand or for its lag, now and when it is granted again."""
@@ -272,7 +273,7 @@ class Ownership(AssignmentOwner):
             if holding.is_over_lag:
                 self._resumed.add(holding.assignment.partition)
             holding.is_over_lag, holding.paused_by_hand = False, None
-            holding.changed[holding] = None
+            holding.note_change()
         return bool(paused)
 
     # -- revoked, lost, fenced ------------------------------------------------------------
@@ -304,16 +305,16 @@ class Ownership(AssignmentOwner):
         for holding in holdings:
             holding.purged += holding.in_flight
 
-    def _held(self, assignments: Sequence[Assignment]) -> list[Holding]:
+    def _held(self, assignments: Sequence[Assignment]) -> list[HeldPartition]:
         return [self.holdings[a] for a in assignments if a in self.holdings]
 
-    def _stop_handing_out(self, holdings: Sequence[Holding]) -> None:
+    def _stop_handing_out(self, holdings: Sequence[HeldPartition]) -> None:
         begun = [holding for holding in holdings if not holding.is_draining]
         for holding, waiting in self._context.queue.purge(begun).items():
             holding.start_draining()
-            holding.withdraw(waiting)
+            holding.discard_queued(waiting)
 
-    async def _drain_and_flush(self, holdings: Sequence[Holding], deadline: float) -> None:
+    async def _drain_and_flush(self, holdings: Sequence[HeldPartition], deadline: float) -> None:
         await self._drain(holdings, deadline)
         budget = max(deadline - self._options.clock.monotonic(), 0.001)
         try:
@@ -322,7 +323,7 @@ class Ownership(AssignmentOwner):
         except TimeoutError:
             log.warning("the last flush of revoked partitions timed out; they are redelivered")
 
-    async def _drain(self, holdings: Sequence[Holding], deadline: float) -> None:
+    async def _drain(self, holdings: Sequence[HeldPartition], deadline: float) -> None:
         for at in range(0, len(holdings), TOGETHER):
             if at:
                 await asyncio.sleep(0)
@@ -336,7 +337,7 @@ class Ownership(AssignmentOwner):
             busy = {str(h.assignment.partition): h.in_flight for h in holdings if h.in_flight > 0}
             log.warning("drain ended with records in flight, to be redelivered: %s", busy)
 
-    async def _flush_to_the_end(self, holdings: Sequence[Holding]) -> None:
+    async def _flush_to_the_end(self, holdings: Sequence[HeldPartition]) -> None:
         while True:
             open_holdings = [h for h in holdings if not h.is_closed]
             await self._flusher.flush(open_holdings, force=True)
@@ -348,7 +349,7 @@ class Ownership(AssignmentOwner):
     def lost(self, assignments: Sequence[Assignment]) -> None:
         self._tell_lost(self._drop(assignments))
 
-    def _tell_lost(self, holdings: Sequence[Holding]) -> None:
+    def _tell_lost(self, holdings: Sequence[HeldPartition]) -> None:
         """Says nothing of those that were lost before it was said that they had come."""
         held, now = len(self.holdings), self._options.clock.monotonic()
         gone = [h for h in holdings if h.own.assigned > h.own.revoked + h.own.taken]
@@ -358,12 +359,12 @@ class Ownership(AssignmentOwner):
         self._log.ended([h.assignment.partition for h in gone if h.has_ended], held, now)
         self._log.lost([h.assignment.partition for h in gone if not h.has_ended], held, now)
 
-    def _drop(self, assignments: Sequence[Assignment]) -> list[Holding]:
+    def _drop(self, assignments: Sequence[Assignment]) -> list[HeldPartition]:
         holdings = self._held(assignments)
         self._close(holdings)
         return holdings
 
-    def fenced(self, holding: Holding, error: Exception | None) -> None:
+    def fenced(self, holding: HeldPartition, error: Exception | None) -> None:
         """The store or the broker refuses its writes: another owner has it, or it is gone."""
         reason = error or "another owner has taken over"
         partition = holding.assignment.partition
@@ -373,7 +374,7 @@ class Ownership(AssignmentOwner):
         self._tell_lost([holding])
         self._adapter.drop(holding.assignment)
 
-    def start_anew(self, holding: Holding) -> None:
+    def start_anew(self, holding: HeldPartition) -> None:
         """Ends the epoch, of which all is durable; if the partition is still ours, it is granted again."""
         self._close([holding])
         held, now = len(self.holdings), self._options.clock.monotonic()
@@ -381,7 +382,7 @@ class Ownership(AssignmentOwner):
         self._log.revoked([holding.assignment.partition], held, now)
         self._adapter.drop(holding.assignment)
 
-    def start_anew_when_finished(self, holding: Holding) -> None:
+    def start_anew_when_finished(self, holding: HeldPartition) -> None:
         """The same, once what was fetched is settled and durable: the broker has it no more.
 
         Retries and dead letters too. Where another owner takes it before, its epoch is over.
@@ -403,13 +404,13 @@ class Ownership(AssignmentOwner):
         if self._store is not None and closed:
             await self._store.forget(closed)
 
-    def _remember(self, holding: Holding) -> None:
+    def _remember(self, holding: HeldPartition) -> None:
         """Who is fenced cannot write down that these deliveries have failed."""
         if holding.blamed:
             self._totals.failed += len(holding.blamed)
             self._tried.setdefault(self._log_of(holding), {}).update(holding.blamed)
 
-    def _with_tried(self, holding: Holding, checkpoint: Checkpoint) -> Checkpoint:
+    def _with_tried(self, holding: HeldPartition, checkpoint: Checkpoint) -> Checkpoint:
         """What is not settled has failed at least as often as is remembered here."""
         if not self._tried:
             return checkpoint
@@ -427,21 +428,21 @@ class Ownership(AssignmentOwner):
         attempts = {p: max(known.get(p, (0, wall)), (n, wall)) for p, n in tried.items()}
         return replace(checkpoint, attempts={**known, **attempts})
 
-    def _log_of(self, holding: Holding) -> tuple[Partition, str | None]:
+    def _log_of(self, holding: HeldPartition) -> tuple[Partition, str | None]:
         """What positions are of: the partition of a stream that is made again is another log."""
         return holding.assignment.partition, self._checkpoint(holding).identity
 
-    def _checkpoint(self, holding: Holding) -> Checkpoint:
+    def _checkpoint(self, holding: HeldPartition) -> Checkpoint:
         clock = self._options.clock
         return holding.tracker.checkpoint(clock.monotonic(), clock.wall())
 
-    async def _close_in_turns(self, holdings: Sequence[Holding]) -> None:
+    async def _close_in_turns(self, holdings: Sequence[HeldPartition]) -> None:
         """Nothing comes out of them any more: the event loop need not wait for all of them."""
         for at in range(0, len(holdings), TOGETHER):
             self._close(holdings[at : at + TOGETHER])
             await asyncio.sleep(0)
 
-    def _close(self, holdings: Sequence[Holding]) -> None:
+    def _close(self, holdings: Sequence[HeldPartition]) -> None:
         """At once: nothing of theirs is handed out or flushed from here on.
 
         What waits for them is taken out later, once for all that are closed in this turn of the

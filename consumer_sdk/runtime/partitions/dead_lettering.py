@@ -14,7 +14,7 @@ from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import DeadLetter, Message, Outcome, OutcomeKind
 from consumer_sdk.runtime.observing.consumer_log import cause_of, error_text
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.trackers import Reject, Retry
 
 __all__ = ["Burial"]
@@ -28,7 +28,7 @@ LONGEST_BACKOFF = 10.0
 
 @dataclass(slots=True)
 class _Entry:
-    holding: Holding
+    holding: HeldPartition
     index: int
     message: Message
     error: BaseException | str
@@ -50,7 +50,7 @@ class Burial:
         self._arrived = asyncio.Event()
 
     def add(
-        self, holding: Holding, index: int, message: Message, error: BaseException | str
+        self, holding: HeldPartition, index: int, message: Message, error: BaseException | str
     ) -> None:
         """Takes a record that is to be dead-lettered."""
         letter = self._letter(message, error)
@@ -74,7 +74,7 @@ class Burial:
             details=message.details,
         )
 
-    def find(self, holding: Holding, index: int) -> Message | None:
+    def find(self, holding: HeldPartition, index: int) -> Message | None:
         """The message of a record that waits for its dead letter."""
         waiting = (e for e in self._queue if e.holding is holding and e.index == index)
         return next((entry.message for entry in waiting), None)

@@ -21,7 +21,8 @@ from collections.abc import Callable
 
 from consumer_sdk.records import Explanation
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 
 __all__ = ["HoleBudget"]
 
@@ -65,7 +66,7 @@ class HoleBudget:
         self._events = context.log.events
         self._options = options
         self._unsettled = unsettled
-        self._over: set[Holding] = set()
+        self._over: set[HeldPartition] = set()
         self._most = math.inf if options.max_holes is None else options.max_holes
         self._longest = math.inf if options.max_hole_age is None else options.max_hole_age
         self._limits = f"max_holes={options.max_holes}, max_hole_age={options.max_hole_age}"
@@ -89,7 +90,7 @@ class HoleBudget:
                 await asyncio.sleep(0)
         return has_given_up
 
-    def _with_many(self) -> list[Holding]:
+    def _with_many(self) -> list[HeldPartition]:
         self._over = {holding for holding in self._over if not holding.is_closed}
         if not self._over and self._unsettled() <= self._few:
             return []
@@ -97,25 +98,25 @@ class HoleBudget:
             holding for holding in self._context.holdings.values() if not self._has_few(holding)
         ]
 
-    def _has_few(self, holding: Holding) -> bool:
+    def _has_few(self, holding: HeldPartition) -> bool:
         """What was counted before the last fetch is enough to know: it is acked since, if anything."""
         return not holding.is_over_budget and holding.counted[0] <= self._few
 
-    def _look(self, holding: Holding) -> bool:
+    def _look(self, holding: HeldPartition) -> bool:
         was_over = holding.is_over_budget
         if not was_over and holding.tracker.unsettled <= self._few:
             return False
         found = holding.tracker.explain(self._options.clock.monotonic())
         holding.is_over_budget = self._exceeds(holding, found, BACK if was_over else 1.0)
         if holding.is_over_budget != was_over:
-            holding.changed[holding] = None
+            holding.note_change()
             (self._over.add if holding.is_over_budget else self._over.discard)(holding)
             self._tell(holding, found)
         if not self._options.gives_up_holes or not self._exceeds(holding, found, 1.0):
             return False
         return self._give_up(holding, found)
 
-    def _exceeds(self, holding: Holding, found: Explanation, share: float) -> bool:
+    def _exceeds(self, holding: HeldPartition, found: Explanation, share: float) -> bool:
         # Ranges of a checkpoint that fetching has yet to reach are no holes in what is held: a
         # pause for their sake would never end.
         holes = min(found.holes, found.unsettled)
@@ -123,7 +124,7 @@ class HoleBudget:
         age = found.age if found.holes or holding.is_overtaken else 0.0
         return holes > self._most * share or age > self._longest * share
 
-    def _tell(self, holding: Holding, found: Explanation) -> None:
+    def _tell(self, holding: HeldPartition, found: Explanation) -> None:
         partition = holding.assignment.partition
         if holding.is_over_budget:
             self._context.totals.hole_alarms += 1
@@ -136,11 +137,11 @@ class HoleBudget:
             self._events.add("hole-alarm-over", str(found), [partition])
             log.info("%s is back under its hole budget: %s", partition, found)
 
-    def _give_up(self, holding: Holding, found: Explanation) -> bool:
+    def _give_up(self, holding: HeldPartition, found: Explanation) -> bool:
         """The oldest unsettled record goes to the dead letters, if user code has had it."""
-        if found.index is None or holding.unsettled is None:
+        if found.index is None or holding.messages is None:
             return False
-        message = holding.unsettled.get(found.index)
+        message = holding.messages.get(found.index)
         if message is None or self._context.queue.is_waiting(holding, message):
             return False
         why = f"over the hole budget ({self._limits}): {found}"

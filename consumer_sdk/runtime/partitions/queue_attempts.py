@@ -37,7 +37,7 @@ from consumer_sdk.records import (
     Position,
 )
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.partition_state import Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.trackers import QueueTracker, decode_checkpoint
 from consumer_sdk.trackers.queue_tracker import ATTEMPTS_AGE
 from consumer_sdk.trackers.restored import believed, written_at
@@ -72,7 +72,7 @@ class QueueAttempts:
         adapter: Adapter,
         store: CheckpointStore,
         options: Options,
-        holdings: Mapping[Assignment, Holding],
+        holdings: Mapping[Assignment, HeldPartition],
         random: Callable[[], float] = random.random,
     ) -> None:
         self._adapter = adapter

@@ -8,7 +8,8 @@ import math
 from heapq import heappop, heappush
 
 from consumer_sdk.records import Redelivery
-from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Holding
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 
 __all__ = ["Timers"]
 
@@ -27,10 +28,10 @@ class Timers:
         self._context = context
         self._clock = context.clock
         self._changed = asyncio.Event()
-        self._dues: list[tuple[float, int, Holding]] = []
+        self._dues: list[tuple[float, int, HeldPartition]] = []
         self._numbers = itertools.count()  # holdings do not compare
 
-    def reschedule(self, holding: Holding) -> None:
+    def reschedule(self, holding: HeldPartition) -> None:
         """Something of its may be due earlier than before."""
         due = holding.tracker.next_due()
         if due is not None and due < holding.due:
@@ -39,7 +40,7 @@ class Timers:
             if is_first:
                 self._changed.set()
 
-    def _note(self, holding: Holding, due: float) -> None:
+    def _note(self, holding: HeldPartition, due: float) -> None:
         holding.due = due
         heappush(self._dues, (due, next(self._numbers), holding))
 
@@ -73,15 +74,15 @@ class Timers:
                 left -= self._bring_back(holding, now, left + 1)
                 self.reschedule(holding)
 
-    def _bring_back(self, holding: Holding, now: float, most: int) -> int:
+    def _bring_back(self, holding: HeldPartition, now: float, most: int) -> int:
         due = holding.tracker.due(now, most)
-        holding.changed[holding] = None
+        holding.note_change()
         for index, verdict, message in due.expired:
             holding.expire(verdict, index, message)
         for index, attempt, message in reversed(due.ready):  # each goes to the front
             again = Redelivery.of(message, attempt)
             again.holder, again.index = holding, index
-            holding.totals.redelivered += 1
+            holding.context.totals.redelivered += 1
             holding.own.redelivered += 1
             self._context.queue.put_back(holding, again)
         return len(due.expired) + len(due.ready)

@@ -9,7 +9,7 @@ from consumer_sdk.records import Branch, Message
 from consumer_sdk.trackers import NamingTrees, TreeTracker
 
 if TYPE_CHECKING:
-    from consumer_sdk.runtime.partitions.partition_state import Holding
+    from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 __all__ = ["TreeHolder"]
 
@@ -18,7 +18,7 @@ SOON = 0.001
 
 
 class TreeHolder:
-    """Takes the place of the `Holding` as the holder of messages that have an open tree.
+    """Takes the place of the `HeldPartition` as the holder of messages that have an open tree.
 
     So a message without one pays nothing. What a user calls on such a message goes on to the
     holding, which takes it back (`release`) when that ends the delivery.
@@ -32,7 +32,7 @@ class TreeHolder:
     __slots__ = ("_extended", "_holding", "_is_timed", "trees")
 
     def __init__(
-        self, holding: Holding, *, is_timed: bool = False, is_naming: bool = False
+        self, holding: HeldPartition, *, is_timed: bool = False, is_naming: bool = False
     ) -> None:
         self._holding = holding
         self._is_timed = is_timed
@@ -73,7 +73,7 @@ class TreeHolder:
             return True
         if not self._is_timed or self._holding.tracker.is_settled(message.index):
             return False
-        self._extended[message.root] = self._holding.clock.monotonic() + seconds
+        self._extended[message.root] = self._holding.context.clock.monotonic() + seconds
         return True
 
     def body(self, value: bytes | None) -> Any:
@@ -94,12 +94,12 @@ class TreeHolder:
             self._holding.hand_out(messages)
             for message in messages if self._extended else ():
                 self._extend_now(message)
-            self._holding.reschedule(self._holding)
+            self._holding.callbacks.reschedule(self._holding)
 
     def _extend_now(self, message: Message) -> None:
         due = self._extended.pop(message.root, None)
         if due is not None:
-            now = self._holding.clock.monotonic()
+            now = self._holding.context.clock.monotonic()
             self._holding.tracker.extend(
                 message.index, message.attempt, now, max(due - now, SOON), message
             )
@@ -119,7 +119,7 @@ class TreeHolder:
         """The assignment is over, and all of its trees."""
         self.trees.close()
 
-    def forbid(self, forked: Any) -> None:
+    def invalidate_after_fork(self, forked: Any) -> None:
         """In a forked child: each use is ``forked``'s error."""
         self.trees.forbid(forked)
 
@@ -133,12 +133,12 @@ class TreeHolder:
         """Nacks or rejects the message."""
         has_failed = self._holding.raised(message, error)
         if has_failed:
-            self._holding.hooks.tree_failed(message, error)
+            self._holding.context.hooks.tree_failed(message, error)
         return has_failed
 
     def late(self) -> bool:
         """Counts what a late branch did."""
-        self._holding.totals.ignored += 1
+        self._holding.context.totals.ignored += 1
         return False
 
     def settled(self, messages: Sequence[Message]) -> list[Message]:

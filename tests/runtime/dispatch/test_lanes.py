@@ -5,7 +5,8 @@ from __future__ import annotations
 from consumer_sdk.records import Assignment, Checkpoint, Message, Partition, Redelivery, Run
 from consumer_sdk.runtime import Ordering
 from consumer_sdk.runtime.dispatch.lanes import Lanes
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.trackers import RetryPolicy, WatermarkTracker
 
 ASSIGNMENT = Assignment(Partition("s", "0"), epoch=1)
@@ -33,18 +34,11 @@ class _Field:
         self.clock = _Clock()
         policy = RetryPolicy(max_attempts=9, initial=1.0, jitter=0.0)
         tracker = WatermarkTracker(ASSIGNMENT, policy=policy)
-        self.holding = Holding(
-            ASSIGNMENT,
-            tracker,
-            self.clock,
-            lambda *_: None,
-            lambda _: None,
-            Totals(),
-            lambda holding, message: self.lanes.free_up_to(holding, message),
-            lambda holding, message: self.lanes.free(holding, message),
-        )
+        self.lanes = Lanes(Ordering.PARTITION)
+        context = ConsumerContext(clock=self.clock, queue=self.lanes)
+        callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
+        self.holding = HeldPartition(ASSIGNMENT, tracker, context, callbacks)
         tracker.restore(Checkpoint(attempts=attempts or {}), 0.0, 0.0, durable=True)
-        self.lanes = Lanes(Ordering.PARTITION, lambda: None)
         self.last = -1
 
     def put(self, count: int) -> list[Message]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Any
@@ -14,17 +13,18 @@ import pytest
 
 from consumer_sdk import Message
 from consumer_sdk.records import Assignment, Partition
+from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
 from consumer_sdk.runtime.dispatch.pull_queue import Inbox
-from consumer_sdk.runtime.partitions.partition_state import Holding, Totals
+from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
+from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.trackers import WatermarkTracker
 
 
-def _holding(number: int) -> Holding:
+def _holding(number: int) -> HeldPartition:
     assignment = Assignment(Partition("s", str(number)), epoch=1)
-    ignore: Callable[..., None] = lambda *_: None  # noqa: E731 - three of them
-    return Holding(
-        assignment, WatermarkTracker(assignment), _Clock(), ignore, ignore, Totals(), ignore, ignore
-    )
+    context = ConsumerContext(clock=_Clock(), queue=Lanes(Ordering.NONE))
+    callbacks = PartitionCallbacks(dead_letter=lambda *_: None, reschedule=lambda _: None)
+    return HeldPartition(assignment, WatermarkTracker(assignment), context, callbacks)
 
 
 class _Clock:
@@ -34,7 +34,7 @@ class _Clock:
     wall = monotonic
 
 
-def _message(holding: Holding, index: int) -> Message:
+def _message(holding: HeldPartition, index: int) -> Message:
     message = Message.make(holding.assignment, index, b"")
     message.index = index
     return message
@@ -52,12 +52,12 @@ class _Model:
     """The same queue as one list of runs, which is searched from its front."""
 
     def __init__(self) -> None:
-        self.runs: deque[tuple[Holding, list[Message]]] = deque()
+        self.runs: deque[tuple[HeldPartition, list[Message]]] = deque()
 
-    def put(self, holding: Holding, messages: list[Message]) -> None:
+    def put(self, holding: HeldPartition, messages: list[Message]) -> None:
         self.runs.append((holding, messages))
 
-    def put_back(self, holding: Holding, message: Message, *, is_held: bool) -> None:
+    def put_back(self, holding: HeldPartition, message: Message, *, is_held: bool) -> None:
         before = (
             at
             for at, (owner, messages) in enumerate(self.runs, 1)
@@ -73,7 +73,7 @@ class _Model:
             self.runs.appendleft((holding, rest))
         return message
 
-    def purge(self, holdings: list[Holding]) -> None:
+    def purge(self, holdings: list[HeldPartition]) -> None:
         self.runs = deque(each for each in self.runs if each[0] not in holdings)
 
 
@@ -84,8 +84,8 @@ def test_whatever_is_queued_comes_out_in_the_order_of_the_model(seed: int) -> No
     inbox, model = _inbox(is_timed=bool(seed % 2)), _Model()
     holdings = list(map(_holding, range(3)))
     owners = dict(zip((h.assignment for h in holdings), holdings, strict=True))
-    held: list[tuple[Holding, Message]] = []
-    out: list[tuple[Holding, Message]] = []
+    held: list[tuple[HeldPartition, Message]] = []
+    out: list[tuple[HeldPartition, Message]] = []
 
     def take(most: int) -> None:
         for _ in range(random.randrange(most)):
