@@ -12,7 +12,7 @@ import pytest
 from consumer_sdk import AtTime, CheckpointFormatError, Consumer, TransientStoreError
 from consumer_sdk.records import Assignment, Partition, Position, Start, StartPoint
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.starts.pins import Resolved, resolve
+from consumer_sdk.runtime.starts.lookup import Resolved, resolve
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.memory import MemoryAdapter
 from tests.runtime.bench import Bench, bench
