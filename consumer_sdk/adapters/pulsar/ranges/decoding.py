@@ -16,16 +16,13 @@ from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.range_reads import Columns, Header
 
-__all__ = ["Part", "ends_at", "first_chunk", "place"]
+__all__ = ["Part", "ends_at", "first_chunk"]
 
 # Unbound: looking a method up on each message costs half as much as calling it.
 _id_of = _pulsar.Message.message_id
 _key_of = _pulsar.Message.partition_key
 _data_of = _pulsar.Message.data
 _publish_time_of = _pulsar.Message.publish_timestamp
-_ledger_of = _pulsar.MessageId.ledger_id
-_entry_of = _pulsar.MessageId.entry_id
-_index_of = _pulsar.MessageId.batch_index
 
 
 class Part:
@@ -76,12 +73,6 @@ class Part:
         """All that was added; the lists are given away."""
         headers = self._headers if self._headers and any(self._headers) else None
         return Columns(self._places, self._keys, self._values, self._times, headers)
-
-
-def place(native: Any) -> Place:
-    """As `consumer_sdk.adapters.pulsar.client.ids.place_of`, in half of the time."""
-    index = _index_of(native)
-    return _ledger_of(native), _entry_of(native), LAST_BATCH_INDEX if index < 0 else index
 
 
 def ends_at(native: Any, here: Place, stop: Place) -> bool:

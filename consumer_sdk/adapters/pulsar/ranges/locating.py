@@ -11,10 +11,9 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.client.ids import Place, next_place
+from consumer_sdk.adapters.pulsar.client.ids import Place, next_place, place_of
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
-from consumer_sdk.adapters.pulsar.ranges.decoding import place
 from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
 from consumer_sdk.adapters.pulsar.ranges.topic_stats import BEGIN, Survey, begin_of
@@ -165,4 +164,6 @@ def _read_one(native: Any, time: float) -> Place | None:
         message = native.read_next(100)
     except _pulsar.Timeout:
         return None
-    return place(message.message_id()) if message.publish_timestamp() >= int(time * 1000) else None
+    return (
+        place_of(message.message_id()) if message.publish_timestamp() >= int(time * 1000) else None
+    )

@@ -23,8 +23,8 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
-from consumer_sdk.adapters.pulsar.client.ids import Place, id_at
-from consumer_sdk.adapters.pulsar.ranges.decoding import Part, ends_at, first_chunk, place
+from consumer_sdk.adapters.pulsar.client.ids import Place, id_at, place_of
+from consumer_sdk.adapters.pulsar.ranges.decoding import Part, ends_at, first_chunk
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.native import POLL, NativeReader
 from consumer_sdk.adapters.pulsar.ranges.queues import Queue
@@ -195,7 +195,7 @@ class RangeReading:
     async def _mind_gap(self) -> None:
         """A message does not follow on the one before it."""
         native_id = self._held.message_id()
-        begin, (ledger, entry, _) = first_chunk(native_id), place(native_id)
+        begin, (ledger, entry, _) = first_chunk(native_id), place_of(native_id)
         gap = self._next if ledger == self._next[0] else (ledger, 0, 0)
         # Its own chunks may hide the last one of another message.
         is_own = begin is not None and begin <= gap
@@ -262,7 +262,7 @@ class RangeReading:
                 raw = held or read_next(wait)
                 wait = LULL
                 native_id = raw.message_id()
-                here = place(native_id)
+                here = place_of(native_id)
                 if self.first is None and here > last:
                     self.first = here
                 if here <= last:
