@@ -29,8 +29,7 @@ from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog, error_text
 from consumer_sdk.runtime.observing.events import EventKind, Events
 from consumer_sdk.runtime.observing.health import Health, State, Vitals, assess
-from consumer_sdk.runtime.observing.health_watch import HealthWatch
-from consumer_sdk.runtime.observing.lag_watch import LagWatch
+from consumer_sdk.runtime.observing.health_watch import HealthWatch, LagWatch
 from consumer_sdk.runtime.observing.observer import look, stalled
 from consumer_sdk.runtime.observing.stats import ConsumerStats, Tallies
 from consumer_sdk.runtime.observing.timing import Timing
@@ -40,7 +39,6 @@ from consumer_sdk.runtime.partitions.dead_lettering import Burial
 from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, MessageIndex
-from consumer_sdk.runtime.partitions.pauses import Pauses
 from consumer_sdk.runtime.partitions.timers import Timers
 from consumer_sdk.runtime.partitions.trees import TreeHolder
 from consumer_sdk.runtime.tidying import Tidying
@@ -92,7 +90,6 @@ class Engine:
         self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
         self.timing = Timing()
         self.events = Events(options.clock.wall)
-        self.pauses = Pauses()
         self.workers: Workers | None = None
         self.looked_up_to = 0
         self._is_closed = False
@@ -115,7 +112,6 @@ class Engine:
             self._flusher,
             self.context,
             make_holding=self._make_holding,
-            pauses=self.pauses,
         )
         self._intake = Intake(
             adapter,
@@ -449,13 +445,13 @@ class Engine:
 
     def pause(self, partition: Partition | None, reason: str) -> None:
         """Stops fetching one, or all, until `resume`."""
-        self.pauses.pause(partition, reason)
+        self.context.pauses.pause(partition, reason)
         self._said("paused", partition, reason)
         self._ownership.pause()
 
     def resume(self, partition: Partition | None) -> bool:
         """Fetches what is paused by hand or for its lag; False if nothing was."""
-        self.pauses.resume(partition)
+        self.context.pauses.resume(partition)
         has_resumed = self._ownership.resume(partition)
         if has_resumed:
             self._said("resumed", partition, "by hand")

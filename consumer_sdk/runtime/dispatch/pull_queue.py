@@ -10,21 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import math
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import chain, islice
-from operator import length_hint
-from typing import Self, TypeVar
+from operator import attrgetter, length_hint
+from typing import Self, TypeAlias, TypeVar
 
 from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, Step
 from consumer_sdk.runtime.dispatch.queue import MessageQueue
-from consumer_sdk.runtime.dispatch.queued_runs import Runs
 from consumer_sdk.runtime.dispatch.workers import TURN
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
 __all__ = ["Batches", "Inbox"]
+
+_Waiting: TypeAlias = tuple[HeldPartition, list[Message]]
+"""A holding and records of its that are handed out together; at least one."""
+
 
 Popped = TypeVar("Popped", bound=Batch | Message | None)
 
@@ -62,7 +67,7 @@ class Inbox(MessageQueue):
         self._has_left = has_left
         self._watch = watch
         self._is_timed = is_timed
-        self._runs = Runs()
+        self._runs = _RunQueue()
         self.current: Iterator[Message] = iter(())
         self._current_holding: HeldPartition | None = None
         self._arrived = asyncio.Event()
@@ -123,7 +128,7 @@ class Inbox(MessageQueue):
     def purge(self, holdings: Sequence[HeldPartition]) -> dict[HeldPartition, list[Message]]:
         """Takes these holdings' records out; returns those that were waiting."""
         purged: dict[HeldPartition, list[Message]] = {holding: [] for holding in holdings}
-        kept = Runs()
+        kept = _RunQueue()
         for holding, messages in self._runs:
             if holding in purged:
                 purged[holding] += messages
@@ -146,7 +151,7 @@ class Inbox(MessageQueue):
 
     def sweep(self) -> list[object]:
         """Takes out the runs of closed holdings, in one pass; returns them."""
-        kept, gone = Runs(), list[object]()
+        kept, gone = _RunQueue(), list[object]()
         for run in self._runs:
             if run[0].is_closed:
                 gone.append(run)
@@ -311,3 +316,105 @@ class Batches:
         inbox = self._inbox
         pop = partial(inbox.pop_batch, self._most)
         return pop() if inbox.time() < inbox.until else await inbox.after_turn(pop)
+
+
+# -- the queue of runs -------------------------------------------------------------------------
+
+
+class _Link:
+    """A run, and the one behind it.
+
+    Attributes:
+        first: the index of its first record.
+    """
+
+    __slots__ = ("behind", "first", "run")
+
+    def __init__(self, run: _Waiting) -> None:
+        self.run = run
+        self.first = run[1][0].index
+        self.behind: _Link | None = None
+
+
+_FIRST = attrgetter("first")
+
+
+class _RunQueue:
+    """The runs that wait, in the order in which they are handed out; pure.
+
+    It is a linked list, because a restored retry takes its place in the middle. An index finds that
+    place: of each holding, it has the runs that start before all of its later ones. They ascend, so
+    bisection finds the last run that starts before a record.
+
+    Each operation is O(1), amortised; `insert` looks at O(log runs).
+    """
+
+    __slots__ = ("_ahead", "_front", "_last")
+
+    def __init__(self) -> None:
+        self._front: _Link | None = None
+        self._last: _Link | None = None
+        # Of each holding, the runs that start before all of its later ones.
+        self._ahead: dict[HeldPartition, deque[_Link]] = {}
+
+    def __bool__(self) -> bool:
+        return self._front is not None
+
+    def __iter__(self) -> Iterator[_Waiting]:
+        link = self._front
+        while link is not None:
+            yield link.run
+            link = link.behind
+
+    def append(self, run: _Waiting) -> None:
+        """Queues a run behind all others."""
+        link = _Link(run)
+        if self._last is None:
+            self._front = link
+        else:
+            self._last.behind = link
+        self._last = link
+        ahead = self._ahead.setdefault(run[0], deque())
+        while ahead and ahead[-1].first >= link.first:
+            ahead.pop()
+        ahead.append(link)
+
+    def appendleft(self, run: _Waiting) -> None:
+        """Queues a run ahead of all others."""
+        link = _Link(run)
+        link.behind, self._front = self._front, link
+        self._last = self._last or link
+        ahead = self._ahead.setdefault(run[0], deque())
+        if not ahead or link.first < ahead[0].first:
+            ahead.appendleft(link)
+
+    def insert(self, run: _Waiting) -> None:
+        """Queues a run right behind the last one of its holding that starts before it does.
+
+        Ahead of all others if there is none.
+        """
+        ahead = self._ahead.get(run[0], ())
+        at = bisect_left(ahead, run[1][0].index, key=_FIRST)
+        if not ahead or not at:
+            self.appendleft(run)
+            return
+        link, before = _Link(run), ahead[at - 1]
+        link.behind, before.behind = before.behind, link
+        if self._last is before:
+            self._last = link
+        self._ahead[run[0]].insert(at, link)
+
+    def popleft(self) -> _Waiting:
+        """Takes the first run out; there has to be one."""
+        link = self._front
+        if link is None:
+            raise IndexError("pop from an empty queue of runs")
+        self._front = link.behind
+        if self._front is None:
+            self._last = None
+        ahead = self._ahead[link.run[0]]
+        if ahead[0] is link:
+            ahead.popleft()
+        if not ahead:
+            del self._ahead[link.run[0]]
+        return link.run

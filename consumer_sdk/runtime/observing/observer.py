@@ -196,7 +196,7 @@ def _left(engine: Engine) -> list[PartitionSnapshot]:
         PartitionSnapshot(
             partition=partition,
             is_held=False,
-            pause_text=engine.pauses.own_reason(partition),
+            pause_text=engine.context.pauses.own_reason(partition),
             fetched=own.fetched,
             suppressed=own.suppressed,
             settled=own.settled,

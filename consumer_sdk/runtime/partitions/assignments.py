@@ -27,7 +27,6 @@ from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
-from consumer_sdk.runtime.partitions.pauses import Pauses
 from consumer_sdk.runtime.starts.decide import choose, decide
 from consumer_sdk.runtime.starts.inputs import Decision, Facts
 from consumer_sdk.runtime.starts.lookup import Inquiry
@@ -56,7 +55,6 @@ class Ownership(AssignmentOwner):
     Args:
         make_holding: builds the holding, with its tracker, for a granted assignment.
         context: what is held, where its records wait, and who is told what comes and goes.
-        pauses: what a person has paused.
     """
 
     __slots__ = (
@@ -69,7 +67,6 @@ class Ownership(AssignmentOwner):
         "_log",
         "_make_holding",
         "_options",
-        "_pauses",
         "_resumed",
         "_said",
         "_store",
@@ -87,11 +84,9 @@ class Ownership(AssignmentOwner):
         context: ConsumerContext,
         *,
         make_holding: Callable[[Assignment], HeldPartition],
-        pauses: Pauses,
     ) -> None:
         self._context = context
         self._log = context.log
-        self._pauses = pauses
         self._adapter = adapter
         self._store = store
         self._options = options
@@ -190,7 +185,7 @@ class Ownership(AssignmentOwner):
         is_paused = self._options.lag_policy == "pause" and not facts.is_resumed
         if decision.is_behind and is_paused:
             holding.is_over_lag = True
-        holding.paused_by_hand = self._pauses.reason(assignment.partition)
+        holding.paused_by_hand = self._context.pauses.reason(assignment.partition)
         if holding.held_back is not None:
             holding.is_paused = True
             self._adapter.pause(assignment)
@@ -259,7 +254,7 @@ class Ownership(AssignmentOwner):
     def pause(self) -> None:
         """Stops fetching what a person has paused just now."""
         for holding in self.holdings.values():
-            holding.paused_by_hand = self._pauses.reason(holding.assignment.partition)
+            holding.paused_by_hand = self._context.pauses.reason(holding.assignment.partition)
             if holding.paused_by_hand is not None and not holding.is_paused:
                 holding.is_paused = True
                 self._adapter.pause(holding.assignment)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sortedcontainers import SortedDict
 
 from consumer_sdk.abc import AckTracker, Clock
-from consumer_sdk.records import Assignment, Message, Position, Tracked
+from consumer_sdk.records import Assignment, Message, Partition, Position, Tracked
 from consumer_sdk.runtime.hooks import NO_HOOKS, Hooks
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
 from consumer_sdk.runtime.observing.snapshots import PartitionSnapshot
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from consumer_sdk.runtime.dispatch.queue import MessageQueue
     from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
-__all__ = ["ConsumerContext", "Load", "MessageIndex", "PartitionState"]
+__all__ = ["ConsumerContext", "Load", "MessageIndex", "PartitionState", "Pauses"]
 
 OVER_LAG = (
     "not fetched: it started more than max_lag behind the end; call consumer.resume(partition)"
@@ -39,6 +39,44 @@ OVERTAKEN = (
 
 Load: TypeAlias = tuple[int, int, int]
 """Unsettled records, those of them that wait for a retry or behind one, and the bytes of all."""
+
+
+class Pauses:
+    """Which partitions a person has paused, and why: single ones, or all but some.
+
+    That lasts while a partition moves away and comes back.
+    """
+
+    def __init__(self) -> None:
+        self._some: dict[Partition, str] = {}
+        self._all: str | None = None
+        self._spared: set[Partition] = set()
+
+    def pause(self, partition: Partition | None, reason: str) -> None:
+        """Pauses one, or all of now and later for None."""
+        if partition is None:
+            self._all = reason
+            self._spared.clear()
+        else:
+            self._some[partition] = reason
+
+    def resume(self, partition: Partition | None) -> None:
+        """Ends the pause of one, also where all are paused; or of all for None."""
+        if partition is None:
+            self._all = None
+            self._some.clear()
+        else:
+            self._some.pop(partition, None)
+            if self._all is not None:
+                self._spared.add(partition)
+
+    def reason(self, partition: Partition) -> str | None:
+        """Why it is paused; None if it is not."""
+        return self._some.get(partition, None if partition in self._spared else self._all)
+
+    def own_reason(self, partition: Partition) -> str | None:
+        """Why it was paused by itself; None if it was not."""
+        return self._some.get(partition)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -54,6 +92,7 @@ class ConsumerContext:
         holdings: the partitions that are held.
         changed: of them, those whose load may not be what it was when the fetch loop looked last; who
             changed first is first, since a set of objects has another order in each run.
+        pauses: which partitions a person has paused.
         allows_cumulative: records are processed in order, so that one ack may settle all before it.
     """
 
@@ -64,6 +103,7 @@ class ConsumerContext:
     log: ConsumerLog = field(default_factory=ConsumerLog)
     holdings: dict[Assignment, HeldPartition] = field(default_factory=dict)
     changed: OrderedDict[HeldPartition, None] = field(default_factory=OrderedDict)
+    pauses: Pauses = field(default_factory=Pauses)
     allows_cumulative: bool = True
 
 

@@ -20,7 +20,7 @@ from consumer_sdk.cli.run import links
 from consumer_sdk.cli.run import workers as module
 from consumer_sdk.cli.run.links import LINK, Link, LinkError, answering, inherited
 from consumer_sdk.cli.run.workers import Workers, after
-from consumer_sdk.runtime.partitions.pauses import Pauses
+from consumer_sdk.runtime.partitions.partition_state import Pauses
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.admin.asking import POST, ask, watching
 from tests.integration.field import until

@@ -25,7 +25,7 @@ from consumer_sdk.runtime.observing.events import KEPT, Events
 from consumer_sdk.runtime.observing.health import Vitals, assess
 from consumer_sdk.runtime.observing.stats import REMEMBERED, Tallies
 from consumer_sdk.runtime.observing.timing import MOST_NAMES, OTHER, Timing
-from consumer_sdk.runtime.partitions.pauses import Pauses
+from consumer_sdk.runtime.partitions.partition_state import Pauses
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import MemoryAdapter
 from tests.runtime.bench import Bench, bench

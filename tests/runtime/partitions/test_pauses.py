@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from consumer_sdk.records import Partition
-from consumer_sdk.runtime.partitions.pauses import Pauses
+from consumer_sdk.runtime.partitions.partition_state import Pauses
 
 ONE, OTHER = Partition("s", "1"), Partition("s", "2")
 
