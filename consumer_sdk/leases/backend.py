@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import NamedTuple
 
-__all__ = ["LeasePlace", "Reading"]
+__all__ = ["LeaseBackend", "Reading"]
 
 
 class Reading(NamedTuple):
@@ -24,7 +24,7 @@ class Reading(NamedTuple):
     members: Mapping[str, int]
 
 
-class LeasePlace(ABC):
+class LeaseBackend(ABC):
     """Where the leases of one group and stream are kept.
 
     Every method raises:

@@ -11,16 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-import secrets
-import socket
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, final
 
-from consumer_sdk.abc import CheckpointStore, Clock, Leases
+from consumer_sdk.abc import Clock, Leases
 from consumer_sdk.errors import (
     CheckpointFormatError,
     ConfigurationError,
@@ -28,13 +24,12 @@ from consumer_sdk.errors import (
     ConsumerSdkError,
     TransientStoreError,
 )
-from consumer_sdk.leases.backend import LeasePlace, Reading
+from consumer_sdk.leases.backend import LeaseBackend, Reading
 from consumer_sdk.leases.liveness import Liveness
 from consumer_sdk.leases.table import LeaseTable
-from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import LeaseView, named
 
-__all__ = ["TableLeases", "ended_partitions", "evict", "new_member", "reopen", "stored_leases"]
+__all__ = ["TableLeases"]
 
 T = TypeVar("T")
 
@@ -43,14 +38,6 @@ HEAVIEST = 999_999
 
 ROUNDS = 50
 """How often others may come in between reading and writing; each time one of them got on."""
-
-
-def new_member() -> str:
-    """A name that nobody has had before.
-
-    Chance comes first: who gets the odd partition of a stream follows the order of the names.
-    """
-    return f"{secrets.token_hex(8)}/{socket.gethostname()}/{os.getpid()}"
 
 
 class _Change:
@@ -71,106 +58,12 @@ class _Change:
             self.error = error
 
 
-async def stored_leases(
-    store: CheckpointStore, group: str, streams: Collection[str] | None = None
-) -> Mapping[str, LeaseView | CheckpointFormatError]:
-    """The leases of a group, by stream, as nobody's: no member joins.
-
-    Args:
-        streams: of these alone; None for all.
-
-    Returns:
-        for each stream what is stored, or the error where that cannot be read as leases.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    found: dict[str, LeaseView | CheckpointFormatError] = {}
-    for stream in await store.leased_streams(group):
-        leases = store.leases(group, stream)
-        if leases is not None and (streams is None or stream in streams):
-            try:
-                found[stream] = await leases.view()
-            except CheckpointFormatError as error:
-                found[stream] = error
-    return found
-
-
-async def ended_partitions(
-    store: CheckpointStore, group: str, streams: Collection[str] | None = None
-) -> set[Partition]:
-    """Those of a group whose leases have ended.
-
-    Args:
-        streams: of these alone; None for all whose leases can be read.
-
-    Raises:
-        CheckpointFormatError: the leases of one of ``streams`` cannot be read.
-        StoreError: the store cannot be read.
-    """
-    ended: set[Partition] = set()
-    for stream, view in (await stored_leases(store, group, streams)).items():
-        if isinstance(view, LeaseView):
-            ended |= {Partition(stream, p) for p, lease in view.leases.items() if lease.ended}
-        elif streams is not None:
-            raise view
-    return ended
-
-
-async def reopen(store: CheckpointStore, group: str, partitions: Iterable[Partition]) -> None:
-    """Reopens the leases of partitions whose checkpoints were deleted, or replaced.
-
-    Raises:
-        CheckpointFormatError: leases of a stream cannot be read; those of the others are open.
-        StoreError: some may have ended still: call it again.
-    """
-    ids: dict[str, list[str]] = defaultdict(list)
-    damaged: CheckpointFormatError | None = None
-    for stream, partition in partitions:
-        ids[stream].append(partition)
-    for stream in await store.leased_streams(group) if ids else ():
-        leases = store.leases(group, stream)
-        if leases is not None and stream in ids:
-            try:
-                await leases.reopen(ids[stream])
-            except CheckpointFormatError as error:
-                damaged = error
-    if damaged is not None:
-        raise damaged
-
-
-async def evict(
-    store: CheckpointStore, group: str, seen: Mapping[Partition, int]
-) -> set[Partition]:
-    """Takes partitions from their owners; see `consumer_sdk.abc.Leases.evict`.
-
-    Args:
-        seen: the fence of each lease when it was looked at.
-
-    Returns:
-        those that were taken: the others have changed hands since.
-
-    Raises:
-        CheckpointFormatError: leases of a stream cannot be read.
-        StoreError: some may be taken, and nobody's now: look at them again.
-    """
-    fences: dict[str, dict[str, int]] = defaultdict(dict)
-    for (stream, partition), fence in seen.items():
-        fences[stream][partition] = fence
-    gone: set[Partition] = set()
-    for stream, seen_there in fences.items():
-        leases = store.leases(group, stream)
-        if leases is not None:
-            gone |= {Partition(stream, each) for each in await leases.evict(seen_there)}
-    return gone
-
-
 @final
 class TableLeases(Leases):
     """One member's leases in some place; see `consumer_sdk.abc.Leases`.
 
     Args:
-        place: where they are.
+        backend: where they are kept.
         where: the same in words, for errors.
         member: a name that nobody has had before.
         most: see `consumer_sdk.abc.CheckpointStore.leases`.
@@ -183,7 +76,7 @@ class TableLeases(Leases):
 
     def __init__(
         self,
-        place: LeasePlace,
+        backend: LeaseBackend,
         where: str,
         member: str,
         *,
@@ -202,7 +95,7 @@ class TableLeases(Leases):
         self.member = named(member, most, weight)
         self.duration = duration
         self.handover = handover
-        self._place = place
+        self._backend = backend
         self._where = where
         self._now = asyncio.get_running_loop().time if clock is None else clock.monotonic
         self._wall = time.time if clock is None else clock.wall
@@ -259,7 +152,7 @@ class TableLeases(Leases):
             fence = int(self._wall() * 1000)
             with suppress(CheckpointFormatError):
                 fence = max(fence, self._table(reading).fence)
-            if await self._place.replace(reading.version, LeaseTable(fence=fence).encode()):
+            if await self._backend.replace(reading.version, LeaseTable(fence=fence).encode()):
                 return True
         raise self._overrun()
 
@@ -311,8 +204,8 @@ class TableLeases(Leases):
     async def _renew(self) -> LeaseTable:
         self._check_open()
         self._renewals += 1
-        await self._place.renew(self.member, self._renewals, self._dead)
-        return self._table(await self._place.read())
+        await self._backend.renew(self.member, self._renewals, self._dead)
+        return self._table(await self._backend.read())
 
     def _drop(self, gone: Mapping[str, int]) -> list[str]:
         """Holds them no more; leaves out what was released, or taken anew, in the meantime."""
@@ -331,7 +224,7 @@ class TableLeases(Leases):
             left = deadline - loop.time()
             if left <= 0:
                 return False
-            await self._place.wait(left)
+            await self._backend.wait(left)
 
     async def aclose(self) -> None:
         if self._is_closed:
@@ -339,7 +232,7 @@ class TableLeases(Leases):
         with suppress(ConsumerSdkError, TimeoutError):
             async with asyncio.timeout(self.duration):
                 await self.release(dict(self._held))
-                await self._place.leave(self.member)
+                await self._backend.leave(self.member)
         self._is_closed = True
 
     async def _change(self, make: Callable[[LeaseTable], T]) -> T:
@@ -381,7 +274,7 @@ class TableLeases(Leases):
             if after == before:
                 return
             text = after.encode()
-            if await self._place.replace(reading.version, text):
+            if await self._backend.replace(reading.version, text):
                 self._last = text, after
                 return
         raise self._overrun()
@@ -391,7 +284,7 @@ class TableLeases(Leases):
 
     async def _read(self) -> Reading:
         self._check_open()
-        return await self._place.read()
+        return await self._backend.read()
 
     def _table(self, reading: Reading) -> LeaseTable:
         if reading.text is None:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from consumer_sdk.abc import Leases
-from consumer_sdk.leases.backend import LeasePlace, Reading
-from consumer_sdk.leases.member import TableLeases, new_member
+from consumer_sdk.leases.backend import LeaseBackend, Reading
+from consumer_sdk.leases.member import TableLeases
+from consumer_sdk.leases.stores import new_member
 
-__all__ = ["Around", "MemoryLeasePlace", "StoredLeases", "private_leases"]
+__all__ = ["Around", "MemoryLeaseBackend", "StoredLeases", "private_leases"]
 
 T = TypeVar("T")
 
@@ -36,7 +37,7 @@ class StoredLeases:
     members: dict[str, int] = field(default_factory=dict)
 
 
-class MemoryLeasePlace(LeasePlace):
+class MemoryLeaseBackend(LeaseBackend):
     """One handle on leases in memory.
 
     Args:
@@ -85,4 +86,4 @@ def private_leases(group: str, stream: str, **terms: Any) -> Leases:
         terms: ``duration``, ``handover`` and what else `TableLeases` takes.
     """
     where = f"memory: the leases of {stream!r} in group {group!r}"
-    return TableLeases(MemoryLeasePlace(StoredLeases()), where, new_member(), **terms)
+    return TableLeases(MemoryLeaseBackend(StoredLeases()), where, new_member(), **terms)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.checkpoints.positions import POSITION_READERS
 from consumer_sdk.errors import CheckpointFormatError
-from consumer_sdk.leases.member import ended_partitions, reopen
+from consumer_sdk.leases.stores import ended_partitions, reopen
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.stores.exchange.exchange import import_checkpoints
 from consumer_sdk.stores.exchange.lines import Entry

@@ -15,7 +15,7 @@ from consumer_sdk.errors import (
     ConsumerClosedError,
     TransientStoreError,
 )
-from consumer_sdk.leases.backend import LeasePlace, Reading
+from consumer_sdk.leases.backend import LeaseBackend, Reading
 from consumer_sdk.leases.balance import moves
 from consumer_sdk.leases.member import ROUNDS, TableLeases
 from consumer_sdk.stores import LocalStore, MemoryStore
@@ -95,7 +95,7 @@ def test_store_that_hangs_is_given_up_in_time() -> None:
     simulate(main)
 
 
-class Contended(LeasePlace):
+class Contended(LeaseBackend):
     """A place where somebody is always faster."""
 
     __slots__ = ("writes",)
@@ -128,7 +128,7 @@ async def test_change_that_is_always_too_late_is_transient() -> None:
     assert place.writes == ROUNDS
 
 
-class Counted(LeasePlace):
+class Counted(LeaseBackend):
     """A place that somebody else writes to before every third write, and that counts ours."""
 
     __slots__ = ("reading", "writes")

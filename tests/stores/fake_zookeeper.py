@@ -20,8 +20,7 @@ from kazoo.exceptions import (
 
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.stores import ZooKeeperStore
-from consumer_sdk.stores.zookeeper.bridge import Call
-from consumer_sdk.stores.zookeeper.errors import UnknownResultError
+from consumer_sdk.stores.zookeeper.bridge import Call, UnknownResultError
 from consumer_sdk.stores.zookeeper.tree import Put, Znode
 
 T = TypeVar("T")

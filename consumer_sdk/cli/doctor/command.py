@@ -28,7 +28,7 @@ from consumer_sdk.cli.groups.groups import Group
 from consumer_sdk.cli.groups.lags import group_lags
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
-from consumer_sdk.leases.member import stored_leases
+from consumer_sdk.leases.stores import stored_leases
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import LeaseView

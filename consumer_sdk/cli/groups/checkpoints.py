@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.cli.terminal import Bar, Rows, Watched
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
-from consumer_sdk.leases.member import ended_partitions
+from consumer_sdk.leases.stores import ended_partitions
 from consumer_sdk.records import Partition
 from consumer_sdk.stores.exchange.exchange import (
     export_checkpoints,

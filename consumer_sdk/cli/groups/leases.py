@@ -14,7 +14,7 @@ from consumer_sdk.cli.groups.checkpoints import opened_store, partition_of
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.cli.times import shown_time
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
-from consumer_sdk.leases.member import evict, stored_leases
+from consumer_sdk.leases.stores import evict, stored_leases
 from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import Lease, LeaseView
 from consumer_sdk.stores.exchange.exchange import ImportRefusedError

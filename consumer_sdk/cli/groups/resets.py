@@ -21,7 +21,7 @@ from consumer_sdk.cli.letters.moves import (
 )
 from consumer_sdk.cli.terminal import Rows
 from consumer_sdk.errors import AdapterError, CheckpointFormatError, ConfigurationError
-from consumer_sdk.leases.member import stored_leases
+from consumer_sdk.leases.stores import stored_leases
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, LeaseView, Partition, Position
 from consumer_sdk.stores.exchange.exchange import ImportRefusedError, import_checkpoints

@@ -27,7 +27,7 @@ from consumer_sdk.errors import (
     StoreError,
     TransientStoreError,
 )
-from consumer_sdk.leases.member import ended_partitions, reopen
+from consumer_sdk.leases.stores import ended_partitions, reopen
 from consumer_sdk.records import Assignment, Outcome, OutcomeKind, Partition
 from consumer_sdk.stores.exchange.lines import Entry, Lines, line_of
 from consumer_sdk.stores.exchange.verdicts import ImportRefusedError, Judge, Readers

@@ -5,25 +5,27 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import final
+from typing import TypeVar, final
 
-from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
+from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import StoreError
-from consumer_sdk.leases.member import TableLeases, new_member, reopen
+from consumer_sdk.leases.backend import LeaseBackend, Reading
+from consumer_sdk.leases.stores import LeasingStore, reopen
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import Claims
-from consumer_sdk.stores.sqlite import checkpoints as sqlite_checkpoints
-from consumer_sdk.stores.sqlite.errors import FileGoneError
-from consumer_sdk.stores.sqlite.leases import LocalLeasePlace, leased_streams
+from consumer_sdk.stores.sqlite import rows
+from consumer_sdk.stores.sqlite.file import Database, FileGoneError
 from consumer_sdk.stores.sqlite.thread import SqliteThread
 
 __all__ = ["LocalStore"]
 
+T = TypeVar("T")
+
 
 @final
-class LocalStore(CheckpointStore):
+class LocalStore(LeasingStore):
     """Checkpoints in a SQLite file on a local disk.
 
     Durable when `save` says so (write-ahead log, ``synchronous=FULL``), whatever is killed;
@@ -63,16 +65,14 @@ class LocalStore(CheckpointStore):
                 newer version of this one. The message says what to do; nothing was changed.
             ConsumerClosedError: it is open in another event loop.
         """
-        await self._thread.open(sqlite_checkpoints.check)
+        await self._thread.open(rows.check)
 
     async def claim(
         self, group: str, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, str | Outcome | None]:
         """Reads the checkpoints and takes the fence; see `CheckpointStore.claim`."""
         writer = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(8)}"
-        taken = await self._thread.run(
-            partial(sqlite_checkpoints.claim, group, list(assignments), writer)
-        )
+        taken = await self._thread.run(partial(rows.claim, group, list(assignments), writer))
         answer: dict[Assignment, str | Outcome | None] = {}
         for assignment, result in taken.items():
             if isinstance(result, Outcome):
@@ -91,7 +91,7 @@ class LocalStore(CheckpointStore):
         """
         plan = self._claims.plan(group, items, self.max_size)
         try:
-            return await self._thread.run(partial(sqlite_checkpoints.save, group, plan))
+            return await self._thread.run(partial(rows.save, group, plan))
         except FileGoneError:
             raise
         except StoreError as error:
@@ -109,7 +109,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: the file cannot be read.
         """
-        return await self._thread.run(partial(sqlite_checkpoints.peek, group, list(partitions)))
+        return await self._thread.run(partial(rows.peek, group, list(partitions)))
 
     async def list(self, group: str) -> Sequence[Partition]:
         """The partitions that have a checkpoint in the group, in order.
@@ -117,7 +117,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: the file cannot be read.
         """
-        return await self._thread.run(partial(sqlite_checkpoints.names, group))
+        return await self._thread.run(partial(rows.names, group))
 
     async def delete(self, group: str, partitions: Iterable[Partition]) -> None:
         """Deletes checkpoints, keeping their fences; then reopens their leases.
@@ -126,7 +126,7 @@ class LocalStore(CheckpointStore):
             StoreError: nothing was deleted, or leases may not be open yet: delete them again.
         """
         gone = tuple(partitions)
-        await self._thread.run(partial(sqlite_checkpoints.delete, group, gone))
+        await self._thread.run(partial(rows.delete, group, gone))
         await reopen(self, group, gone)
 
     async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:
@@ -135,7 +135,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: nothing was removed.
         """
-        await self._thread.run(partial(sqlite_checkpoints.purge, group, dict(checkpoints)))
+        await self._thread.run(partial(rows.purge, group, dict(checkpoints)))
 
     async def pin(self, group: str, stream: str, start: str) -> str:
         """Creates the group's resolved start if absent; returns the one that is stored.
@@ -143,7 +143,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: nothing was stored.
         """
-        return await self._thread.run(partial(sqlite_checkpoints.pin, group, stream, start))
+        return await self._thread.run(partial(rows.pin, group, stream, start))
 
     async def pins(self, group: str) -> Mapping[str, str]:
         """The resolved starts of the group, by stream.
@@ -151,7 +151,7 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: the file cannot be read.
         """
-        return await self._thread.run(partial(sqlite_checkpoints.pins, group))
+        return await self._thread.run(partial(rows.pins, group))
 
     async def unpin(self, group: str, stream: str) -> bool:
         """Deletes the group's resolved start, also one that cannot be read.
@@ -159,30 +159,10 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: nothing was deleted.
         """
-        return await self._thread.run(partial(sqlite_checkpoints.unpin, group, stream))
+        return await self._thread.run(partial(rows.unpin, group, stream))
 
-    def leases(
-        self,
-        group: str,
-        stream: str,
-        *,
-        duration: float = 10.0,
-        handover: float = 30.0,
-        most: int | None = None,
-        weight: int = 1,
-        clock: Clock | None = None,
-    ) -> Leases:
-        """A new member of the group, for processes on this host; see `CheckpointStore.leases`."""
-        return TableLeases(
-            LocalLeasePlace(self._thread, group, stream),
-            f"{self._thread.path}: the leases of {stream!r} in group {group!r}",
-            new_member(),
-            duration=duration,
-            handover=handover,
-            most=most,
-            weight=weight,
-            clock=clock,
-        )
+    def _lease_backend(self, group: str, stream: str) -> LeaseBackend:
+        return _LeaseRows(self._thread, group, stream)
 
     async def leased_streams(self, group: str) -> Sequence[str]:
         """The streams of which the group has leases, in order.
@@ -190,8 +170,41 @@ class LocalStore(CheckpointStore):
         Raises:
             StoreError: the file cannot be read.
         """
-        return await self._thread.run(partial(leased_streams, group))
+        return await self._thread.run(partial(rows.leased_streams, group))
 
     async def aclose(self) -> None:
         """Finishes what is under way and closes the file. Idempotent and bounded."""
         await self._thread.aclose()
+
+
+class _LeaseRows(LeaseBackend):
+    """The leases of one group and stream, in tables that are made when they are first used.
+
+    Args:
+        thread: of a file that is open.
+    """
+
+    __slots__ = ("_has_tables", "_key", "_thread")
+
+    def __init__(self, thread: SqliteThread, group: str, stream: str) -> None:
+        self._thread = thread
+        self._key = group, stream
+        self._has_tables = False
+
+    async def read(self) -> Reading:
+        return await self._run(partial(rows.read_leases, self._key))
+
+    async def replace(self, version: int, text: str) -> bool:
+        return await self._run(partial(rows.replace_leases, self._key, version, text))
+
+    async def renew(self, member: str, count: int, dead: Mapping[str, int]) -> None:
+        await self._run(partial(rows.renew, self._key, member, count, dict(dead)))
+
+    async def leave(self, member: str) -> None:
+        await self._run(partial(rows.leave, self._key, member))
+
+    async def _run(self, work: Callable[[Database], T]) -> T:
+        if not self._has_tables:  # a file may be older than leases are
+            await self._thread.run(rows.make_lease_tables)
+            self._has_tables = True
+        return await self._thread.run(work)

@@ -18,12 +18,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from consumer_sdk.errors import (
-    ConfigurationError,
-    ConsumerClosedError,
-    TransientStoreError,
-)
+from consumer_sdk.errors import ConfigurationError, TransientStoreError
 from consumer_sdk.options import PATH, SECONDS
+from consumer_sdk.stores.opening import is_left_over, is_of_this_process, opened_here
 from consumer_sdk.stores.sqlite.file import Database
 
 __all__ = ["SqliteThread"]
@@ -166,7 +163,7 @@ class SqliteThread:
 
         Cancellation: it is closed again.
         """
-        if self._session is not None and not self._is_left_over(self._session):
+        if self._session is not None and not is_left_over(self._session):
             self._here()
             return
         path, timeout = self.path, self._busy_timeout
@@ -198,30 +195,16 @@ class SqliteThread:
         written by then fails with a `TransientStoreError`.
         """
         session, self._session = self._session, None
-        if session is not None and session.pid == os.getpid():
+        if session is not None and is_of_this_process(session):
             await session.aclose(self._busy_timeout + CLOSING_MARGIN)
 
     def _here(self) -> _Session:
-        session = self._session
-        if session is None:
-            raise ConsumerClosedError(f"{self.path} is not open (any more): await open() first")
-        if session.pid != os.getpid():
-            raise ConsumerClosedError(
-                f"{self.path} was opened before this process was forked, and SQLite's locks do not "
-                f"survive that: open it after the fork, or start processes by spawning"
-            )
-        if session.loop is not asyncio.get_running_loop():
-            raise ConsumerClosedError(
-                f"{self.path} was opened in another event loop: make a new object for this one"
-            )
-        return session
-
-    def _is_left_over(self, session: _Session) -> bool:
-        return session.pid == os.getpid() and session.loop.is_closed()
+        fork = ", and SQLite's locks do not survive that"
+        return opened_here(self._session, self.path, fork=fork)
 
     def __del__(self) -> None:
         session: _Session | None = getattr(self, "_session", None)
-        if session is not None and session.pid == os.getpid():
+        if session is not None and is_of_this_process(session):
             session.stop()
             warnings.warn(f"{self.path} was not closed", ResourceWarning, source=self, stacklevel=1)
 

@@ -17,13 +17,12 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from consumer_sdk.errors import StoreError, TransientStoreError
-from consumer_sdk.leases.backend import LeasePlace, Reading
-from consumer_sdk.stores.zookeeper.bridge import Bridge
-from consumer_sdk.stores.zookeeper.errors import is_conflict, translate
+from consumer_sdk.leases.backend import LeaseBackend, Reading
+from consumer_sdk.stores.zookeeper.bridge import Bridge, is_conflict, translate
 from consumer_sdk.stores.zookeeper.tree import Put, Tree
 from consumer_sdk.stores.zookeeper.znodes import escape, unescape
 
-__all__ = ["LEASES", "ZooKeeperLeasePlace"]
+__all__ = ["LEASES", "ZooKeeperLeaseBackend"]
 
 LEASES = "%leases"
 """The znode's name, which no partition has."""
@@ -34,7 +33,7 @@ SESSIONS = 3
 """How often a session may be replaced while a member's znode is written."""
 
 
-class ZooKeeperLeasePlace(LeasePlace):
+class ZooKeeperLeaseBackend(LeaseBackend):
     """The leases of one group and stream.
 
     Args:

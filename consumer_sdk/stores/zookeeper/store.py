@@ -19,18 +19,27 @@ try:
 except ImportError as _error:
     raise MissingExtraError("kazoo", "zookeeper") from _error
 
-from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
-from consumer_sdk.errors import ConsumerClosedError
-from consumer_sdk.leases.member import TableLeases, new_member, reopen
+from consumer_sdk.abc import StoreItem
+from consumer_sdk.leases.backend import LeaseBackend
+from consumer_sdk.leases.stores import LeasingStore, reopen
 from consumer_sdk.options import COUNT, SECONDS
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import Claims, Write, not_held
+from consumer_sdk.stores.opening import is_left_over, is_of_this_process, opened_here
 from consumer_sdk.stores.zookeeper.bridge import Bridge
-from consumer_sdk.stores.zookeeper.edits import bury, pin, pins, purge, unpin
-from consumer_sdk.stores.zookeeper.leases import LEASES, ZooKeeperLeasePlace
+from consumer_sdk.stores.zookeeper.leases import LEASES, ZooKeeperLeaseBackend
 from consumer_sdk.stores.zookeeper.options import client_maker
 from consumer_sdk.stores.zookeeper.tree import Tree, Znode
-from consumer_sdk.stores.zookeeper.writing import Claiming, Place, Saving
+from consumer_sdk.stores.zookeeper.writing import (
+    Claiming,
+    Place,
+    Saving,
+    bury,
+    pin,
+    pins,
+    purge,
+    unpin,
+)
 from consumer_sdk.stores.zookeeper.znodes import (
     check_root,
     checkpoint_path,
@@ -50,14 +59,16 @@ ROOM = 48_000
 
 
 @final
-class ZooKeeperStore(CheckpointStore):
+class ZooKeeperStore(LeasingStore):
     """Checkpoints in ZooKeeper, for consumers on any number of hosts.
 
     A checkpoint is the znode ``{root}/{group}/{stream}/{partition}``, names percent-encoded, its
     data one JSON object that a person can read. All partitions of a save are one request, or as
     many as the servers' limit of 1 MiB asks for. What refuses a stale owner is the znode's version
     and stamp. A session is nothing but a connection: one that is lost or expired is replaced in
-    the background, and no ownership hangs on it.
+    the background, and no ownership hangs on it. Of leases, others notice an owner's death when its
+    session has expired, if that is sooner than their ``duration``: give a ``session_timeout`` that is
+    not shorter.
 
     Without a connection `save` answers RETRY after ``session_timeout`` seconds, and anything else
     raises `TransientStoreError`; so long is also waited for an answer.
@@ -116,7 +127,7 @@ class ZooKeeperStore(CheckpointStore):
             StoreError: they refuse; says what to do.
             ConsumerClosedError: it is open in another event loop.
         """
-        if self._bridge is not None and not self._is_left_over(self._bridge):
+        if self._bridge is not None and not is_left_over(self._bridge):
             self._tree()
             return
         bridge = Bridge(self._make_client, self._patience)
@@ -252,31 +263,9 @@ class ZooKeeperStore(CheckpointStore):
         """
         return await unpin(self._tree(), self._stream_path(group, stream))
 
-    def leases(
-        self,
-        group: str,
-        stream: str,
-        *,
-        duration: float = 10.0,
-        handover: float = 30.0,
-        most: int | None = None,
-        weight: int = 1,
-        clock: Clock | None = None,
-    ) -> Leases:
-        """A new member of the group; see `CheckpointStore.leases`.
-
-        Others notice its death when its session has expired, if that is sooner than ``duration``:
-        give a ``session_timeout`` that is not shorter.
-        """
-        return TableLeases(
-            ZooKeeperLeasePlace(self._open_bridge, self._stream_path(group, stream), self._limit),
-            f"{self!r}: the leases of {stream!r} in group {group!r}",
-            new_member(),
-            duration=duration,
-            handover=handover,
-            most=most,
-            weight=weight,
-            clock=clock,
+    def _lease_backend(self, group: str, stream: str) -> LeaseBackend:
+        return ZooKeeperLeaseBackend(
+            self._open_bridge, self._stream_path(group, stream), self._limit
         )
 
     async def leased_streams(self, group: str) -> Sequence[str]:
@@ -294,7 +283,7 @@ class ZooKeeperStore(CheckpointStore):
     async def aclose(self) -> None:
         """Ends the session after what is under way. Idempotent, and bounded by five seconds."""
         bridge, self._bridge = self._bridge, None
-        if bridge is not None and bridge.pid == os.getpid():
+        if bridge is not None and is_of_this_process(bridge):
             await bridge.aclose()
 
     def _path(self, group: str, partition: Partition) -> str:
@@ -307,27 +296,11 @@ class ZooKeeperStore(CheckpointStore):
         return Tree(self._open_bridge())
 
     def _open_bridge(self) -> Bridge:
-        bridge = self._bridge
-        if bridge is None:
-            raise ConsumerClosedError(f"{self!r} is not open (any more): await open() first")
-        if bridge.pid != os.getpid():
-            raise ConsumerClosedError(
-                f"{self!r} was opened before this process was forked: open it after the fork, or "
-                f"start processes by spawning"
-            )
-        if bridge.loop is not asyncio.get_running_loop():
-            raise ConsumerClosedError(
-                f"{self!r} was opened in another event loop: make a new object for this one"
-            )
-        return bridge
-
-    @staticmethod
-    def _is_left_over(bridge: Bridge) -> bool:
-        return bridge.pid == os.getpid() and bridge.loop.is_closed()
+        return opened_here(self._bridge, self)
 
     def __del__(self) -> None:
         bridge: Bridge | None = getattr(self, "_bridge", None)
-        if bridge is not None and bridge.pid == os.getpid():
+        if bridge is not None and is_of_this_process(bridge):
             with suppress(RuntimeError):  # the interpreter is going, and makes no more threads
                 bridge.abandon()
             warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)

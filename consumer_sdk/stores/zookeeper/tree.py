@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError, NotEmptyError, RolledBackError
 
-from consumer_sdk.stores.zookeeper.bridge import Bridge
-from consumer_sdk.stores.zookeeper.errors import is_conflict, translate
+from consumer_sdk.stores.zookeeper.bridge import Bridge, is_conflict, translate
 
 __all__ = ["Put", "Refusal", "Tree", "Znode", "batches"]
 

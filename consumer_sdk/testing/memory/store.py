@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, final
 
-from consumer_sdk.abc import CheckpointStore, Clock, Leases, StoreItem
+from consumer_sdk.abc import StoreItem
 from consumer_sdk.errors import ConsumerSdkError, StoreError, TransientStoreError
-from consumer_sdk.leases.member import TableLeases, reopen
-from consumer_sdk.leases.memory import MemoryLeasePlace, StoredLeases
+from consumer_sdk.leases.backend import LeaseBackend
+from consumer_sdk.leases.memory import MemoryLeaseBackend, StoredLeases
+from consumer_sdk.leases.stores import LeasingStore, reopen
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import NOBODY, Claims, Stamp, Write, judge, refused, take
 from consumer_sdk.testing.faults import Seam
@@ -37,7 +38,7 @@ class _State:
 
 
 @final
-class MemoryStore(CheckpointStore):
+class MemoryStore(LeasingStore):
     """Checkpoints in memory, fenced like those of any other store. Loses them with the process.
 
     Several consumers may share one: closing it releases nothing, and changes nothing for the
@@ -57,6 +58,9 @@ class MemoryStore(CheckpointStore):
         self._faults = faults
         self._state = _State()
         self._claims = Claims()
+
+    def __repr__(self) -> str:
+        return "MemoryStore()"
 
     def handle(self, *, faults: Seam | None = None) -> MemoryStore:
         """Another handle on the same checkpoints, which knows nothing of this one's claims."""
@@ -196,29 +200,12 @@ class MemoryStore(CheckpointStore):
             "unpin", lambda: self._state.pins.pop((group, stream), None) is not None
         )
 
-    def leases(
-        self,
-        group: str,
-        stream: str,
-        *,
-        duration: float = 10.0,
-        handover: float = 30.0,
-        most: int | None = None,
-        weight: int = 1,
-        clock: Clock | None = None,
-    ) -> Leases:
-        """A new member of the group; see `CheckpointStore.leases`."""
+    def _lease_backend(self, group: str, stream: str) -> LeaseBackend:
         stored = self._state.leases.setdefault((group, stream), StoredLeases())
-        return TableLeases(
-            MemoryLeasePlace(stored, self._around),
-            f"memory: the leases of {stream!r} in group {group!r}",
-            f"member {self._state.writers()}",
-            duration=duration,
-            handover=handover,
-            most=most,
-            weight=weight,
-            clock=clock,
-        )
+        return MemoryLeaseBackend(stored, self._around)
+
+    def _new_member(self) -> str:
+        return f"member {self._state.writers()}"
 
     async def leased_streams(self, group: str) -> Sequence[str]:
         """The streams of which the group has leases, in order."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message, Ordering
-from consumer_sdk.leases.member import ended_partitions
+from consumer_sdk.leases.stores import ended_partitions
 from consumer_sdk.stores.reopening import reopen_ended
 from consumer_sdk.testing.kinesis import Quirks
 from tests.adapters.kinesis.stage import Stage, play

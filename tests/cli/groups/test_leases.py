@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.abc import CheckpointStore, Leases, StoreItem
-from consumer_sdk.leases.member import evict
+from consumer_sdk.leases.stores import evict
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.stores import LocalStore

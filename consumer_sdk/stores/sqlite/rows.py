@@ -1,4 +1,7 @@
-"""Checkpoints and pins as rows of our SQLite file: what its thread does with them."""
+"""Checkpoints, pins and leases as rows of our SQLite file: what its thread does with them.
+
+Each function is one transaction, and takes the database last: a store binds the rest.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from types import NoneType
 from typing import Any
 
 from consumer_sdk.errors import CheckpointFormatError
+from consumer_sdk.leases.backend import Reading
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import (
     NOBODY,
@@ -20,7 +24,27 @@ from consumer_sdk.stores.fencing import (
 )
 from consumer_sdk.stores.sqlite.file import Database
 
-__all__ = ["check", "claim", "delete", "names", "peek", "pin", "pins", "save", "unpin"]
+__all__ = [
+    "check",
+    "claim",
+    "delete",
+    "leased_streams",
+    "leave",
+    "make_lease_tables",
+    "names",
+    "peek",
+    "pin",
+    "pins",
+    "purge",
+    "read_leases",
+    "renew",
+    "replace_leases",
+    "save",
+    "unpin",
+]
+
+Key = tuple[str, str]
+"""Group and stream."""
 
 READ_ROW = """SELECT writer, fence, serial, text FROM checkpoints
     WHERE "group" = ? AND partition = ?"""
@@ -44,6 +68,26 @@ PIN = """INSERT INTO pins ("group", stream, start) VALUES (?, ?, ?) ON CONFLICT 
 READ_PIN = """SELECT start FROM pins WHERE "group" = ? AND stream = ?"""
 UNPIN = """DELETE FROM pins WHERE "group" = ? AND stream = ?"""
 READ_PINS = """SELECT stream, start FROM pins WHERE "group" = ? ORDER BY stream"""
+LEASE_TABLES = (
+    """CREATE TABLE IF NOT EXISTS leases (
+        "group" TEXT NOT NULL, stream TEXT NOT NULL, version INTEGER NOT NULL, text TEXT NOT NULL,
+        PRIMARY KEY ("group", stream))""",
+    """CREATE TABLE IF NOT EXISTS members (
+        "group" TEXT NOT NULL, stream TEXT NOT NULL, member TEXT NOT NULL, count INTEGER NOT NULL,
+        PRIMARY KEY ("group", stream, member))""",
+)
+READ_LEASES = """SELECT version, text FROM leases WHERE "group" = ? AND stream = ?"""
+READ_MEMBERS = """SELECT member, count FROM members WHERE "group" = ? AND stream = ?"""
+READ_STREAMS = """SELECT stream FROM leases WHERE "group" = ? ORDER BY stream"""
+HAS_LEASES = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'leases'"
+FIRST_LEASES = """INSERT INTO leases ("group", stream, version, text) VALUES (?, ?, 1, ?)
+    ON CONFLICT DO NOTHING"""
+WRITE_LEASES = """UPDATE leases SET version = version + 1, text = ?
+    WHERE "group" = ? AND stream = ? AND version = ?"""
+RENEW = """INSERT INTO members ("group", stream, member, count) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET count = excluded.count"""
+BURY = """DELETE FROM members WHERE "group" = ? AND stream = ? AND member = ? AND count = ?"""
+LEAVE = """DELETE FROM members WHERE "group" = ? AND stream = ? AND member = ?"""
 
 
 def check(database: Database) -> None:
@@ -180,3 +224,50 @@ def _start(group: str, stream: str, start: Any) -> str:
             f"`consumer-sdk checkpoints unpin`, put a copy back, or use another path"
         )
     return start
+
+
+# -- leases
+
+
+def leased_streams(group: str, database: Database) -> Sequence[str]:
+    """The streams of which a group has leases; a file may be older than leases are."""
+    with database.reading() as connection:
+        (has_leases,) = connection.execute(HAS_LEASES).fetchone()
+        rows = connection.execute(READ_STREAMS, (group,)).fetchall() if has_leases else ()
+    return [stream for (stream,) in rows]
+
+
+def make_lease_tables(database: Database) -> None:
+    """They are made when they are first used: a file may be older than leases are."""
+    with database.transaction() as connection:
+        for statement in LEASE_TABLES:
+            connection.execute(statement)
+
+
+def read_leases(key: Key, database: Database) -> Reading:
+    """See `LeaseBackend.read`."""
+    with database.reading() as connection:
+        version, text = connection.execute(READ_LEASES, key).fetchone() or (0, None)
+        members = dict(connection.execute(READ_MEMBERS, key).fetchall())
+    return Reading(version, text, members)
+
+
+def replace_leases(key: Key, version: int, text: str, database: Database) -> bool:
+    """See `LeaseBackend.replace`."""
+    with database.transaction() as connection:
+        if version == 0:
+            return bool(connection.execute(FIRST_LEASES, (*key, text)).rowcount)
+        return bool(connection.execute(WRITE_LEASES, (text, *key, version)).rowcount)
+
+
+def renew(key: Key, member: str, count: int, dead: Mapping[str, int], database: Database) -> None:
+    """See `LeaseBackend.renew`."""
+    with database.transaction() as connection:
+        connection.executemany(BURY, [(*key, other, last) for other, last in dead.items()])
+        connection.execute(RENEW, (*key, member, count))
+
+
+def leave(key: Key, member: str, database: Database) -> None:
+    """See `LeaseBackend.leave`."""
+    with database.transaction() as connection:
+        connection.execute(LEAVE, (*key, member))
