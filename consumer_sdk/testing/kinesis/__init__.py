@@ -24,10 +24,9 @@ What it does not do as AWS does:
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.model import FakeKinesis
 from consumer_sdk.testing.kinesis.options import Quirks, ShardLimits
-from consumer_sdk.testing.kinesis.record import FakeRecord
 from consumer_sdk.testing.kinesis.server import FakeKinesisServer
 from consumer_sdk.testing.kinesis.service import FakeService
-from consumer_sdk.testing.kinesis.shard import FakeShard
+from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 from consumer_sdk.testing.kinesis.stream import FakeStream
 
 __all__ = [

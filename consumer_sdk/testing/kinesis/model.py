@@ -10,11 +10,9 @@ from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.testing.kinesis.errors import invalid, missing, throttled, used
 from consumer_sdk.testing.kinesis.fanout import FanOut
-from consumer_sdk.testing.kinesis.iterators import Cursor
 from consumer_sdk.testing.kinesis.options import MEBIBYTE, Quirks, ShardLimits
-from consumer_sdk.testing.kinesis.reading import Answer, read
-from consumer_sdk.testing.kinesis.record import FakeRecord
-from consumer_sdk.testing.kinesis.shard import FakeShard
+from consumer_sdk.testing.kinesis.reading import Answer, Cursor, read
+from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 from consumer_sdk.testing.kinesis.stream import FakeStream, hash_key
 
 __all__ = ["FakeKinesis"]

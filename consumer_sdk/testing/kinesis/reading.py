@@ -1,16 +1,31 @@
-"""What one GetRecords answers. Pure."""
+"""Reading by shard iterators: what one stands for, and what one GetRecords answers. Pure.
+
+What GetShardIterator gives is a place in a shard, and when it was made (`Cursor`).
+"""
 
 from __future__ import annotations
 
+import base64
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from consumer_sdk.testing.kinesis.errors import expired, invalid
 from consumer_sdk.testing.kinesis.options import Quirks
-from consumer_sdk.testing.kinesis.record import FakeRecord
-from consumer_sdk.testing.kinesis.shard import FakeShard
+from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 
-__all__ = ["SLACK", "Answer", "behind", "ends_in", "fitting", "pretends_end", "read"]
+__all__ = [
+    "LIFETIME",
+    "SLACK",
+    "Answer",
+    "Cursor",
+    "behind",
+    "ends_in",
+    "fitting",
+    "pretends_end",
+    "read",
+]
 
 SLACK = 1e-6
 """Seconds; a timer may fire by a rounding error too early."""
@@ -91,3 +106,51 @@ def behind(shard: FakeShard, position: int, wall: float) -> int:
     """Milliseconds that a reader at this position is behind the tip; 0 only at the tip."""
     waiting = shard.read(position, 1)
     return max(1, int((wall - waiting[0].time) * 1000)) if waiting else 0
+
+
+LIFETIME = 300.0
+"""Seconds that an iterator can be used, as often as one likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """What an iterator stands for.
+
+    Attributes:
+        stream: the stream's name.
+        created: when the stream was; one of the same name that was made later is another.
+        shard: the shard's id.
+        position: records before the one to be read next.
+        made: the clock's monotonic seconds.
+    """
+
+    stream: str
+    created: float
+    shard: str
+    position: int
+    made: float
+
+    def token(self) -> str:
+        """The iterator as the service gives it."""
+        return base64.b64encode(json.dumps(astuple(self)).encode()).decode()
+
+    @staticmethod
+    def of(token: str) -> Cursor:
+        """What a token stands for.
+
+        Raises:
+            RefusedError: it is none of the fake's.
+        """
+        try:
+            return Cursor(*json.loads(base64.b64decode(token, validate=True)))
+        except (ValueError, TypeError):
+            raise invalid("Invalid ShardIterator") from None
+
+    def check(self, now: float) -> None:
+        """Looks at its age.
+
+        Raises:
+            RefusedError: it is too old.
+        """
+        if now - self.made > LIFETIME:
+            raise expired(f"Iterator expired: it is {now - self.made:.0f} seconds old")

@@ -30,10 +30,9 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis.errors import RefusedError
-from consumer_sdk.testing.kinesis.fanout import FakeConsumer
+from consumer_sdk.testing.kinesis.fanout import Event, FakeConsumer, Subscription, follow
 from consumer_sdk.testing.kinesis.model import FakeKinesis
-from consumer_sdk.testing.kinesis.record import FakeRecord
-from consumer_sdk.testing.kinesis.subscription import Event, Subscription, follow
+from consumer_sdk.testing.kinesis.shard import FakeRecord
 
 __all__ = ["FakeService"]
 

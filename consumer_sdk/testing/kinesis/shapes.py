@@ -6,12 +6,10 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from consumer_sdk.testing.kinesis.fanout import FakeConsumer
+from consumer_sdk.testing.kinesis.fanout import Event, FakeConsumer
 from consumer_sdk.testing.kinesis.reading import Answer
-from consumer_sdk.testing.kinesis.record import FakeRecord
-from consumer_sdk.testing.kinesis.shard import FakeShard
+from consumer_sdk.testing.kinesis.shard import FakeRecord, FakeShard
 from consumer_sdk.testing.kinesis.stream import FakeStream
-from consumer_sdk.testing.kinesis.subscription import Event
 
 __all__ = [
     "answer_shape",

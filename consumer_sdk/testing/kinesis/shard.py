@@ -1,16 +1,68 @@
-"""One shard: a hash range, its records, and where a reader stands in it. Pure."""
+"""One shard: a hash range, its records, and where a reader stands in it. Pure.
+
+A sequence number has 56 digits, laid out as Kinesis does. From the top, in hexadecimal digits: ``2``,
+the second in which the shard was made (9), the last digit of the shard's number (1), the record's
+index (16), two zeros, the second of the record's arrival (9), the shard's number (8), ``2``. So they
+grow within a shard, a child's are above its parent's, and the number after one that was given is
+not one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.testing.kinesis.errors import invalid, used
 from consumer_sdk.testing.kinesis.limiter import Limiter
-from consumer_sdk.testing.kinesis.record import FakeRecord
-from consumer_sdk.testing.kinesis.sequences import LAST_INDEX, compose, index_of
 
-__all__ = ["FakeShard"]
+__all__ = ["FakeRecord", "FakeShard"]
+
+
+@dataclass(frozen=True, slots=True)
+class FakeRecord:
+    """A stored record.
+
+    Attributes:
+        sequence: its number.
+        key: partition key.
+        data: the blob.
+        time: of arrival, seconds since the epoch.
+    """
+
+    sequence: int
+    key: str
+    data: bytes
+    time: float
+
+    @property
+    def size(self) -> int:
+        """Bytes of data and key, as AWS counts them."""
+        return len(self.data) + len(self.key.encode())
+
+
+LAST_INDEX = 2**63 - 1
+"""The index in the ending sequence number of a closed shard, as on AWS."""
+
+
+def _compose(born: int, shard: int, index: int, second: int) -> int:
+    """The sequence number of a record.
+
+    Args:
+        born: second in which the shard was made.
+        shard: its number.
+        index: 0 is the shard's start, 1 its first record.
+        second: of the arrival.
+    """
+    top = 2 << 184 | born << 148 | (shard & 15) << 144
+    return top | index << 80 | second << 36 | shard << 4 | 2
+
+
+def _index_of(sequence: int, born: int, shard: int) -> int | None:
+    """The index in a sequence number of this shard; None: it is none of its."""
+    index = (sequence >> 80) & (2**64 - 1)
+    second = (sequence >> 36) & (2**36 - 1)
+    return index if _compose(born, shard, index, second) == sequence else None
 
 
 class FakeShard:
@@ -62,14 +114,14 @@ class FakeShard:
     @property
     def start(self) -> int:
         """The starting sequence number; no record has it."""
-        return compose(self.born, self.number, 0, self.born)
+        return _compose(self.born, self.number, 0, self.born)
 
     @property
     def end(self) -> int | None:
         """The ending sequence number of a closed shard."""
         if self.closed is None:
             return None
-        return compose(self.born, self.number, LAST_INDEX, int(self.closed))
+        return _compose(self.born, self.number, LAST_INDEX, int(self.closed))
 
     @property
     def tip(self) -> int:
@@ -93,7 +145,7 @@ class FakeShard:
         """
         if self.closed is not None:
             raise invalid(f"Shard {self.id} is closed")
-        sequence = compose(self.born, self.number, self.tip + 1, int(time))
+        sequence = _compose(self.born, self.number, self.tip + 1, int(time))
         record = FakeRecord(sequence, key, data, time)
         self._records.append(record)
         self.wake()
@@ -165,7 +217,7 @@ class FakeShard:
         return self._trimmed + next(found, len(self._records))
 
     def _at_sequence(self, sequence: int, offset: int) -> int:
-        index = index_of(sequence, self.born, self.number)
+        index = _index_of(sequence, self.born, self.number)
         if index is None or not self._was_given(sequence, index):
             raise invalid(f"Sequence number {sequence} did not come from shard {self.id}")
         if index == LAST_INDEX:

@@ -16,7 +16,7 @@ from consumer_sdk.records import Assignment, AtPosition, Partition, Start, Start
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService
-from consumer_sdk.testing.kinesis.iterators import Cursor
+from consumer_sdk.testing.kinesis.reading import Cursor
 from consumer_sdk.trackers import decode_checkpoint
 from tests.sim.fakes import WatchedOwner
 from tests.sim.kinesis.ledger import STREAM, KinesisLedger

@@ -4,7 +4,7 @@ import pytest
 
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.testing.kinesis import FakeKinesis, Quirks, RefusedError
-from consumer_sdk.testing.kinesis.subscription import Event, Subscription
+from consumer_sdk.testing.kinesis.fanout import Event, Subscription
 from tests.testing.kinesis.clock import HandClock
 
 SHARD = "shardId-000000000000"

@@ -3,7 +3,7 @@
 import pytest
 
 from consumer_sdk.testing.kinesis import FakeKinesis, RefusedError
-from consumer_sdk.testing.kinesis.listing import list_shards
+from consumer_sdk.testing.kinesis.operations import list_shards
 from tests.testing.kinesis.clock import EPOCH, HandClock
 
 
