@@ -65,7 +65,7 @@ def pytest_runtest_makereport(
     """
     report = yield
     marked = any(item.get_closest_marker(mark) for mark in SERVERS)
-    is_unable = isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == _SUITES
+    is_unable = isinstance(report.longrepr, tuple) and _SUITES in Path(report.longrepr[0]).parents
     is_required = bool(os.environ.get("CONSUMER_SDK_REQUIRE_SERVERS"))
     is_expected = hasattr(report, "wasxfail")
     if report.skipped and marked and is_required and not (is_unable or is_expected):

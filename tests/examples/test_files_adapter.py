@@ -12,12 +12,12 @@ import pytest
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.records import Position
-from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import (
     AdapterHarness,
     Record,
     StandaloneLogSuite,
 )
+from consumer_sdk.testing.conformance.adapters.harness import Ability
 from examples.files_adapter import FilesAdapter, end
 from tests.examples.running import example, lines
 

@@ -19,8 +19,8 @@ from aiokafka.structs import OffsetAndMetadata
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.records import Position
-from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
+from consumer_sdk.testing.conformance.adapters.harness import Ability
 
 __all__ = ["KafkaHarness"]
 

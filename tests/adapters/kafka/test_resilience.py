@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import Assignment, OutcomeKind
-from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters.harness import Member
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.adapters.kafka.world import World, flush_of, numbered, values
 

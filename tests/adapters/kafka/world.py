@@ -13,13 +13,13 @@ from aiokafka.structs import OffsetAndMetadata
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Message
-from consumer_sdk.testing.conformance.adapter_harness import (
+from consumer_sdk.testing.conformance.adapters import Record
+from consumer_sdk.testing.conformance.adapters.harness import (
     Journal,
     Member,
     RecordingOwner,
     open_member,
 )
-from consumer_sdk.testing.conformance.adapters import Record
 from tests.adapters.kafka.harness import KafkaHarness
 
 __all__ = ["World", "client_of", "coordinator_of", "flush_of", "numbered", "values"]

@@ -12,8 +12,8 @@ from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
+from consumer_sdk.testing.conformance.adapters.harness import Ability
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits
 

@@ -13,8 +13,8 @@ from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.kinesis import KinesisAdapter
 from consumer_sdk.records import Partition, Position
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
+from consumer_sdk.testing.conformance.adapters.harness import Ability
 from consumer_sdk.testing.kinesis import FakeKinesisServer
 from consumer_sdk.testing.servers import KinesisEndpoint
 from tests.adapters.kinesis.harness import FAITHFUL, QUICK, shard_id

@@ -13,7 +13,7 @@ from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import Assignment, Message, Partition, Run
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, simulate
-from consumer_sdk.testing.conformance.adapter_harness import Journal, RecordingOwner
+from consumer_sdk.testing.conformance.adapters.harness import Journal, RecordingOwner
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, Quirks, ShardLimits
 from tests.adapters.kinesis.harness import FakeAdapter, shard_id

@@ -16,7 +16,7 @@ from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.service import Service
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
-from consumer_sdk.testing.conformance.adapter_harness import RecordingOwner
+from consumer_sdk.testing.conformance.adapters.harness import RecordingOwner
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService
 from tests.adapters.kinesis.stage import TIMES, Stage, play
 

@@ -21,8 +21,8 @@ from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.adapters.pulsar.client.ids import place_of
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.records import Partition, Position
-from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
+from consumer_sdk.testing.conformance.adapters.harness import Ability
 from consumer_sdk.testing.servers import PulsarEndpoint
 
 __all__ = ["PulsarHarness"]

@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.testing.conformance.adapter_harness import Record
+from consumer_sdk.testing.conformance.adapters.harness import Record
 from tests.adapters.pulsar.flipping_way import MARK, flipping
 from tests.adapters.pulsar.harness import PulsarHarness
 

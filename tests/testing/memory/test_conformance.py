@@ -9,7 +9,6 @@ import pytest
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.records import Partition, Position
-from consumer_sdk.testing.conformance.adapter_harness import Ability
 from consumer_sdk.testing.conformance.adapters import (
     AdapterHarness,
     AdapterSuite,
@@ -18,6 +17,7 @@ from consumer_sdk.testing.conformance.adapters import (
     Record,
     StandaloneLogSuite,
 )
+from consumer_sdk.testing.conformance.adapters.harness import Ability
 from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.memory.options import ConsumerKind
 

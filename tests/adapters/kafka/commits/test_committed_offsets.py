@@ -14,7 +14,7 @@ from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, at_off
 from consumer_sdk.adapters.kafka.commits.packing import ALPHABET
 from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitById
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Committed, Outcome
-from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters.harness import Member
 from consumer_sdk.testing.pytest_plugin import _running, _skip_when_external
 from consumer_sdk.testing.servers import KafkaServer
 from tests.adapters.kafka.harness import KafkaHarness

@@ -10,8 +10,8 @@ import pytest
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
 from consumer_sdk.records import AtPosition, StartPoint
-from consumer_sdk.testing.conformance.adapter_harness import Member
 from consumer_sdk.testing.conformance.adapters import Record
+from consumer_sdk.testing.conformance.adapters.harness import Member
 from tests.adapters.kafka.world import World, client_of, numbered, values
 
 pytestmark = pytest.mark.kafka

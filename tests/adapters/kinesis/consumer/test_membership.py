@@ -13,7 +13,7 @@ from consumer_sdk import Message
 from consumer_sdk.abc import Leases, LeaseSource
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, OutcomeKind, StartPoint
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.testing.conformance.adapter_harness import RecordingOwner
+from consumer_sdk.testing.conformance.adapters.harness import RecordingOwner
 from tests.adapters.kinesis.harness import shard_id
 from tests.adapters.kinesis.stage import SHARD, Actor, Stage, play, text_of
 from tests.testing.kinesis.clock import HandClock

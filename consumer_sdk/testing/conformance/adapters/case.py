@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from consumer_sdk.records import Start, StartPoint
-from consumer_sdk.testing.conformance.adapter_harness import (
+from consumer_sdk.testing.conformance.adapters.harness import (
     Ability,
     AdapterHarness,
     Journal,

@@ -16,8 +16,8 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.records import Message, Run
 from consumer_sdk.records.runs import FIRST_UNREADABLE, LAST_UNREADABLE
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_harness import Record
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.harness import Record
 
 __all__ = ["DeliveryCases"]
 

@@ -12,16 +12,16 @@ tracker sees nothing but positions, so that a suite with tuples for positions is
 
 from __future__ import annotations
 
-from consumer_sdk.testing.conformance.tracker_case import WALL, TrackerCase
-from consumer_sdk.testing.conformance.tracker_deliveries import (
+from consumer_sdk.testing.conformance.trackers.case import WALL, TrackerCase
+from consumer_sdk.testing.conformance.trackers.deliveries import (
     AckCases,
     RestartCases,
     TimeoutCases,
 )
-from consumer_sdk.testing.conformance.tracker_failures import FailureCases
-from consumer_sdk.testing.conformance.tracker_flushes import EndCases, FlushCases
-from consumer_sdk.testing.conformance.tracker_names import NamingCases, RedeliveryCases
-from consumer_sdk.testing.conformance.tracker_positions import PositionCases, RangeCases
+from consumer_sdk.testing.conformance.trackers.failures import FailureCases
+from consumer_sdk.testing.conformance.trackers.flushes import EndCases, FlushCases
+from consumer_sdk.testing.conformance.trackers.names import NamingCases, RedeliveryCases
+from consumer_sdk.testing.conformance.trackers.positions import PositionCases, RangeCases
 
 __all__ = ["LogTrackerSuite", "NamingLogTrackerSuite", "QueueTrackerSuite", "TrackerCase"]
 

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 import pytest
 
 from consumer_sdk.records import Message
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import messages, numbered, values
-from consumer_sdk.testing.conformance.adapter_harness import Member, Record
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import messages, numbered, values
+from consumer_sdk.testing.conformance.adapters.harness import Member, Record
 
 __all__ = ["QueueCases"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, OutcomeKind, StartPoint
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import numbered, values
-from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import numbered, values
+from consumer_sdk.testing.conformance.adapters.harness import Member
 
 __all__ = ["LeaseCases"]
 

@@ -10,10 +10,10 @@ Subclass it and give it a store::
 
 from __future__ import annotations
 
-from consumer_sdk.testing.conformance.lease_membership import MembershipCases
-from consumer_sdk.testing.conformance.lease_ownership import OwnershipCases
-from consumer_sdk.testing.conformance.lease_partitions import PartitionCases
-from consumer_sdk.testing.conformance.store_case import StoreHarness
+from consumer_sdk.testing.conformance.leases.membership import MembershipCases
+from consumer_sdk.testing.conformance.leases.ownership import OwnershipCases
+from consumer_sdk.testing.conformance.leases.partitions import PartitionCases
+from consumer_sdk.testing.conformance.stores.case import StoreHarness
 
 __all__ = ["LeaseSuite", "StoreHarness"]
 

@@ -7,7 +7,7 @@ import asyncio
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import FencedError, TransientStoreError
 from consumer_sdk.records import Outcome
-from consumer_sdk.testing.conformance.store_case import DURABLE, FENCED, RETRY, StoreCase
+from consumer_sdk.testing.conformance.stores.case import DURABLE, FENCED, RETRY, StoreCase
 
 __all__ = ["FencingCases"]
 

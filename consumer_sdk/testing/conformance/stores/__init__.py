@@ -10,10 +10,10 @@ Subclass it and give it a store::
 
 from __future__ import annotations
 
-from consumer_sdk.testing.conformance.store_case import StoreHarness
-from consumer_sdk.testing.conformance.store_contents import ContentCases
-from consumer_sdk.testing.conformance.store_failures import FailureCases
-from consumer_sdk.testing.conformance.store_fencing import FencingCases
+from consumer_sdk.testing.conformance.stores.case import StoreHarness
+from consumer_sdk.testing.conformance.stores.contents import ContentCases
+from consumer_sdk.testing.conformance.stores.failures import FailureCases
+from consumer_sdk.testing.conformance.stores.fencing import FencingCases
 
 __all__ = ["StoreHarness", "StoreSuite"]
 

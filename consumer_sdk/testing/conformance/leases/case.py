@@ -13,7 +13,7 @@ from consumer_sdk.abc import CheckpointStore, Leases
 from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.records.leases import Lease
-from consumer_sdk.testing.conformance.store_case import Ability, StoreHarness
+from consumer_sdk.testing.conformance.stores.case import Ability, StoreHarness
 
 __all__ = ["DURATION", "HANDOVER", "STEP", "HandClock", "Joiner", "LeaseCase"]
 

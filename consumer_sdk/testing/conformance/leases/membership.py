@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, TransientStoreError
 from consumer_sdk.leases.balance import moves
-from consumer_sdk.testing.conformance.lease_case import DURATION, STEP, Joiner, LeaseCase
+from consumer_sdk.testing.conformance.leases.case import DURATION, STEP, Joiner, LeaseCase
 
 __all__ = ["MembershipCases"]
 

@@ -16,15 +16,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from consumer_sdk.records import Start, StartPoint
-from consumer_sdk.testing.conformance.adapter_commits import CommitCases
-from consumer_sdk.testing.conformance.adapter_delivery import DeliveryCases
-from consumer_sdk.testing.conformance.adapter_harness import AdapterHarness, Record
-from consumer_sdk.testing.conformance.adapter_leases import LeaseCases
-from consumer_sdk.testing.conformance.adapter_membership import MembershipCases, RebalanceCases
-from consumer_sdk.testing.conformance.adapter_pausing import PausingCases
-from consumer_sdk.testing.conformance.adapter_queue import QueueCases
-from consumer_sdk.testing.conformance.adapter_redelivery import RedeliveryCases
-from consumer_sdk.testing.conformance.adapter_starts import PositionCases, StartCases
+from consumer_sdk.testing.conformance.adapters.commits import CommitCases
+from consumer_sdk.testing.conformance.adapters.delivery import DeliveryCases
+from consumer_sdk.testing.conformance.adapters.harness import AdapterHarness, Record
+from consumer_sdk.testing.conformance.adapters.leases import LeaseCases
+from consumer_sdk.testing.conformance.adapters.membership import MembershipCases, RebalanceCases
+from consumer_sdk.testing.conformance.adapters.pausing import PausingCases
+from consumer_sdk.testing.conformance.adapters.queue import QueueCases
+from consumer_sdk.testing.conformance.adapters.redelivery import RedeliveryCases
+from consumer_sdk.testing.conformance.adapters.starts import PositionCases, StartCases
 
 __all__ = [
     "AdapterHarness",

@@ -9,9 +9,9 @@ import pytest
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.records import Kind, Message, OutcomeKind, Position, Run
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import messages, numbered, values
-from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import messages, numbered, values
+from consumer_sdk.testing.conformance.adapters.harness import Member
 from consumer_sdk.trackers import WatermarkTracker
 
 __all__ = ["RedeliveryCases"]

@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import StoreError
-from consumer_sdk.testing.conformance.store_case import DURABLE, FENCED, RETRY, StoreCase
+from consumer_sdk.testing.conformance.stores.case import DURABLE, FENCED, RETRY, StoreCase
 
 __all__ = ["FailureCases"]
 

@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import VerdictKind
-from consumer_sdk.testing.conformance.tracker_case import NOW, TrackerCase
+from consumer_sdk.testing.conformance.trackers.case import NOW, TrackerCase
 from consumer_sdk.trackers import RetryPolicy
 
 __all__ = ["FailureCases"]

@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Arrival, Run, VerdictKind
-from consumer_sdk.testing.conformance.tracker_case import (
+from consumer_sdk.testing.conformance.trackers.case import (
     ASSIGNMENT,
     NOW,
     POLICY,

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Message, Position, StartPoint
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import messages, numbered, values
-from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import messages, numbered, values
+from consumer_sdk.testing.conformance.adapters.harness import Member
 
 __all__ = ["PositionCases", "StartCases"]
 

@@ -11,7 +11,7 @@ import pytest
 from consumer_sdk.abc import AckTracker
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome
-from consumer_sdk.testing.conformance.tracker_case import NOW, RECORDS, WALL, TrackerCase
+from consumer_sdk.testing.conformance.trackers.case import NOW, RECORDS, WALL, TrackerCase
 
 __all__ = ["LogCase", "PositionCases", "RangeCases"]
 

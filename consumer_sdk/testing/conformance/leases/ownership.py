@@ -8,7 +8,7 @@ from consumer_sdk.abc import StoreItem
 from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import OutcomeKind
 from consumer_sdk.records.leases import Lease
-from consumer_sdk.testing.conformance.lease_case import DURATION, HANDOVER, STEP, Joiner, LeaseCase
+from consumer_sdk.testing.conformance.leases.case import DURATION, HANDOVER, STEP, Joiner, LeaseCase
 
 __all__ = ["OwnershipCases"]
 

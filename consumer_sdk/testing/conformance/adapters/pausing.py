@@ -8,8 +8,8 @@ from consumer_sdk.abc import CheckpointStore
 from consumer_sdk.records import Message
 from consumer_sdk.runtime import Consumer
 from consumer_sdk.stores import MemoryStore
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import numbered, values
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import numbered, values
 
 __all__ = ["PausingCases"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.records import Outcome, OutcomeKind, VerdictKind
-from consumer_sdk.testing.conformance.tracker_case import DURABLE, NOW, WALL, TrackerCase
+from consumer_sdk.testing.conformance.trackers.case import DURABLE, NOW, WALL, TrackerCase
 
 __all__ = ["EndCases", "FlushCases"]
 

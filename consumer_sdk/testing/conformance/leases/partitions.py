@@ -6,7 +6,7 @@ from consumer_sdk.abc import StoreItem
 from consumer_sdk.leases.balance import moves
 from consumer_sdk.records import Partition
 from consumer_sdk.records.leases import Lease
-from consumer_sdk.testing.conformance.lease_case import STEP, Joiner, LeaseCase
+from consumer_sdk.testing.conformance.leases.case import STEP, Joiner, LeaseCase
 
 __all__ = ["PartitionCases"]
 

@@ -12,8 +12,8 @@ from consumer_sdk.records import (
     OutcomeKind,
     Position,
 )
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import numbered
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import numbered
 
 __all__ = ["CommitCases"]
 

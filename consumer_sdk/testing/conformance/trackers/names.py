@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from consumer_sdk.abc import AckTracker
 from consumer_sdk.records import AckFlush
-from consumer_sdk.testing.conformance.tracker_case import (
+from consumer_sdk.testing.conformance.trackers.case import (
     DURABLE,
     NOW,
     RECORDS,

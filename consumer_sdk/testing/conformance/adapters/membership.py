@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from consumer_sdk.records import Partition
-from consumer_sdk.testing.conformance.adapter_case import AdapterCase
-from consumer_sdk.testing.conformance.adapter_delivery import numbered, values
-from consumer_sdk.testing.conformance.adapter_harness import Member
+from consumer_sdk.testing.conformance.adapters.case import AdapterCase
+from consumer_sdk.testing.conformance.adapters.delivery import numbered, values
+from consumer_sdk.testing.conformance.adapters.harness import Member
 
 __all__ = ["MembershipCases", "RebalanceCases"]
 
