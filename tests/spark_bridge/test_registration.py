@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -58,3 +59,41 @@ def test_processes_of_spark_import_only_what_they_run() -> None:
     assert not made & {f"{bridge}.feed.reader", f"{bridge}.pull.reading", "asyncio", "ssl"}
     assert not read & {f"{bridge}.pull.run", "consumer_sdk.trackers", "consumer_sdk.stores"}
     assert not opened & {"consumer_sdk.adapters.kafka.adapter", "consumer_sdk.trackers"}
+
+
+WORKER = """
+import pickle, sys
+task = pickle.loads(bytes.fromhex(sys.argv[1]))
+assert task.read
+task._options.for_tasks().open_reader()
+print(*sorted(sys.modules))
+"""
+
+# What a service has, and a task has no use for.
+FOREIGN = (
+    "consumer_sdk.adapters.kafka.adapter",
+    "consumer_sdk.adapters.kafka.consumer",
+    "consumer_sdk.adapters.kinesis",
+    "consumer_sdk.adapters.pulsar.consumer",
+    "consumer_sdk.cli",
+    "consumer_sdk.dead_letters",
+    "consumer_sdk.runtime",
+    "consumer_sdk.spark_bridge.feed",
+    "consumer_sdk.stores",
+    "consumer_sdk.telemetry",
+    "consumer_sdk.trackers",
+)
+
+
+@pytest.mark.parametrize("url", ["kafka://127.0.0.1:1/orders?group=billing"])
+def test_worker_that_reads_a_range_imports_no_consumer(url: str) -> None:
+    """Each Python worker of each executor pays for what it imports."""
+    from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+    from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
+
+    reader = pickle.dumps(PullStreamReader(PullOptions.parse({"url": url, "store": "sqlite:///s"})))
+    command = [sys.executable, "-c", WORKER, reader.hex()]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert "consumer_sdk.spark_bridge.pull.reading" in found
+    foreign = [name for name in found if f"{name}.".startswith(tuple(f"{f}." for f in FOREIGN))]
+    assert not foreign
