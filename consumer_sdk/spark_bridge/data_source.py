@@ -6,6 +6,7 @@ connects, and what is optional is imported when it is needed.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from pyspark.sql.datasource import (
@@ -33,14 +34,12 @@ from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.frames import is_feed
 from consumer_sdk.spark_bridge.pull.options.option_values import count
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
-from consumer_sdk.spark_bridge.source_options import (
-    is_table,
-    source_options,
-    stored_options,
-    with_options,
-)
 
-__all__ = ["ConsumerSdkDataSource"]
+__all__ = ["ConsumerSdkDataSource", "source_options", "stored_options"]
+
+_OPTION = "option."
+"""Marks what ``OPTIONS (…)`` says among a table's properties."""
+_METADATA = "consumer_sdk.options"
 
 
 class ConsumerSdkDataSource(DataSource):
@@ -59,8 +58,8 @@ class ConsumerSdkDataSource(DataSource):
         """The columns, by the options; see `consumer_sdk.spark_bridge.columns`."""
         given = source_options(self.options)
         names = COLUMNS if _is_feed(given) else PullOptions.parse(given).column_names
-        if is_table(self.options):
-            return with_options(_columns(names), given)
+        if _is_table(self.options):
+            return _with_options(_columns(names), given)
         return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -157,3 +156,51 @@ def _check_schema(schema: StructType, names: Sequence[str]) -> None:
 
 def _struct(names: Sequence[str]) -> str:
     return f"struct<{','.join(f'{name}:{COLUMNS[name]}' for name in names)}>"
+
+
+# -- options -------------------------------------------------------------------------------
+#
+# Spark hands them over in three ways. `.option()` and `.options()` give them as they are; `.load(url)`
+# gives a `path`. `CREATE TABLE … USING consumer_sdk OPTIONS (…)` mixes them with the table's properties
+# (`provider`, `owner`, `comment`), and gives none of them to the reader of a `SELECT`: only the table's
+# columns. So a table has its options in the metadata of its first column.
+
+
+def _is_table(options: Mapping[str, str]) -> bool:
+    """They are the properties of a table that is being made."""
+    return "provider" in {name.lower() for name in options}
+
+
+def source_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What the user has said; names are in lower case.
+
+    Raises:
+        ConfigurationError: ``load()`` was given several URLs, or another one than the options.
+    """
+    given = {name.lower(): text for name, text in options.items()}
+    if _is_table(given):
+        named = {name: text for name, text in given.items() if name.startswith(_OPTION)}
+        given = {name.removeprefix(_OPTION): text for name, text in named.items()}
+    if "paths" in given:
+        raise ConfigurationError(
+            "load() was given several: give one URL, kafka://host:9092/orders,payments"
+        )
+    path = given.pop("path", None)
+    if path is not None and given.setdefault("url", path) != path:
+        raise ConfigurationError(
+            "load() was given a URL, and so were the options: give one of them"
+        )
+    return given
+
+
+def _with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """The columns of a table, with its options."""
+    made = StructType.fromJson(schema.jsonValue())
+    made.fields[0].metadata[_METADATA] = json.dumps(dict(options))
+    return made
+
+
+def stored_options(schema: StructType) -> dict[str, str]:
+    """The options of the table that has these columns; empty if it is none."""
+    text = schema.fields[0].metadata.get(_METADATA) if schema.fields else None
+    return json.loads(text) if text else {}

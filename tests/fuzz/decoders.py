@@ -50,8 +50,8 @@ from consumer_sdk.records.tokens import Anchor, decode_token, encode_token
 from consumer_sdk.schema_registry.answers import read_schema
 from consumer_sdk.schema_registry.wire_format import read_message_indexes, read_schema_number
 from consumer_sdk.spark_bridge.columns import arrow_schema
-from consumer_sdk.spark_bridge.decoding.arrow_values import RejectedError
 from consumer_sdk.spark_bridge.decoding.avro.values import AvroDecoder, checked_schema
+from consumer_sdk.spark_bridge.decoding.in_workers import RejectedError
 from consumer_sdk.spark_bridge.decoding.rescued import rescue
 from consumer_sdk.spark_bridge.errors import FeedFormatError
 from consumer_sdk.spark_bridge.feed.manifests import Manifest, Writer, _checksum

@@ -9,8 +9,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StructType
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.data_source import ConsumerSdkDataSource
-from consumer_sdk.spark_bridge.source_options import source_options, stored_options
+from consumer_sdk.spark_bridge.data_source import (
+    ConsumerSdkDataSource,
+    source_options,
+    stored_options,
+)
 
 URL = "kafka://127.0.0.1:1/orders"
 TABLE = {

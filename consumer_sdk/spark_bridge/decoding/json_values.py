@@ -14,18 +14,19 @@ Spark's ``from_json`` decodes, in the JVM. On its own it is lenient where a pipe
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, TypeAlias
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.decoding.outcomes import add_outcome, check_names
-from consumer_sdk.spark_bridge.decoding.required import missing_field
-from consumer_sdk.spark_bridge.decoding.rescue_in_workers import check_rescued, rescue_in_workers
+from consumer_sdk.spark_bridge.decoding.rescued import check_rescued, rescue_in_workers
 from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 __all__ = ["from_json_value", "schema_of"]
 
@@ -35,6 +36,9 @@ _PARSED = "__consumer_sdk_parsed"
 _RESCUED = "__consumer_sdk_rescued"
 _HEAD = 5
 _NO_HEAD = "the value does not begin with a zero and a schema's number"
+
+Rule: TypeAlias = "tuple[str, Callable[[Column], Column]]"
+"""The path of what must be there, and whether it is missing in a given value."""
 
 
 def from_json_value(
@@ -96,7 +100,7 @@ def from_json_value(
         f.when(~_begins_well(value, has_head=has_head), _NO_HEAD)
         .when(~f.is_valid_utf8(text), "the value is no UTF-8")
         .when(is_bad, _misfit(wanted))
-        .otherwise(f.coalesce(why_not_rescued, missing_field(root, wanted)))
+        .otherwise(f.coalesce(why_not_rescued, _missing_field(root, wanted)))
     )
     found = add_outcome(parsed, value, into, root, reason, reject_null=reject_null)
     if rescued is not None:
@@ -165,3 +169,61 @@ def _misfit(schema: StructType) -> str:
     names = ", ".join(schema.fieldNames()[:8])
     # Where a parser stopped does not say whether the text or the schema is the wrong one.
     return f"the value is malformed JSON or does not fit the schema ({names}{', …' if len(schema) > 8 else ''})"  # noqa: PLR2004
+
+
+# -- fields that must not be null ----------------------------------------------------------
+
+
+def _missing_field(struct: Column, schema: StructType) -> Column:
+    """Why a struct that is not null is incomplete: the first such field, or null.
+
+    An element of an array is ``items[]``, a value of a map ``prices{}``.
+    """
+    from pyspark.sql import functions as f
+
+    cases = [
+        f.when(is_missing(struct), f"the field {path} is missing or null")
+        for path, is_missing in _fields(schema, "")
+    ]
+    return f.coalesce(*cases, f.lit(None).cast("string"))
+
+
+def _fields(schema: StructType, path: str) -> Iterator[Rule]:
+    for field in schema.fields:
+        for inner, is_missing in _rules(field.dataType, path + field.name, field.nullable):
+            yield inner, _in_field(field.name, is_missing)
+
+
+def _rules(kind: DataType, path: str, may_be_null: bool) -> Iterator[Rule]:  # noqa: FBT001 - a schema's
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType
+    from pyspark.sql.types import StructType as Struct
+
+    if not may_be_null:
+        yield path, lambda value: value.isNull()
+    if isinstance(kind, Struct):
+        yield from _fields(kind, f"{path}.")
+    elif isinstance(kind, ArrayType):
+        inner = list(_rules(kind.elementType, f"{path}[]", kind.containsNull))
+        yield from _in_some(inner, lambda value: value)
+    elif isinstance(kind, MapType):
+        inner = list(_rules(kind.valueType, f"{path}{{}}", kind.valueContainsNull))
+        yield from _in_some(inner, f.map_values)
+
+
+def _in_field(name: str, is_missing: Callable[[Column], Column]) -> Callable[[Column], Column]:
+    """What an optional struct lacks counts only where the struct is."""
+    return lambda struct: struct.isNotNull() & is_missing(struct.getField(name))
+
+
+def _in_some(rules: Sequence[Rule], items: Callable[[Column], Column]) -> Iterator[Rule]:
+    """All of an element's rules as one, since an element has no path of its own."""
+    from pyspark.sql import functions as f
+
+    if rules:
+        yield (
+            " or ".join(path for path, _ in rules),
+            lambda value: f.exists(
+                items(value), lambda item: reduce(or_, [test(item) for _, test in rules])
+            ),
+        )

@@ -1,7 +1,7 @@
-"""What a JSON value has and its row has not: the rest of the value, as JSON again. No Spark.
+"""What a JSON value has and its row has not: the rest of the value, as JSON again, in a column.
 
-Spark decides what fits a column; here is only looked at which columns it left null, and the rest of
-the text is written out. Numbers keep their digits: ``1.0`` does not fit an INT, and stays ``1.0``.
+Spark decides what fits a column. Its Python workers look at which columns it left null, and write the
+rest of the text out; that part, `rescue`, needs no Spark. Numbers keep their digits: ``1.0`` does not fit an INT, and stays ``1.0``.
 """
 
 from __future__ import annotations
@@ -11,10 +11,38 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, final
 
+from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.spark_bridge.decoding.in_workers import arrow_function
+
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
-__all__ = ["rescue"]
+__all__ = ["check_rescued", "rescue", "rescue_in_workers"]
+
+
+def check_rescued(rows: DataFrame, schema: StructType, rescued: str, into: str) -> None:
+    """Sees that the column can be added.
+
+    Raises:
+        ConfigurationError: its name is taken, or the schema has a VARIANT, whose parts have no columns.
+    """
+    taken = {name.lower() for name in (*rows.columns, into, "reason")}
+    if rescued.lower() in taken or not rescued:
+        raise ConfigurationError(f"rescued={rescued!r}: there is such a column already")
+    if "variant" in schema.simpleString():
+        raise ConfigurationError("rescued=: a schema with a VARIANT has room for all values")
+
+
+def rescue_in_workers(text: Column, decoded: Column) -> Column:
+    """A struct of the rest as ``value``, and of a ``reason`` why there is none."""
+    call = arrow_function(lambda texts, rows: rescue(texts, rows), "value STRING, reason STRING")
+    found: Column = call(text, decoded)
+    return found
+
+
+# -- in a worker ---------------------------------------------------------------------------
 
 
 @final

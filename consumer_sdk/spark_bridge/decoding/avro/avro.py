@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.schema_registry import SchemaRegistry, avro_schema
-from consumer_sdk.spark_bridge.decoding.arrow_values import RejectedError
 from consumer_sdk.spark_bridge.decoding.avro.types import AvroSchema, spark_type
-from consumer_sdk.spark_bridge.decoding.in_workers import arrow_type, decode_in_workers
+from consumer_sdk.spark_bridge.decoding.in_workers import (
+    RejectedError,
+    arrow_type,
+    decode_in_workers,
+    registry_of,
+)
 from consumer_sdk.spark_bridge.decoding.outcomes import check_names
-from consumer_sdk.spark_bridge.decoding.registries import registry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -13,9 +13,9 @@ from fastavro.schema import SchemaParseException, UnknownType
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.schema_registry import read_schema_number
-from consumer_sdk.spark_bridge.decoding.arrow_values import ArrowDecoder, RejectedError, rejected
 from consumer_sdk.spark_bridge.decoding.avro.schemas import is_recursive, parse
 from consumer_sdk.spark_bridge.decoding.avro.types import AvroSchema, plain_schema, read_schema
+from consumer_sdk.spark_bridge.decoding.in_workers import ArrowDecoder, RejectedError, rejected
 
 if TYPE_CHECKING:
     import pyarrow as pa

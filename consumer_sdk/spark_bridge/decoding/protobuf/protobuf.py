@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
 from consumer_sdk.options import COUNT
 from consumer_sdk.schema_registry import SchemaRegistry
-from consumer_sdk.spark_bridge.decoding.in_workers import arrow_type, decode_in_workers
+from consumer_sdk.spark_bridge.decoding.in_workers import arrow_type, decode_in_workers, registry_of
 from consumer_sdk.spark_bridge.decoding.outcomes import check_names
-from consumer_sdk.spark_bridge.decoding.registries import registry_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

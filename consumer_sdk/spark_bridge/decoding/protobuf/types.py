@@ -6,24 +6,48 @@ the type and the conversion, so that the two cannot differ.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.unknown_fields import UnknownFieldSet
 from pyspark.sql import types as t
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import unknown_option
-from consumer_sdk.spark_bridge.decoding.arrow_values import RejectedError
-from consumer_sdk.spark_bridge.decoding.protobuf.rows import Column, Convert, row_reader
+from consumer_sdk.spark_bridge.decoding.in_workers import RejectedError
 
-__all__ = ["Options", "columns_of", "read_options", "struct_of"]
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType
+
+__all__ = ["Column", "Convert", "Options", "columns_of", "read_options", "row_reader", "struct_of"]
 
 _TRUTH = {"true": True, "false": False}
 _DEEPEST_RECURSION = 10
 _INT_BITS, _LONG_BITS = 32, 64
+
+
+Convert: TypeAlias = Callable[[Any], Any]
+"""A value of Protobuf's to one that Arrow takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field of a message.
+
+    Attributes:
+        name: of the column.
+        kind: its type.
+        convert: a field's value to the column's.
+        default: what is there when the message has no such field.
+    """
+
+    name: str
+    kind: DataType
+    convert: Convert
+    default: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,3 +270,43 @@ def _unwrapped(kind: Descriptor, options: Options) -> _Type:
 def _micros(seconds: int, nanos: int) -> int:
     """Cut towards zero, as Java divides: a duration's nanoseconds may be below zero."""
     return seconds * 1_000_000 + (nanos // 1000 if nanos >= 0 else -(-nanos // 1000))
+
+
+# -- a message as a row --------------------------------------------------------------------
+#
+# Strict: a field that the parser put aside is no absent one.
+
+
+def row_reader(message: Descriptor, columns: Mapping[int, Column]) -> Convert:
+    """The function from a message to a dictionary.
+
+    Args:
+        message: the type of the messages.
+        columns: by the numbers of their fields; other fields are left out.
+    """
+    fields = {field.number: field for field in message.fields}
+    empty = {each.name: each.default for each in columns.values()}
+    known = {number: (each.name, each.convert) for number, each in columns.items()}
+
+    def read(value: Any) -> dict[str, Any]:
+        for unknown in UnknownFieldSet(value):
+            if unknown.field_number in fields:
+                raise _put_aside(fields[unknown.field_number])
+        row = empty.copy()
+        for field, inner in value.ListFields():
+            if field.number in known:
+                name, convert = known[field.number]
+                row[name] = convert(inner)
+        return row
+
+    return read
+
+
+def _put_aside(field: FieldDescriptor) -> RejectedError:
+    """The parser knows no such value of a closed enum, or no such type of the field's."""
+    kind = field.enum_type
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        kind = field.message_type.fields_by_name["value"].enum_type
+    if kind is not None:
+        return RejectedError(f"the field {field.full_name} has an unknown enum value")
+    return RejectedError(f"the field {field.full_name} was written with another type")

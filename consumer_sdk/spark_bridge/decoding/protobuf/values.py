@@ -11,10 +11,14 @@ from consumer_sdk.schema_registry import (
     read_schema_number,
     serialized_file,
 )
-from consumer_sdk.spark_bridge.decoding.arrow_values import ArrowDecoder, RejectedError, rejected
+from consumer_sdk.spark_bridge.decoding.in_workers import ArrowDecoder, RejectedError, rejected
 from consumer_sdk.spark_bridge.decoding.protobuf.files import MessageType, message_at
-from consumer_sdk.spark_bridge.decoding.protobuf.rows import Convert, row_reader
-from consumer_sdk.spark_bridge.decoding.protobuf.types import Options, columns_of
+from consumer_sdk.spark_bridge.decoding.protobuf.types import (
+    Convert,
+    Options,
+    columns_of,
+    row_reader,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
