@@ -106,6 +106,12 @@ class Membership:
         Raises:
             StoreError: what is stored as leases cannot be used.
         """
+        # The pause is counted from the request and not from its answer. Otherwise, of a lease of 10 s:
+        #   1. a renewal is begun at 0 s, and answered after 5 s: the lease lasts until 10 s;
+        #   2. the next one is begun 3.3 s later, at 8.3 s;
+        #   3. at 10 s it has no answer yet, and the shards are taken for lost.
+        # So an answer may take nearly half of the duration.
+        #
         # Once more within the moment of others who have just come: they are to see that this one lives.
         pauses = itertools.chain([self._moment / 2], itertools.repeat(self._leases.duration / 3))
         time = asyncio.get_running_loop().time
@@ -115,7 +121,7 @@ class Membership:
                 self._lose(await self._leases.renew())
                 self.held_until = began + self._leases.duration
                 self._joined.set()
-                await asyncio.sleep(next(pauses))
+                await asyncio.sleep(max(began + next(pauses) - time(), 0.0))
             except TransientStoreError as error:
                 log.warning("leases could not be renewed: %s", error, extra=REPEATS)
                 await asyncio.sleep(min(RETRY, self._leases.duration / 3))

@@ -545,6 +545,32 @@ def test_member_keeps_its_shards_through_a_short_outage() -> None:
     play(test)
 
 
+@pytest.mark.parametrize("seconds", [4.0, 4.9])
+def test_member_keeps_its_shards_though_the_store_answers_late(
+    seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next renewal is due a third of a lease after the last one was begun, not after its answer."""
+
+    async def test(stage: Stage) -> None:
+        member = await stage.member()
+        await member.holding(SHARD)
+        before = member.assignment()
+
+        async def wait(seam: str) -> None:
+            if seam == "lease_renew":  # before its effect, and after it
+                await asyncio.sleep(seconds / 2)
+
+        monkeypatch.setattr(member.store_faults, "wait", wait)
+        loop = asyncio.get_running_loop()
+        for _ in range(600):
+            await asyncio.sleep(1.0)
+            assert loop.time() < member.adapter.held_until()
+        assert member.held == [SHARD]
+        assert member.assignment() is before
+
+    play(test)
+
+
 def test_leaving_is_bounded_while_the_store_is_down() -> None:
     """The program ends; others take the shards later."""
 
