@@ -4,8 +4,13 @@ The head is the same in all versions: a name with the version of the rest; the w
 a store holds the checkpoint; and the *seal*, a digest of the group, topic, partition and offset
 that the text was written for. Whoever commits another offset, or copies a commit to another place,
 leaves no seal that fits: the commit is foreign, and stands for its offset alone. The rest, there
-only where a checkpoint is more than its offset, is the binary form of `consumer_sdk.trackers`,
+only where a checkpoint is more than its offset, is the binary form of `consumer_sdk.checkpoints`,
 packed, or ``-`` where no room was left for it; what is wrong with it costs the rest alone.
+
+Packed means 15 bits a character, since the broker counts characters and not bytes. The alphabet is
+U+0100 to U+80FF: one UTF-16 unit each, no surrogates, nothing that a broker or a client changes on
+the way. A bit is set after the last byte, and the zeros after it are not written, so that each text
+stands for one row of bytes and each row of bytes for one text.
 """
 
 from __future__ import annotations
@@ -14,14 +19,24 @@ import hashlib
 import re
 from dataclasses import replace
 
-from consumer_sdk.adapters.kafka.commits.packing import pack, room, unpack
 from consumer_sdk.checkpoints.binary import fit_checkpoint_bytes
 from consumer_sdk.checkpoints.forms import Fitted
 from consumer_sdk.errors import CheckpointFormatError, CheckpointMismatchError
 from consumer_sdk.records import Checkpoint, Committed, Partition
 from consumer_sdk.trackers import decode_checkpoint_bytes
 
-__all__ = ["HEAD_SIZE", "MOST", "at_offset", "offset_of", "read_metadata", "write_metadata"]
+__all__ = [
+    "ALPHABET",
+    "HEAD_SIZE",
+    "MOST",
+    "at_offset",
+    "offset_of",
+    "pack",
+    "read_metadata",
+    "room",
+    "unpack",
+    "write_metadata",
+]
 
 MOST = 4096
 """UTF-16 units that a broker takes by default (``offset.metadata.max.bytes``)."""
@@ -145,3 +160,56 @@ def _read(
     if (checkpoint.watermark, checkpoint.resume) != (bare.watermark, bare.resume):
         raise CheckpointFormatError(f"it is of offset {checkpoint.resume!r:.40}")
     return checkpoint
+
+
+# -- bytes as text ---------------------------------------------------------------------------
+
+BITS = 15
+ZERO = 0x100
+ALPHABET = range(ZERO, ZERO + (1 << BITS))
+"""The code points that are used, in the order of what they stand for."""
+BLOCK = 15
+"""Bytes that fill whole characters: eight of them."""
+SHIFTS = range(BLOCK * 8 - BITS, -1, -BITS)
+MASK = (1 << BITS) - 1
+END = b"\x80"
+
+
+def room(characters: int) -> int:
+    """Bytes that so many characters hold; negative if not even the end fits."""
+    return (characters * BITS - 1) // 8
+
+
+def pack(data: bytes) -> str:
+    """The text for ``data``: eight characters for 15 bytes."""
+    whole = data + END
+    whole += bytes(-len(whole) % BLOCK)
+    characters = []
+    for at in range(0, len(whole), BLOCK):
+        block = int.from_bytes(whole[at : at + BLOCK])
+        characters += [chr(ZERO + (block >> shift & MASK)) for shift in SHIFTS]
+    return "".join(characters).rstrip(chr(ZERO))
+
+
+def unpack(text: str) -> bytes:
+    """Reads `pack` back, in time and memory that are linear in the text's length.
+
+    Raises:
+        CheckpointFormatError: ``text`` is nothing that `pack` writes.
+    """
+    digits = [ord(character) - ZERO for character in text]
+    if not digits or not digits[-1] or min(digits) < 0 or max(digits) > MASK:
+        raise CheckpointFormatError(f"not packed, or cut off: {text[-20:]!r} at the end")
+    digits += [0] * (-len(digits) % len(SHIFTS))
+    blocks = (digits[at : at + len(SHIFTS)] for at in range(0, len(digits), len(SHIFTS)))
+    data, end, padding = b"".join(map(_block, blocks)).rpartition(END)
+    if not end or padding.strip(b"\0"):
+        raise CheckpointFormatError(f"packed text that is cut off: {text[-20:]!r} at the end")
+    return data
+
+
+def _block(digits: list[int]) -> bytes:
+    block = 0
+    for digit in digits:
+        block = block << BITS | digit
+    return block.to_bytes(BLOCK)

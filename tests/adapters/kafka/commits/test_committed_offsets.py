@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import OffsetMetadataTooLargeError
 
-from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, at_offset
-from consumer_sdk.adapters.kafka.commits.packing import ALPHABET
+from consumer_sdk.adapters.kafka.commits.metadata import ALPHABET, HEAD_SIZE, MOST, at_offset
 from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitById
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Committed, Outcome
 from consumer_sdk.testing.conformance.adapters.harness import Member
