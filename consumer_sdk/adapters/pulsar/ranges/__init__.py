@@ -8,11 +8,11 @@ from consumer_sdk.adapters.pulsar import client_support as _support  # noqa: F40
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.pulsar.ranges.ranges import PulsarRanges
+    from consumer_sdk.adapters.pulsar.ranges.reader import PulsarRanges
 
 __all__ = ["PulsarRanges"]
 
-__getattr__ = lazy_names(__name__, {"PulsarRanges": "consumer_sdk.adapters.pulsar.ranges.ranges"})
+__getattr__ = lazy_names(__name__, {"PulsarRanges": "consumer_sdk.adapters.pulsar.ranges.reader"})
 
 
 def __dir__() -> list[str]:

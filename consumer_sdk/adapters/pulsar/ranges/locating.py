@@ -14,7 +14,7 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.client.ids import Place, next_place, place_of
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
-from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
+from consumer_sdk.adapters.pulsar.ranges.native_readers import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
 from consumer_sdk.adapters.pulsar.ranges.topic_stats import BEGIN, Survey, begin_of
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError

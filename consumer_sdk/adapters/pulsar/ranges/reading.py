@@ -29,9 +29,13 @@ from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.pulsar.client.ids import Place, batch_size, id_at, place_of
 from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
-from consumer_sdk.adapters.pulsar.ranges.native import POLL, NativeReader
-from consumer_sdk.adapters.pulsar.ranges.queues import Queue
-from consumer_sdk.adapters.pulsar.ranges.reader_pool import Kept, KeptReaders
+from consumer_sdk.adapters.pulsar.ranges.native_readers import (
+    POLL,
+    Kept,
+    KeptReaders,
+    NativeReader,
+    Queue,
+)
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import TransientAdapterError, UnreadableRecordError
 from consumer_sdk.range_reads import Columns, Header

@@ -12,7 +12,7 @@ from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.options import OWN, InitialPosition
 from consumer_sdk.adapters.pulsar.ranges.admin import progress_in
-from consumer_sdk.adapters.pulsar.ranges.connected import Connected
+from consumer_sdk.adapters.pulsar.ranges.connection import Connected
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.options import (
     SHARED,

@@ -18,10 +18,8 @@ from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
 from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.ledgers import is_doubtful, is_lost
 from consumer_sdk.adapters.pulsar.ranges.locating import Locator
-from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
+from consumer_sdk.adapters.pulsar.ranges.native_readers import KeptReaders, NativeReader, Queues
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
-from consumer_sdk.adapters.pulsar.ranges.queues import Queues
-from consumer_sdk.adapters.pulsar.ranges.reader_pool import KeptReaders
 from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
 from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
 from consumer_sdk.adapters.pulsar.ranges.topic_stats import look_cost
