@@ -15,14 +15,11 @@ from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
-from consumer_sdk.adapters.pulsar.ranges.entries import Entries
-from consumer_sdk.adapters.pulsar.ranges.ledgers import is_doubtful, is_lost
-from consumer_sdk.adapters.pulsar.ranges.locating import Locator
+from consumer_sdk.adapters.pulsar.ranges.locating import Locator, look_cost
 from consumer_sdk.adapters.pulsar.ranges.native_readers import KeptReaders, NativeReader, Queues
 from consumer_sdk.adapters.pulsar.ranges.options import RangeOptions
 from consumer_sdk.adapters.pulsar.ranges.reading import RangeReading
-from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
-from consumer_sdk.adapters.pulsar.ranges.topic_stats import look_cost
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import Entries, Sizes, is_doubtful, is_lost
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,

@@ -1,11 +1,14 @@
-"""Where starts stand, asked of the REST API where it is known, and else of readers.
+"""Finds the position that a start stands for: asks the REST API if its address is known, else native readers.
 
-``(0, 0, 0)`` is the begin of a topic that has nothing: no ledger is below it.
+A request tells the ends of all partitions of a topic (`Survey`), so that a stream without news costs one request
+for each topic. The broker tells where a topic's last entry is, but that may belong to an open transaction. So
+the last entry that may be read is asked of each partition, as long as something was written behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -13,28 +16,31 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.client.ids import Place, next_place, place_of
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
+from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin, cursor_in, written_in
 from consumer_sdk.adapters.pulsar.ranges.native_readers import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
-from consumer_sdk.adapters.pulsar.ranges.topic_stats import BEGIN, Survey, begin_of
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import Ledgers
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Partition, Position, Start, StartPoint
 
-__all__ = ["BEGIN", "Locator"]
+__all__ = ["BEGIN", "Locator", "Survey", "begin_of", "look_cost"]
+
+BEGIN: Place = (0, 0, 0)
+"""The begin of a topic that has nothing: no ledger is below it."""
 
 READ = 30
-"""Reads of `POLL` milliseconds for a message that the broker says there is."""
+"""How often a message is waited for that the broker says there is, `POLL` milliseconds each time."""
 
 ATTEMPTS = 2
-"""Readers that look for it."""
+"""Readers that look for such a message, one after another."""
 
 
 class Locator:
     """Finds positions.
 
     Args:
-        admin: None: readers look, which takes about 0.13 s instead of some milliseconds.
-        reader_of: makes a reader of a topic, not opened.
+        admin: the REST API; None: native readers look, which takes about 0.13 s instead of some milliseconds.
+        reader_of: makes a reader of a topic that is not open yet.
     """
 
     def __init__(
@@ -51,7 +57,7 @@ class Locator:
         self._survey = None if admin is None else Survey(admin, name)
 
     def check(self, at: Start) -> None:
-        """A start that this connection can find.
+        """Refuses a start that this connection cannot find.
 
         Raises:
             ConfigurationError: it needs an option that was not given.
@@ -102,7 +108,7 @@ class Locator:
         return None if internals is None else begin_of(internals)
 
     async def _latest_of(self, partition: Partition) -> Place | None:
-        """Never goes back: without the REST API nobody tells where a topic ends that was emptied."""
+        """The end. It never goes back: without the REST API nobody tells where an emptied topic ends."""
         if self._admin is not None:
             return await self._admin.after_last(topic_of(partition))
         last = await self._read_at(partition, _pulsar.MessageId.latest)
@@ -117,11 +123,11 @@ class Locator:
     async def _read_at(
         self, partition: Partition, start: Any, *, time: float | None = None
     ) -> Place | None:
-        """The position of the first message of a reader; None: there is no message.
+        """The position of the first message at or behind a start; None: there is no message.
 
-        (1) A seek to the topic's end is answered; (2) the broker closes the reader; (3) the client opens
-        it again, forgets the seek's time, and says that there is a message. So what does not
-        come is asked for again, by a new reader.
+        A message that does not come is asked for again, by a new reader, since the client may be wrong:
+        1. the broker answers a seek to the topic's end, and closes the reader;
+        2. the client opens it again, forgets the seek's time, and says that there is a message.
 
         Raises:
             AdapterError: the broker did not answer, or refused.
@@ -146,7 +152,7 @@ class Locator:
 
 
 async def _first(reader: NativeReader, time: float) -> Place | None:
-    """None: it did not come in time."""
+    """The place of the first message; None: it did not come in time."""
     for _ in range(READ):
         found: Place | None = await reader.run(_read_one, time)
         if found is not None:
@@ -155,10 +161,10 @@ async def _first(reader: NativeReader, time: float) -> Place | None:
 
 
 def _read_one(native: Any, time: float) -> Place | None:
-    """A message of the time or later.
+    """The place of the next message; None where none came, or one that is older than ``time``.
 
-    The client fetches one from the topic's begin when it opens. Where that comes only after the
-    answer to the seek, it is still handed out.
+    1. The reader opens, and asks for a message from the topic's begin; 2. the broker answers the seek;
+    3. the message of before comes, and the client hands it out.
     """
     try:
         message = native.read_next(100)
@@ -167,3 +173,87 @@ def _read_one(native: Any, time: float) -> Place | None:
     return (
         place_of(message.message_id()) if message.publish_timestamp() >= int(time * 1000) else None
     )
+
+
+# -- many partitions at once ------------------------------------------------------------------
+
+ALIKE = 10
+"""Partitions of a topic that load the broker like one request more: it asks each of them for us."""
+
+READER_CALLS = 4
+"""Requests of a reader for one partition: lookup, opening, the last message, closing."""
+
+
+class Survey:
+    """Asks for all partitions of a topic at once.
+
+    Args:
+        subscription: its cursors are looked for.
+    """
+
+    def __init__(self, admin: RangeAdmin, subscription: str) -> None:
+        self._admin = admin
+        self._name = subscription
+        self._ends: dict[Partition, Place] = {}
+
+    async def find(
+        self, partitions: Collection[Partition], at: Start
+    ) -> dict[Partition, Place | None]:
+        """What a start stands for, for partitions whose topics have several of those asked for.
+
+        Raises:
+            AdapterError: the broker does not answer, or refuses.
+        """
+        if at not in (StartPoint.EARLIEST, StartPoint.LATEST, StartPoint.BROKER):
+            return {}
+        found = await self._internals(partitions)
+        places = await asyncio.gather(
+            *(self._place(each, seen, at) for each, seen in found.items())
+        )
+        return dict(zip(found, places, strict=True))
+
+    async def _place(
+        self, partition: Partition, internals: Mapping[str, Any], at: Start
+    ) -> Place | None:
+        if at is StartPoint.EARLIEST:
+            return begin_of(internals)
+        if at is StartPoint.BROKER:
+            return cursor_in(internals, self._name)
+        return await self._latest(partition, written_in(internals))
+
+    async def _latest(self, partition: Partition, written: Place) -> Place | None:
+        """The readable end. Where it was the end of what was written, it is asked again when more is written."""
+        if self._ends.get(partition) == written:
+            return written
+        end = await self._admin.after_last(topic_of(partition))
+        if end is not None and end == written:
+            self._ends[partition] = end
+        return end
+
+    async def _internals(
+        self, partitions: Collection[Partition]
+    ) -> dict[Partition, Mapping[str, Any]]:
+        streams: dict[str, list[Partition]] = defaultdict(list)
+        for partition in partitions:
+            streams[partition.stream].append(partition)
+        asked = [stream for stream, some in streams.items() if len(some) > 1]
+        answers = await asyncio.gather(*map(self._admin.of_all, asked))
+        return {
+            partition: answer[topic_of(partition)]
+            for stream, answer in zip(asked, answers, strict=True)
+            for partition in streams[stream]
+            if topic_of(partition) in answer
+        }
+
+
+def begin_of(internals: Mapping[str, Any]) -> Place:
+    """Where a topic's log begins now."""
+    return Ledgers.of(internals).first or BEGIN
+
+
+def look_cost(partitions: Collection[Partition], *, has_admin: bool) -> int:
+    """About how many requests a look at the ends of all partitions takes."""
+    if not has_admin:
+        return READER_CALLS * len(partitions)
+    streams = {partition.stream for partition in partitions}
+    return len(streams) + len(partitions) // ALIKE

@@ -29,7 +29,7 @@ from consumer_sdk.adapters.pulsar.client.faults import translate
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.ranges.sizes import Sizes
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import Sizes
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -265,11 +265,6 @@ class Queue:
     def __init__(self, most: int) -> None:
         self._most = most
         self._mean: float | None = None
-
-    @property
-    def is_known(self) -> bool:
-        """The size of the topic's messages is known."""
-        return self._mean is not None
 
     @property
     def length(self) -> int:

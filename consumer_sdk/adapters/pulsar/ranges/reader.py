@@ -13,13 +13,13 @@ from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.options import OWN, InitialPosition
 from consumer_sdk.adapters.pulsar.ranges.admin import progress_in
 from consumer_sdk.adapters.pulsar.ranges.connection import Connected
-from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.options import (
     SHARED,
     RangeOptions,
     adapter_options,
     parse_range_url,
 )
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import Entries
 from consumer_sdk.checkpoints.positions import decode_message_id, encode_message_id
 from consumer_sdk.errors import (
     AdapterError,

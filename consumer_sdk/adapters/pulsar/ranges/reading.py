@@ -28,7 +28,6 @@ import _pulsar
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.pulsar.client.ids import Place, batch_size, id_at, place_of
 from consumer_sdk.adapters.pulsar.client.texts import headers_of, key_of
-from consumer_sdk.adapters.pulsar.ranges.entries import Entries
 from consumer_sdk.adapters.pulsar.ranges.native_readers import (
     POLL,
     Kept,
@@ -36,6 +35,7 @@ from consumer_sdk.adapters.pulsar.ranges.native_readers import (
     NativeReader,
     Queue,
 )
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import Entries
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import TransientAdapterError, UnreadableRecordError
 from consumer_sdk.range_reads import Columns, Header

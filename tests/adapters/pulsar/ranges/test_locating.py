@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from consumer_sdk.adapters.pulsar.ranges.locating import ATTEMPTS, READ, Locator
-from consumer_sdk.adapters.pulsar.ranges.native import NativeReader
+from consumer_sdk.adapters.pulsar.ranges.native_readers import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import AtTime, Partition

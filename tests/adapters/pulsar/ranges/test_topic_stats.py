@@ -1,114 +1,111 @@
-"""What a look at many ends costs, and which end may be read; on a real Pulsar where one is needed."""
+"""Counts, cuts and losses, from lists of ledgers."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from consumer_sdk.adapters.pulsar.client.ids import Place
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
-from consumer_sdk.adapters.pulsar.ranges.topic_stats import Survey, look_cost
-from consumer_sdk.records import Partition, StartPoint
-from consumer_sdk.testing.servers import PulsarServer
-from tests.adapters.pulsar.ranges.stage import Stage
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import Ledger, Ledgers, is_doubtful, is_lost
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 
-TOPIC = "persistent://public/default/t"
-PARTITIONS = [Partition(TOPIC, str(number)) for number in range(3)]
+LEDGERS = Ledgers([Ledger(3, 5, 50), Ledger(4, 0, 0), Ledger(8, 2, 20)])
 
 
-@pytest.mark.pulsar
-async def test_a_look_without_news_is_one_request(pulsar_server: PulsarServer) -> None:
-    """However many partitions the topic has; what is new is seen at once."""
-    stage = Stage(pulsar_server)
-    await stage.create(12)
-    async with stage.open(seen_within=60) as ranges:
-        partitions = await ranges.partitions()
-        await stage.produce([b"x"] * 24)
-        before = await ranges.positions(partitions, StartPoint.LATEST)
-        assert sum(place[1] for place in before.values() if place) == 24
-        sent = ranges.admin_calls
-        for _ in range(5):
-            assert await ranges.partitions() == partitions
-            assert await ranges.positions(partitions, StartPoint.LATEST) == before
-        assert ranges.admin_calls - sent == 5
-        await stage.produce([b"x"])
-        after = await ranges.positions(partitions, StartPoint.LATEST)
-        assert sum(before[each] != after[each] for each in partitions) == 1
-        assert ranges.requests_per_look == 2
-
-
-@pytest.mark.pulsar
-@pytest.mark.parametrize("at", [StartPoint.EARLIEST, StartPoint.LATEST, StartPoint.BROKER])
-async def test_all_partitions_at_once_stand_where_each_alone_does(
-    pulsar_server: PulsarServer, at: StartPoint
-) -> None:
-    """With several ledgers, an unloaded topic, and partitions without a record."""
-    stage = Stage(pulsar_server)
-    await stage.create(4)
-    for count in (1, 2):
-        await stage.produce([b"x"] * count)
-        await stage.server.unload(stage.topic)
-    async with stage.open(subscription="g") as ranges:
-        partitions = await ranges.partitions()
-        together = await ranges.positions(partitions, at)
-        for each in partitions:
-            assert await ranges.positions([each], at) == {each: together[each]}
-
-
-class Answers(RangeAdmin):
-    """A broker with entries that nobody may read yet, as those of a transaction that is open."""
-
-    def __init__(self) -> None:
-        super().__init__("http://nowhere:1")
-        self.written = dict.fromkeys(PARTITIONS, 4)
-        self.readable = dict(self.written)
-        self.asked = 0
-
-    async def of_all(self, topic: str) -> dict[str, dict[str, Any]]:
-        return {
-            f"{topic}-partition-{each.id}": {"lastConfirmedEntry": f"7:{entry}"}
-            for each, entry in self.written.items()
+def test_the_open_ledgers_entries_come_from_the_topic() -> None:
+    """``internalStats`` lists it as empty."""
+    ledgers = Ledgers.of(
+        {
+            "ledgers": [
+                {"ledgerId": 3, "entries": 5, "size": 50},
+                {"ledgerId": 8, "entries": 0, "size": 0},
+            ],
+            "currentLedgerEntries": 2,
+            "currentLedgerSize": 20,
         }
-
-    async def after_last(self, topic: str) -> Place | None:
-        self.asked += 1
-        number = int(topic.rpartition("-")[2])
-        return 7, self.readable[PARTITIONS[number]] + 1, 0
+    )
+    assert (ledgers.entries, ledgers.size) == (7, 70)
+    assert (ledgers.first, ledgers.last) == ((3, 0, 0), (8, 1, 0))
 
 
-async def test_an_end_behind_what_may_be_read_is_not_taken() -> None:
-    """Else a range would end beyond a transaction's records, which come when it is committed."""
-    answers = Answers()
-    survey = Survey(answers, "g")
-    assert await ends(survey) == [5, 5, 5]
-    answers.written[PARTITIONS[1]] = 9
-    for _ in range(2):
-        assert await ends(survey) == [5, 5, 5]
-    answers.readable[PARTITIONS[1]] = 9  # it was committed: nothing more was written
-    assert await ends(survey) == [5, 10, 5]
-    asked = answers.asked
-    assert await ends(survey) == [5, 10, 5]
-    assert answers.asked == asked
-    answers.close()
-
-
-async def ends(survey: Survey) -> list[int]:
-    """The entry after the last of each partition."""
-    found = await survey.find(PARTITIONS, StartPoint.LATEST)
-    return [place[1] for place in found.values() if place]
+def test_nothing_has_neither_begin_nor_end() -> None:
+    """As of a topic that is gone."""
+    ledgers = Ledgers.of({})
+    assert (ledgers.first, ledgers.last, ledgers.entries) == (None, None, 0)
+    assert not ledgers.reaches((1, 0, 0))
 
 
 @pytest.mark.parametrize(
-    "count,topics,has_admin,cost",
-    [(1, 1, True, 1), (9, 1, True, 1), (100, 1, True, 11), (3, 3, True, 3), (2, 1, False, 8)],
+    "start,stop,entries",
+    [
+        ((0, 0, 0), (99, 0, 0), 7),
+        ((3, 0, 0), (3, 5, 0), 5),
+        ((3, 1, 0), (3, 3, 0), 2),
+        ((3, 1, 4), (3, 3, 1), 3),  # the entries of both ends are read
+        ((3, 5, 0), (8, 0, 0), 0),
+        ((3, 5, 0), (8, 1, 0), 1),
+        ((4, 0, 0), (8, 99, 0), 2),
+        ((8, 2, 0), (9, 0, 0), 0),
+    ],
 )
-def test_a_look_costs_by_topics_or_by_partitions(
-    count: int,
-    topics: int,
-    has_admin: bool,  # noqa: FBT001 - a column of the table
-    cost: int,
-) -> None:
-    """The broker asks each partition for us; readers look at one each."""
-    partitions = [Partition(f"t{number % topics}", str(number)) for number in range(count)]
-    assert look_cost(partitions, has_admin=has_admin) == cost
+def test_entries_are_counted_half_open(start: Place, stop: Place, entries: int) -> None:
+    """Ledgers have no entries beyond their end."""
+    assert LEDGERS.count(start, stop) == entries
+    assert len(list(LEDGERS.each(start, stop))) == entries
+
+
+@pytest.mark.parametrize(
+    "place,count,begin",
+    [
+        ((3, 4, 0), 2, (3, 2, 0)),
+        ((3, 1, 0), 2, (3, 0, 0)),
+        ((8, 1, 0), 1, (8, 0, 0)),
+        ((8, 1, 0), 3, (3, 3, 0)),
+        ((8, 1, 0), 99, (3, 0, 0)),
+    ],
+)
+def test_going_back_leads_over_ledgers(place: Place, count: int, begin: Place) -> None:
+    """At most to the first entry that is kept."""
+    assert LEDGERS.back(place, count) == begin
+
+
+places = st.tuples(st.integers(0, 9), st.integers(0, 7), st.integers(0, 2))
+
+
+@given(places, places, st.integers(1, 9))
+def test_a_cut_is_above_its_start_and_counts_right(start: Place, stop: Place, count: int) -> None:
+    """What lies before the cut is at most what was wanted, and cutting on reaches the stop."""
+    if start >= stop:
+        return
+    cut = LEDGERS.advance(start, stop, count)
+    assert start < cut <= stop
+    assert LEDGERS.count(start, cut) == min(count, LEDGERS.count(start, stop))
+
+
+@pytest.mark.parametrize(
+    "start,stop,lost",
+    [
+        ((5, 0, 0), (5, 3, 0), True),
+        ((5, 3, 0), (8, 2, 0), False),  # may have been the ledger's end
+        ((3, 0, 0), (5, 3, 0), True),
+        ((3, 9, 0), (5, 0, 0), False),
+        ((8, 0, 0), (8, 2, 0), False),
+        ((0, 0, 0), (9, 2, 0), False),
+        ((5, 3, 0), (5, 3, 0), False),
+        ((5, 3, 2), (8, 2, 0), True),  # a record of a batch, which was there
+        ((5, 3, LAST_BATCH_INDEX), (8, 2, 0), True),  # the position of a record
+    ],
+)
+def test_a_loss_is_told_where_it_is_known(start: Place, stop: Place, lost: bool) -> None:  # noqa: FBT001 - a column of the table
+    """The log begins at ledger 8 now."""
+    assert is_lost(start, stop, (8, 0, 0)) is lost
+
+
+@pytest.mark.parametrize(
+    "start,doubtful",
+    [((5, 3, 0), True), ((5, 0, 0), True), ((0, 0, 0), False), ((8, 0, 0), False)],
+)
+def test_a_start_in_a_deleted_ledger_is_a_doubt(start: Place, doubtful: bool) -> None:  # noqa: FBT001 - a column of the table
+    """The log begins at ledger 8 now; the begin of nothing is in no ledger."""
+    assert is_doubtful(start, (8, 0, 0)) is doubtful
