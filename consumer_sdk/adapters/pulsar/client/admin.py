@@ -1,9 +1,14 @@
-"""What only the broker's REST API tells: which topics there are, who is active, who has begun."""
+"""Asks the broker's REST API for what the binary protocol does not tell.
+
+Those are the topics of a namespace, a failover subscription's active consumer, a subscription's properties and
+cursor, and the ledgers and entries of a topic. An answer about a topic is None where there is no such topic.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.utils import parsedate_to_datetime
@@ -16,9 +21,11 @@ from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_ope
 
 from consumer_sdk.adapters.pulsar.client.ids import Place, next_place
 from consumer_sdk.adapters.pulsar.client.topics import partition_of
+from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+from consumer_sdk.records import Checkpoint
 
-__all__ = ["Admin", "after", "path_of", "written_in"]
+__all__ = ["Admin", "cursor_in", "progress_in", "written_in"]
 
 T = TypeVar("T")
 
@@ -27,13 +34,23 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, RecursionErro
 PATIENCE = 10.0
 """Seconds to wait for a connection, and for each part of an answer."""
 LONGEST = 30.0
-"""Seconds until a question is given up."""
+"""Seconds until a request is given up."""
 
 LAST = (1 << 63) - 1
 """A ledger and an entry that stand for the end."""
 
 THREADS = 4
-"""Questions at a time: one that gets no answer does not hold the others up."""
+"""Requests at a time: one that gets no answer does not hold the others up."""
+
+
+BATCH_SIZE = "X-Pulsar-num-batch-message"
+CHUNK_ID = "X-Pulsar-chunk-id"
+UNSEEN = (CHUNK_ID, "X-Pulsar-marker-type", "X-Pulsar-txnid-most-bits")
+"""Headers of entries that a reader may not get as a message: chunks, the broker's own markers, and entries of
+a transaction, which may have been aborted."""
+
+DELETED = re.compile(r"[\[(](-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]")
+"""``(17:3..17:5]``: the entries behind the first place, up to the second."""
 
 
 class Admin:
@@ -44,6 +61,9 @@ class Admin:
         token: a JWT, or None. Hosts that neither ``url`` nor ``trusted`` names do not get to see it.
         trusted: names of hosts to which a broker may redirect a question that has the token.
         tls: for ``https://``; None for the system's authorities.
+
+    Attributes:
+        calls: requests sent so far.
 
     Every method raises:
 
@@ -60,27 +80,28 @@ class Admin:
         trusted: Collection[str] = (),
         tls: SSLContext | None = None,
     ) -> None:
+        self.calls = 0
         self._hosts = _bases(url)
         self._host = 0
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         names = {urlsplit(base).hostname or "" for base in self._hosts}
         self._opener = build_opener(HTTPSHandler(context=tls), _Redirects({*names, *trusted}))
-        self._thread = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar admin")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar admin")
 
     @property
     def _url(self) -> str:
         return self._hosts[self._host]
 
     async def has_topic(self, topic: str) -> bool:
-        """There is a topic of that full name, partitioned or not."""
-        path = path_of(topic)
+        """Whether there is a topic of that full name, partitioned or not."""
+        path = _path_of(topic)
         if await self._get(f"{path}/partitions", lambda found: found["partitions"]):
             return True
         return await self._get(f"{path}/stats", dict) is not None
 
     async def subscriptions(self, topic: str) -> Sequence[str]:
-        """Of a topic that is no partitioned one; none where there is no such topic."""
-        return await self._get(f"{path_of(topic)}/subscriptions", _texts) or []
+        """The names of a topic's subscriptions. The topic is not a partitioned one, but may be a partition."""
+        return await self._get(f"{_path_of(topic)}/subscriptions", _texts) or []
 
     async def active_consumer(self, topic: str, subscription: str) -> str | None:
         """The name of a failover subscription's consumer that is sent records."""
@@ -89,7 +110,7 @@ class Admin:
             found = stats.get("subscriptions", {}).get(subscription, {})
             return found.get("activeConsumerName") or None
 
-        return await self._get(f"{path_of(topic)}/stats", active)
+        return await self._get(f"{_path_of(topic)}/stats", active)
 
     async def topics(self, namespace: str) -> Sequence[str]:
         """The full names of all persistent topics, one of each that is partitioned."""
@@ -105,9 +126,9 @@ class Admin:
 
         Of an empty one, where its next message will be.
         """
-        last = await self._get(f"{path_of(topic)}/lastMessageId", _last_in)
+        last = await self._get(f"{_path_of(topic)}/lastMessageId", _last_in)
         if last is not None and last[0] < 0:  # all of it was deleted
-            return await self._get(f"{path_of(topic)}/internalStats", written_in)
+            return await self._get(f"{_path_of(topic)}/internalStats", written_in)
         return None if last is None else next_place((*last, 0))
 
     async def make_subscription(
@@ -122,9 +143,9 @@ class Admin:
         """False where there is one of that name, or no such topic: nothing was made.
 
         Args:
-            topic: that is no partitioned one.
+            topic: not a partitioned one; may be a partition.
             subscription: its name.
-            properties: its own, to be asked for with `properties`.
+            properties: of the subscription, to be asked for with `properties`.
             is_latest: it begins at the topic's end, not at its first message.
             is_replicated: it is kept in step with those of other clusters.
         """
@@ -134,7 +155,7 @@ class Admin:
         return await self._put(path, {**place, "properties": dict(properties)})
 
     async def properties(self, topic: str, subscription: str) -> Mapping[str, str] | None:
-        """A subscription's own; None where there is none of that name."""
+        """A subscription's properties; None where there is no subscription of that name."""
         return await self._get(f"{_subscription(topic, subscription)}/properties", _named_texts)
 
     async def set_properties(
@@ -150,6 +171,80 @@ class Admin:
             return parsedate_to_datetime(answer[1]["Date"]).timestamp()
         except (TypeError, ValueError) as error:
             raise AdapterError(f"{self._url} does not tell its time") from error
+
+    # -- logs and cursors ----------------------------------------------------------------------
+
+    async def internals(self, topic: str) -> dict[str, Any] | None:
+        """Its ledgers and cursors (``internalStats``)."""
+        return await self._get(f"{_path_of(topic)}/internalStats", _checked)
+
+    async def of_all(self, topic: str) -> Mapping[str, dict[str, Any]]:
+        """`internals` of each partition of a topic, by their names, in one request.
+
+        Nothing for a topic that is not partitioned.
+        """
+
+        def partitions(found: Any) -> dict[str, dict[str, Any]]:
+            each = found.get("partitions", {})
+            return {name: _checked(internals) for name, internals in each.items()}
+
+        return await self._get(f"{_path_of(topic)}/partitioned-internalStats", partitions) or {}
+
+    async def cursor(self, topic: str, subscription: str) -> Place | None:
+        """The position behind the last entry that a subscription has acked without a hole."""
+        return cursor_in(await self.internals(topic) or {}, subscription)
+
+    async def consumers(self, topic: str, subscription: str) -> Sequence[str]:
+        """The names of a subscription's consumers that are connected."""
+
+        def names(stats: Any) -> list[str]:
+            found = stats.get("subscriptions", {}).get(subscription, {})
+            return [str(each.get("consumerName")) for each in found.get("consumers", [])]
+
+        return await self._get(f"{_path_of(topic)}/stats", names) or []
+
+    async def reset_cursor(self, topic: str, subscription: str, place: Place) -> bool:
+        """Sets a subscription back or forth to an entry, which comes first then.
+
+        False where there is no such subscription.
+        """
+        path = f"{_path_of(topic)}/subscription/{quote(subscription, safe='')}/resetcursor"
+        where = {"ledgerId": place[0], "entryId": place[1], "partitionIndex": -1}
+        answer, _ = await self._run(path, json.dumps(where).encode(), "POST")
+        return answer is not None
+
+    async def messages_in(self, topic: str) -> int:
+        """How many messages came since the broker loaded the topic."""
+        count = await self._get(f"{_path_of(topic)}/stats", lambda stats: stats.get("msgInCounter"))
+        return int(count or 0)
+
+    async def batch_size(self, topic: str, ledger: int, entry: int) -> int | None:
+        """How many messages an entry has; None: it is not there."""
+        headers = await self._look(topic, ledger, entry)
+        return None if headers is None else int(headers.get(BATCH_SIZE) or 1)
+
+    async def is_chunk(self, topic: str, ledger: int, entry: int) -> bool:
+        """Whether an entry is there, and is a chunk of a large message."""
+        return await self.chunk_id(topic, ledger, entry) is not None
+
+    async def chunk_id(self, topic: str, ledger: int, entry: int) -> int | None:
+        """Which chunk of a large message an entry is, from 0; None: it is not there, or is no chunk."""
+        headers = await self._look(topic, ledger, entry)
+        found = None if headers is None else headers.get(CHUNK_ID)
+        return None if found is None else int(found)
+
+    async def is_plain(self, topic: str, ledger: int, entry: int) -> bool:
+        """Whether an entry is there, and holds messages that every reader gets."""
+        headers = await self._look(topic, ledger, entry)
+        return headers is not None and not any(headers.get(each) for each in UNSEEN)
+
+    async def _look(self, topic: str, ledger: int, entry: int) -> Any:
+        """The headers of the answer, whose body is the entry; None where there is no such entry."""
+        path = f"{_path_of(topic)}/ledger/{ledger}/entry/{entry}"
+        body, headers = await self._run(path)
+        return None if body is None else headers
+
+    # -- requests ------------------------------------------------------------------------------
 
     async def _get(self, path: str, read: Callable[[Any], T]) -> T | None:
         """What ``read`` finds in the answer's JSON; None where there is no such thing."""
@@ -170,10 +265,11 @@ class Admin:
     async def _run(
         self, path: str, put: bytes | None = None, method: str = "PUT"
     ) -> tuple[bytes | None, Any]:
+        self.calls += 1
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(LONGEST):
-                return await loop.run_in_executor(self._thread, self._ask, path, put, method)
+                return await loop.run_in_executor(self._threads, self._ask, path, put, method)
         except TimeoutError as error:
             text = f"{self._url}{path}: no whole answer within {LONGEST} s"
             raise TransientAdapterError(text) from error
@@ -212,7 +308,7 @@ class Admin:
 
     def close(self) -> None:
         """Waits for nothing."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _UnreachableError(TransientAdapterError):
@@ -266,10 +362,10 @@ def _texts(found: Any) -> list[str]:
 
 def written_in(internals: Mapping[str, Any]) -> Place:
     """The place after a topic's last entry, which may be one that nobody may read yet."""
-    return after(internals["lastConfirmedEntry"])
+    return _after(internals["lastConfirmedEntry"])
 
 
-def after(text: str) -> Place:
+def _after(text: str) -> Place:
     """What comes after ``ledger:entry``, as the REST API writes where a cursor stands."""
     ledger, _, entry = text.partition(":")
     return next_place((int(ledger), int(entry), 0))
@@ -286,10 +382,44 @@ def _named_texts(found: Any) -> dict[str, str]:
 
 
 def _subscription(topic: str, name: str) -> str:
-    return f"{path_of(topic)}/subscription/{quote(name, safe='')}"
+    return f"{_path_of(topic)}/subscription/{quote(name, safe='')}"
 
 
-def path_of(topic: str) -> str:
+def _path_of(topic: str) -> str:
     """Where the REST API has a topic."""
     domain, _, name = topic.partition("://")
     return f"/admin/v2/{domain}/{quote(name)}"
+
+
+def _checked(internals: Any) -> dict[str, Any]:
+    """The answer, after a look at all that is read in it later: another form raises here."""
+    written_in(internals)
+    for name in internals.get("cursors", {}):
+        cursor_in(internals, name)
+    return dict(internals)
+
+
+def cursor_in(internals: Mapping[str, Any], subscription: str) -> Place | None:
+    """Where a topic's subscription stands; None: it has none of that name."""
+    found = internals.get("cursors", {}).get(subscription)
+    return None if found is None else _after(found["markDeletePosition"])
+
+
+def progress_in(internals: Mapping[str, Any], subscription: str) -> Checkpoint | None:
+    """What a topic's subscription has acked, holes and all; None: it has none of that name.
+
+    A producer's batch that is acked in part counts as not acked.
+    """
+    resume = cursor_in(internals, subscription)
+    if resume is None:
+        return None
+    text = str(internals["cursors"][subscription].get("individuallyDeletedMessages", ""))
+    places = (tuple(map(int, found.groups())) for found in DELETED.finditer(text))
+    return Checkpoint(
+        watermark=(resume[0], resume[1] - 1, LAST_BATCH_INDEX) if resume[1] > 0 else None,
+        resume=resume,
+        ranges=tuple(
+            ((ledger, entry + 1, 0), (last_ledger, last, LAST_BATCH_INDEX))
+            for ledger, entry, last_ledger, last in places
+        ),
+    )

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from consumer_sdk.adapters.opening import unless_refused
 from consumer_sdk.adapters.pulsar.client.access import find_refusal
+from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.client.calls import close_client
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.discovery import Discovery
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
 from consumer_sdk.adapters.pulsar.ranges.locating import Locator, look_cost
 from consumer_sdk.adapters.pulsar.ranges.native_readers import KeptReaders, NativeReader, Queues
@@ -53,9 +53,7 @@ class Connected:
         self._patience = pulsar.connection.operation_timeout
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pulsar ranges")
         self._admin = (
-            None
-            if pulsar.admin_url is None
-            else RangeAdmin(pulsar.admin_url, **pulsar.admin_options)
+            None if pulsar.admin_url is None else Admin(pulsar.admin_url, **pulsar.admin_options)
         )
         self._client = pulsar.connection.make_client()
         self._discovery = Discovery(self._client, self._admin, pulsar)
@@ -102,7 +100,7 @@ class Connected:
             self._seen, self._seen_at = found, now
         return self._seen
 
-    def tools(self) -> RangeAdmin:
+    def tools(self) -> Admin:
         """The REST API, for what it alone tells.
 
         Raises:

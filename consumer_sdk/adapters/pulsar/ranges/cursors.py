@@ -20,13 +20,13 @@ from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.client.calls import ask, close_quietly
 from consumer_sdk.adapters.pulsar.client.faults import BusyError
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, inside
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY
 from consumer_sdk.errors import (
     ConfigurationError,
@@ -57,7 +57,7 @@ class Cursors:
         admin: None: nobody tells whether a commit has arrived.
     """
 
-    def __init__(self, client: Any, admin: RangeAdmin | None, options: PulsarOptions) -> None:
+    def __init__(self, client: Any, admin: Admin | None, options: PulsarOptions) -> None:
         self._client = client
         self._admin = admin
         self._options = options

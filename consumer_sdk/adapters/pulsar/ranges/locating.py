@@ -14,9 +14,9 @@ from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.pulsar.client.admin import Admin, cursor_in, written_in
 from consumer_sdk.adapters.pulsar.client.ids import Place, next_place, place_of
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin, cursor_in, written_in
 from consumer_sdk.adapters.pulsar.ranges.native_readers import NativeReader
 from consumer_sdk.adapters.pulsar.ranges.options import NOBODY, RangeOptions
 from consumer_sdk.adapters.pulsar.ranges.topic_stats import Ledgers
@@ -46,7 +46,7 @@ class Locator:
     def __init__(
         self,
         options: RangeOptions,
-        admin: RangeAdmin | None,
+        admin: Admin | None,
         reader_of: Callable[[str], NativeReader],
     ) -> None:
         self._options = options
@@ -191,7 +191,7 @@ class Survey:
         subscription: its cursors are looked for.
     """
 
-    def __init__(self, admin: RangeAdmin, subscription: str) -> None:
+    def __init__(self, admin: Admin, subscription: str) -> None:
         self._admin = admin
         self._name = subscription
         self._ends: dict[Partition, Place] = {}

@@ -8,10 +8,10 @@ import os
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+from consumer_sdk.adapters.pulsar.client.admin import progress_in
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.options import OWN, InitialPosition
-from consumer_sdk.adapters.pulsar.ranges.admin import progress_in
 from consumer_sdk.adapters.pulsar.ranges.connection import Connected
 from consumer_sdk.adapters.pulsar.ranges.options import (
     SHARED,

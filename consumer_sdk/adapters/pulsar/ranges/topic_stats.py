@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition
@@ -179,13 +179,13 @@ class Sizes:
         admin: the REST API; None: every question raises.
     """
 
-    def __init__(self, admin: RangeAdmin | None) -> None:
+    def __init__(self, admin: Admin | None) -> None:
         self._known_admin = admin
         self._seen: dict[Partition, tuple[float, dict[str, Any]]] = {}
         self._means: dict[Partition, float] = {}
 
     @property
-    def _admin(self) -> RangeAdmin:
+    def _admin(self) -> Admin:
         if self._known_admin is None:
             raise ConfigurationError(
                 "how many records a range of Pulsar has is told by the REST API alone: give admin_url=…"
@@ -270,7 +270,7 @@ class Entries:
         admin: the REST API; None: only the entries' numbers are known.
     """
 
-    def __init__(self, topic: str, admin: RangeAdmin | None) -> None:
+    def __init__(self, topic: str, admin: Admin | None) -> None:
         self._topic = topic
         self._admin = admin
 
@@ -343,6 +343,6 @@ class Entries:
         return first is not None and bool(await self._admin.chunk_id(self._topic, *first[:2]))
 
 
-async def _ledgers_of(admin: RangeAdmin, topic: str) -> Ledgers:
+async def _ledgers_of(admin: Admin, topic: str) -> Ledgers:
     """A topic's ledgers; none where there is no such topic."""
     return Ledgers.of(await admin.internals(topic) or {})

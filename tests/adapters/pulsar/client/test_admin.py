@@ -14,7 +14,6 @@ import pytest
 
 from consumer_sdk.adapters.pulsar.client import admin as module
 from consumer_sdk.adapters.pulsar.client.admin import Admin
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 
@@ -79,9 +78,9 @@ def site(tls: SSLContext | None = None) -> Iterator[Site]:
 
 
 @asynccontextmanager
-async def asking(url: str, token: str | None = None, **options: Any) -> AsyncIterator[RangeAdmin]:
+async def asking(url: str, token: str | None = None, **options: Any) -> AsyncIterator[Admin]:
     """A client, closed."""
-    admin = RangeAdmin(url, token, **options)
+    admin = Admin(url, token, **options)
     try:
         yield admin
     finally:

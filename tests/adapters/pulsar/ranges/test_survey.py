@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.client.ids import Place
-from consumer_sdk.adapters.pulsar.ranges.admin import RangeAdmin
 from consumer_sdk.adapters.pulsar.ranges.locating import Survey, look_cost
 from consumer_sdk.records import Partition, StartPoint
 from consumer_sdk.testing.servers import PulsarServer
@@ -56,7 +56,7 @@ async def test_all_partitions_at_once_stand_where_each_alone_does(
             assert await ranges.positions([each], at) == {each: together[each]}
 
 
-class Answers(RangeAdmin):
+class Answers(Admin):
     """A broker with entries that nobody may read yet, as those of a transaction that is open."""
 
     def __init__(self) -> None:
