@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from consumer_sdk.adapters.pulsar import client_support as _support  # noqa: F401 - is it there?
@@ -17,7 +18,7 @@ from consumer_sdk.adapters.pulsar import client_support as _support  # noqa: F40
 import _pulsar
 
 from consumer_sdk.adapters.opening import keep_trying
-from consumer_sdk.adapters.pulsar.client.calls import CLOSE, ask, call, close_client
+from consumer_sdk.adapters.pulsar.client.calls import CLOSE, call, close
 from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.client.faults import translate, translate_result
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, held, inside
@@ -193,15 +194,11 @@ class PulsarWriter(RecordWriter):
         """Closes all producers, and the client."""
         producers, self._producers = self._producers, {}
         client, self._client = self._client, None
-        closing = [
-            ask(each.close_async, "closing a producer", CLOSE) for each in producers.values()
-        ]
-        found = await asyncio.gather(*closing, return_exceptions=True)
+        quiet = partial(close, level=logging.DEBUG)  # `flush` has told of what was not written
+        each = producers.items()
+        await asyncio.gather(*(quiet(native, f"the producer of {place}") for place, native in each))
         if client is not None:
-            found += await asyncio.gather(close_client(client), return_exceptions=True)
-        for error in found:
-            if isinstance(error, BaseException):
-                log.debug("%s", error)
+            await quiet(client, "the client")
 
     # -- the client ---------------------------------------------------------------------------
 

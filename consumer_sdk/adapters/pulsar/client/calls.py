@@ -16,9 +16,9 @@ import _pulsar
 
 from consumer_sdk.adapters.pulsar.client.faults import translate_result
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import held, inside
-from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
+from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
 
-__all__ = ["CLOSE", "ask", "call", "close_client", "close_quietly"]
+__all__ = ["CLOSE", "ask", "call", "close"]
 
 log = logging.getLogger(__name__)
 
@@ -97,35 +97,26 @@ async def ask(
         raise TransientAdapterError(f"{doing}: no answer") from error
 
 
-async def close_client(client: Any) -> None:
-    """Closes a native client, within `CLOSE`.
+async def close(
+    native: Any, what: str, *, patience: float = CLOSE, level: int = logging.WARNING
+) -> None:
+    """Closes a client, consumer, producer or reader that nobody needs any more; a failure is logged.
 
-    It may never answer: it counts its open consumers in several threads without a lock.
-
-    Raises:
-        TransientAdapterError: there was no answer. The client goes on; at exit it is shut down.
-        AdapterError: as `consumer_sdk.adapters.pulsar.client.faults` has it.
-
-    Cancellation: the client goes on.
-    """
-    await ask(client.close_async, "closing the client", CLOSE)
-
-
-async def close_quietly(native: Any, doing: str) -> None:
-    """Closes a consumer or producer that nobody needs any more, within `CLOSE`; a failure is logged.
-
-    The client lets go of it all the same, and so does the broker, when it reads the request or loses the
-    connection. The client does not repeat the request on another connection, as it does others.
+    The native client lets go of it all the same, and so does the broker, when it reads the request or loses
+    the connection. The request is not repeated on another connection, as others are. A client may never
+    answer: it counts its open consumers in several threads without a lock. It is shut down at exit.
 
     Args:
-        doing: as in `call`.
+        what: is closed, for the log.
+        patience: seconds for the broker's answer.
+        level: of the line in the log.
 
-    Cancellation: the client goes on.
+    Cancellation: the close goes on.
     """
     try:
-        await ask(native.close_async, doing, CLOSE)
-    except (AdapterError, ConfigurationError) as error:
-        log.warning("%s", error)
+        await ask(native.close_async, f"closing {what}", patience)
+    except ConsumerSdkError as error:
+        log.log(level, "%s", error)
 
 
 def _quietly(late: Callable[[Any], object], result: Any, value: Any) -> None:

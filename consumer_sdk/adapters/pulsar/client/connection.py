@@ -133,7 +133,7 @@ class Connection:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def make_client(self) -> Any:
-        """A native client; connects when it is first needed. Close it with `close_client`.
+        """A native client; connects when it is first needed. Close it with `calls.close`.
 
         Raises:
             ConfigurationError: an option cannot work.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.client.calls import call, close_client, close_quietly
+from consumer_sdk.adapters.pulsar.client.calls import call, close
 from consumer_sdk.adapters.pulsar.client.connection import Connection
 from consumer_sdk.adapters.pulsar.client.faults import BusyError, SchemaError, translate
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, close_soon, inside
@@ -206,7 +206,7 @@ class Producers:
         each = [use.making for group in uses.values() for use in group.values()]
         await asyncio.gather(self._looks.aclose(), self._kept.aclose(), *map(self._close, each))
         if client is not None:
-            await _close_client(client)
+            await close(client, "the client")
 
     # -- partitions ---------------------------------------------------------------------------
 
@@ -306,7 +306,7 @@ class Producers:
         except BusyError:  # somebody reads it as another type, and so it is there
             return
         # The subscription is there: a letter does not wait for another try.
-        await close_quietly(consumer, f"closing the consumer of {topic}")
+        await close(consumer, f"the consumer of {topic}")
 
     def _configuration(self, info: Any) -> Any:
         made = _pulsar.ProducerConfiguration()
@@ -333,14 +333,7 @@ class Producers:
         making.cancel()
         found = (await asyncio.gather(making, return_exceptions=True))[0]
         if not isinstance(found, BaseException):
-            await close_quietly(found, "closing a producer")
-
-
-async def _close_client(client: Any) -> None:
-    try:
-        await close_client(client)
-    except AdapterError as error:
-        log.warning("%s", error)
+            await close(found, "a producer")
 
 
 async def _schema_info(client: Any, schema: SchemaOf) -> Any:

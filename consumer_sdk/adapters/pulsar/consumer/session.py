@@ -13,7 +13,7 @@ from consumer_sdk.adapters.opening import keep_trying, unless_refused
 from consumer_sdk.adapters.pulsar.client.access import find_refusal
 from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.client.beginning import Beginning
-from consumer_sdk.adapters.pulsar.client.calls import close_client
+from consumer_sdk.adapters.pulsar.client.calls import close
 from consumer_sdk.adapters.pulsar.client.faults import BusyError
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
@@ -297,9 +297,6 @@ class Session(ReadAheadSession):
         for subscriber in self.subscribers.values():
             subscriber.end()
         await asyncio.gather(*(s.leave() for s in self.subscribers.values()))
-        try:
-            await close_client(self._client)
-        except AdapterError as error:
-            log.warning("%s", error)
+        await close(self._client, "the client")
         if self.admin is not None:
             self.admin.close()

@@ -24,7 +24,7 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.client.beginning import Beginning
-from consumer_sdk.adapters.pulsar.client.calls import CLOSE, ask, call
+from consumer_sdk.adapters.pulsar.client.calls import CLOSE, call, close
 from consumer_sdk.adapters.pulsar.client.ids import Place, id_at
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, close_soon, inside
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
@@ -35,7 +35,7 @@ from consumer_sdk.adapters.pulsar.consumer.pump import Pump
 from consumer_sdk.adapters.pulsar.consumer.resets import FIRST, CursorResets
 from consumer_sdk.adapters.pulsar.consumer.room import Room
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
-from consumer_sdk.errors import ConsumerSdkError, TransientAdapterError
+from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import (
     Assignment,
     AtPosition,
@@ -207,11 +207,8 @@ class Subscriber:
         if pump is not None:
             pump.stop()
         if consumer is not None:
-            try:
-                patience = min(CLOSE, self._options.connection.operation_timeout)
-                await ask(consumer.close_async, f"closing the consumer of {self.topic}", patience)
-            except ConsumerSdkError as error:
-                log.warning("%s", error)
+            patience = min(CLOSE, self._options.connection.operation_timeout)
+            await close(consumer, f"the consumer of {self.topic}", patience=patience)
 
     async def leave(self) -> None:
         """Closes it for good; until then its place in memory is kept for the next native consumer."""

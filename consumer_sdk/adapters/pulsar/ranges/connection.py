@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from consumer_sdk.adapters.opening import unless_refused
 from consumer_sdk.adapters.pulsar.client.access import find_refusal
 from consumer_sdk.adapters.pulsar.client.admin import Admin
-from consumer_sdk.adapters.pulsar.client.calls import close_client
+from consumer_sdk.adapters.pulsar.client.calls import close
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.discovery import Discovery
 from consumer_sdk.adapters.pulsar.ranges.cursors import Cursors
@@ -196,9 +196,6 @@ class Connected:
         """Bounded."""
         await self._kept.aclose()
         self._threads.shutdown(wait=False)
-        try:
-            await close_client(self._client)
-        except AdapterError as error:
-            log.info("%s", error)
+        await close(self._client, "the client", level=logging.INFO)
         if self._admin is not None:
             self._admin.close()

@@ -21,7 +21,7 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.client.admin import Admin
-from consumer_sdk.adapters.pulsar.client.calls import ask, close_quietly
+from consumer_sdk.adapters.pulsar.client.calls import ask, close
 from consumer_sdk.adapters.pulsar.client.faults import BusyError
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, inside
@@ -91,7 +91,7 @@ class Cursors:
                 if not await self._is_there(partition):
                     consumer = await self._subscribe(partition, is_latest=is_latest)
                     # The subscription is there, however this ends.
-                    await close_quietly(consumer, _closing(partition))
+                    await close(consumer, f"the consumer of {topic_of(partition)}")
         except BusyError:
             log.info("%s: somebody uses %r: it is there", partition, self._name)
         self._kept.add(partition)
@@ -117,7 +117,8 @@ class Cursors:
 
     async def _close(self, partition: Partition, consumer: Any) -> None:
         """Sends what was acked; the broker's answer comes behind it on the same connection."""
-        await ask(consumer.close_async, _closing(partition), self._patience)
+        doing = f"closing the consumer of {topic_of(partition)}"
+        await ask(consumer.close_async, doing, self._patience)
 
     # -- moving -------------------------------------------------------------------------
 
@@ -190,10 +191,6 @@ class Cursors:
         stands = await self._admin.cursor(topic_of(partition), self._name)
         if stands is None or stands < target:
             raise TransientAdapterError(f"{partition}: {self._name!r} stands at {stands} after all")
-
-
-def _closing(partition: Partition) -> str:
-    return f"closing the consumer of {topic_of(partition)}"
 
 
 def _refused(partition: Partition, error: ConsumerSdkError) -> Outcome:

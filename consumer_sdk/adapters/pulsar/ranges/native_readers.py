@@ -24,7 +24,7 @@ from typing import Any
 
 import _pulsar
 
-from consumer_sdk.adapters.pulsar.client.calls import ask, call
+from consumer_sdk.adapters.pulsar.client.calls import ask, close
 from consumer_sdk.adapters.pulsar.client.faults import translate
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late
@@ -34,14 +34,11 @@ from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
     ConsumerClosedError,
-    ConsumerSdkError,
     TransientAdapterError,
 )
 from consumer_sdk.records import Partition
 
 __all__ = ["POLL", "QUEUE_BYTES", "Kept", "KeptReaders", "NativeReader", "Queue", "Queues"]
-
-log = logging.getLogger(__name__)
 
 POLL = 100
 """Milliseconds that a read waits for a first message; the longest that a close waits for a read."""
@@ -147,13 +144,9 @@ class NativeReader:
     async def aclose(self) -> None:
         """Closes it, within `CLOSE`."""
         native, self._native = self._native, None
-        if native is None:
-            return
-        try:
-            async with asyncio.timeout(CLOSE):
-                await call(native.close_async, f"closing the reader of {self.topic}")
-        except (ConsumerSdkError, TimeoutError) as error:
-            log.info("closing the reader of %s: %r", self.topic, error)
+        if native is not None:
+            what = f"the reader of {self.topic}"
+            await close(native, what, patience=CLOSE, level=logging.INFO)
 
 
 # -- kept between ranges ----------------------------------------------------------------------

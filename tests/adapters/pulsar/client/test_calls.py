@@ -8,7 +8,7 @@ from collections.abc import Callable
 import _pulsar
 import pytest
 
-from consumer_sdk.adapters.pulsar.client.calls import call
+from consumer_sdk.adapters.pulsar.client.calls import call, close
 from consumer_sdk.errors import TransientAdapterError
 
 Callback = Callable[..., None]
@@ -83,3 +83,37 @@ async def test_error_that_was_set_before_a_cancellation_is_dropped() -> None:
     await asyncio.wait({task})
     assert task.cancelled()
     assert made.late == []
+
+
+class Closing:
+    """A native client, consumer or producer whose close ends so, or never."""
+
+    def __init__(self, result: object = None) -> None:
+        self._result = result
+
+    def close_async(self, done: Callback) -> None:
+        """Answers at once, if it answers."""
+        if self._result is not None:
+            done(self._result)
+
+
+@pytest.mark.parametrize(
+    "result,said",
+    [
+        (_pulsar.Result.NotConnected, "closing the client: NotConnected"),
+        (_pulsar.Result.InvalidConfiguration, "closing the client: InvalidConfiguration"),
+        (None, "closing the client: no answer"),
+    ],
+)
+async def test_close_that_fails_is_logged_and_not_raised(
+    caplog: pytest.LogCaptureFixture, result: object, said: str
+) -> None:
+    """Nobody needs what is closed any more, and what else is closed with it has to be closed too."""
+    await close(Closing(result), "the client", patience=0.01)
+    assert said in caplog.text
+
+
+async def test_close_that_works_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """As it mostly does."""
+    await close(Closing(_pulsar.Result.Ok), "the client")
+    assert not caplog.records
