@@ -22,10 +22,9 @@ from consumer_sdk.adapters.pulsar.client.calls import CLOSE, call, close
 from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.client.faults import translate, translate_result
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, held, inside
-from consumer_sdk.adapters.pulsar.client.producers import Writing, make_message
+from consumer_sdk.adapters.pulsar.client.outgoing import OutgoingRecord, make_message, properties_of
 from consumer_sdk.adapters.pulsar.client.topics import full_name
 from consumer_sdk.adapters.pulsar.options import read_url
-from consumer_sdk.adapters.pulsar.properties import properties_of
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import (
     AdapterError,
@@ -152,8 +151,10 @@ class PulsarWriter(RecordWriter):
         """Messages by the topic, or the partition of it, that they go to."""
         topic = full_name(records.topic)
         made: dict[str, list[Any]] = {}
-        for place, writing in zip(self._places(topic, records), _writings(records), strict=True):
-            made.setdefault(place, []).append(make_message(writing))
+        for place, record in zip(
+            self._places(topic, records), _outgoing_records(records), strict=True
+        ):
+            made.setdefault(place, []).append(make_message(record))
         return made
 
     def _places(self, topic: str, records: Outgoing) -> Iterator[str]:
@@ -289,9 +290,9 @@ def _refused(result: Any, doing: str) -> ConsumerSdkError:
     return found
 
 
-def _writings(records: Outgoing) -> Iterator[Writing]:
+def _outgoing_records(records: Outgoing) -> Iterator[OutgoingRecord]:
     nothing: list[Any] = [None] * len(records)
     keys = nothing if records.keys is None else records.keys.to_pylist()
     headers = [()] * len(records) if records.headers is None else records.headers
     for key, value, each in zip(keys, records.values.to_pylist(), headers, strict=True):
-        yield Writing(key=key, value=value, properties=properties_of(each))
+        yield OutgoingRecord(key=key, value=value, properties=properties_of(each))

@@ -1,8 +1,9 @@
-"""Native producers, one for each topic, to write records that have to be kept.
+"""Writes single records that have to be kept, such as dead letters, through one native producer for each topic.
 
-Each record is an entry of its own, sent in chunks if it is larger than the broker takes, and
-written when `Producers.send` returns. A record with a key goes to the partition where Java's client
-would put it: the native client has a hash of its own, and its Python extension no way to choose another.
+Each record is an entry of its own, sent in chunks if it is larger than the broker takes, and stored when
+`Producers.send` returns. A record with a key goes to the partition where Java's client would put it: the
+native client has a hash of its own, and its Python extension cannot choose another. So each partition has a
+native producer, and the hash is computed here.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import asyncio
 import logging
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial, reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import _pulsar
 
@@ -23,8 +23,7 @@ from consumer_sdk.adapters.pulsar.client.calls import call, close
 from consumer_sdk.adapters.pulsar.client.connection import Connection
 from consumer_sdk.adapters.pulsar.client.faults import BusyError, SchemaError, translate
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, close_soon, inside
-from consumer_sdk.adapters.pulsar.client.sharing import CLOSED, Shared, has_failed, wait_for
-from consumer_sdk.adapters.pulsar.details import PulsarDetails
+from consumer_sdk.adapters.pulsar.client.outgoing import OutgoingRecord, SchemaOf, make_message
 from consumer_sdk.errors import (
     AdapterError,
     ConsumerClosedError,
@@ -32,58 +31,29 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["Encryption", "Producers", "SchemaOf", "Writing", "make_message", "schema_of"]
+__all__ = ["Encryption", "Producers"]
+
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
+CLOSED = "its writer is closed: make a new one"
+
 MOST = 64
-"""Topics, each with the schema of what is written there, whose producers are kept while nobody uses them."""
+"""Topics, each with one schema, whose producers stay open while nobody uses them."""
 
 LOOK = 60.0
-"""Seconds between two looks how many partitions a topic has, as often as the client looks."""
+"""Seconds after which a topic's partitions are looked up again; the client does it as often."""
 
 
-class SchemaOf(NamedTuple):
-    """The schema of a record that is written again.
-
-    Attributes:
-        topic: where it came from.
-        version: the broker's number.
-    """
-
-    topic: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
-    """A record to be written.
+class _Target(NamedTuple):
+    """What a native producer writes to.
 
     Attributes:
-        key: None or empty for none, which is the same to Pulsar.
-        properties: names and values.
-        ordering_key: None or empty for none.
-        schema: whose it is written with; None for none.
-        timestamp: the event time, milliseconds since the epoch; None for none.
-        delay: seconds until consumers of shared subscriptions get it.
-    """
-
-    key: bytes | None
-    value: bytes | None
-    properties: Mapping[str, str]
-    ordering_key: bytes | None = None
-    timestamp: int | None = None
-    delay: float = 0.0
-    schema: SchemaOf | None = None
-
-
-class Place(NamedTuple):
-    """What a producer writes to.
-
-    Attributes:
-        topic: as a whole.
-        schema: of what is written there.
-        partition: the topic of one; the whole topic, where the client may choose.
+        topic: the whole topic.
+        schema: of the records; None for none.
+        partition: the name of the partition's topic, or the whole topic where the client may choose.
     """
 
     topic: str
@@ -91,32 +61,18 @@ class Place(NamedTuple):
     partition: str
 
     @property
-    def whole(self) -> Whole:
-        """It and all other partitions."""
+    def whole_topic(self) -> _Topic:
+        """The topic with all its partitions, and the schema."""
         return self.topic, self.schema
 
 
-Whole: TypeAlias = tuple[str, SchemaOf | None]
-"""A topic, and the schema of what is written there."""
-
-
-def java_hash(key: bytes) -> int:
-    """``key.hashCode() & Integer.MAX_VALUE`` of Java, of the text that its client makes of a key."""
-    units = key.decode(errors="replace").encode("utf-16-le")
-    each = struct.unpack(f"<{len(units) // 2}H", units)
-    return reduce(lambda found, unit: (31 * found + unit) & 0xFFFFFFFF, each, 0) & 0x7FFFFFFF
-
-
-def schema_of(stream: str, details: object) -> SchemaOf | None:
-    """Of a record that came from a topic of Pulsar; None of any other."""
-    if not isinstance(details, PulsarDetails) or details.schema_version is None:
-        return None
-    return SchemaOf(stream, details.schema_version)
+_Topic: TypeAlias = tuple[str, SchemaOf | None]
+"""A topic, and the schema of its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encryption:
-    """With which keys records are encrypted.
+    """The keys that records are encrypted with.
 
     Attributes:
         reader: a ``pulsar.CryptoKeyReader``.
@@ -129,7 +85,7 @@ class Encryption:
 
 @dataclass(slots=True)
 class _Use:
-    """A producer, or the making of it, and how many send with it."""
+    """A producer that is open or being made, and how many tasks send with it."""
 
     making: asyncio.Task[Any]
     senders: int = 0
@@ -140,11 +96,11 @@ class _Use:
 
 
 class Producers:
-    """Producers by topic, made when they are first needed; the client too.
+    """Native producers by topic. Each is made when it is first needed, and so is the client.
 
     Args:
-        subscription: made on each topic before the first record, so that the broker keeps what is
-            written there; None: whoever administers the topics has seen to that.
+        subscription: is made on each topic before the first record, so that the broker keeps what is
+            written there; None: each topic has a subscription already, or retention.
 
     Concurrency: many tasks may send at once.
     """
@@ -160,46 +116,49 @@ class Producers:
         self._subscription = subscription
         self._encryption = encryption
         self._client: Any = None
-        self._uses: dict[Whole, dict[Place, _Use]] = {}  # the one used last is the last
-        self._kept: Shared[None] = Shared()
-        self._looks: Shared[Sequence[str]] = Shared()
+        self._uses: dict[_Topic, dict[_Target, _Use]] = {}  # the one used last is the last
+        self._kept: _Shared[None] = _Shared()
+        self._looks: _Shared[Sequence[str]] = _Shared()
         self._partitions: dict[str, tuple[float, Sequence[str]]] = {}
         self._is_closed = False
 
-    async def send(self, topic: str, writing: Writing, *, partition: str | None = None) -> None:
+    async def send(
+        self, topic: str, record: OutgoingRecord, *, partition: str | None = None
+    ) -> None:
         """Writes a record; returns when the broker has stored it.
 
         Args:
-            partition: the topic of one, for the record, if the topic has it; else by the record's key.
+            partition: the name of the partition's topic. Where the topic has no such partition, and for None,
+                the record's key chooses.
 
         Raises:
             ConfigurationError: there is no such topic, and the broker makes none.
             AdapterError: the broker refuses it, or does not answer.
-            ConsumerClosedError: all this is closed.
+            ConsumerClosedError: `aclose` was called.
         """
-        place = Place(topic, writing.schema, await self._partition(topic, writing.key, partition))
-        use = self._use(place)
+        target = _Target(topic, record.schema, await self._partition(topic, record.key, partition))
+        use = self._use(target)
         use.senders += 1
         try:
-            await self._send(place, use, writing)
+            await self._send(target, use, record)
         finally:
             use.senders -= 1
             self._trim()
 
-    async def _send(self, place: Place, use: _Use, writing: Writing) -> None:
-        producer = await wait_for(use.making)
-        message, doing = make_message(writing), f"writing to {place.partition}"
+    async def _send(self, target: _Target, use: _Use, record: OutgoingRecord) -> None:
+        producer = await _wait_for(use.making)
+        message, doing = make_message(record), f"writing to {target.partition}"
         try:
             await call(lambda done: producer.send_async(message, done), doing)
         except Exception as error:
             if not producer.is_connected():
-                self._forget(place, use)  # the next one may find what this one does not
+                self._forget(target, use)  # the next one may find what this one does not
             if isinstance(error, ConsumerSdkError):
                 raise
             raise translate(error, doing) from error
 
     async def aclose(self) -> None:
-        """Closes all, and the client. Idempotent, and bounded."""
+        """Closes all producers, and the client. Idempotent, and bounded."""
         self._is_closed = True
         uses, self._uses = self._uses, {}
         client, self._client = self._client, None
@@ -216,7 +175,7 @@ class Producers:
         names = await self._names(topic)
         if wanted in names:
             return str(wanted)
-        return names[java_hash(key) % len(names)] if key else topic
+        return names[_java_hash(key) % len(names)] if key else topic
 
     async def _names(self, topic: str) -> Sequence[str]:
         now = asyncio.get_running_loop().time()
@@ -249,30 +208,31 @@ class Producers:
 
     # -- one producer -------------------------------------------------------------------------
 
-    def _use(self, place: Place) -> _Use:
+    def _use(self, target: _Target) -> _Use:
         if self._is_closed:
             raise ConsumerClosedError(CLOSED)
-        group = self._uses[place.whole] = self._uses.pop(place.whole, {})
-        use = group.get(place)
-        if use is None or has_failed(use.making):
-            making = asyncio.create_task(self._make(place), name=f"pulsar producer {place.topic}")
-            use = group[place] = _Use(making)
+        group = self._uses[target.whole_topic] = self._uses.pop(target.whole_topic, {})
+        use = group.get(target)
+        if use is None or _has_failed(use.making):
+            making = asyncio.create_task(self._make(target), name=f"pulsar producer {target.topic}")
+            use = group[target] = _Use(making)
         return use
 
     def _trim(self) -> None:
-        """Closes those of topics that have not been used for longest, down to `MOST`."""
+        """Closes the producers of the topics that were not used for longest, down to `MOST` topics."""
         too_many = len(self._uses) - MOST
         if too_many <= 0:
             return
-        idle = [w for w, group in self._uses.items() if all(use.is_idle for use in group.values())]
-        for whole in idle[:too_many]:
-            self._kept.forget(whole[0])
-            for use in self._uses.pop(whole).values():
-                if not has_failed(use.making):
+        uses = self._uses.items()
+        idle = [topic for topic, group in uses if all(use.is_idle for use in group.values())]
+        for topic in idle[:too_many]:
+            self._kept.forget(topic[0])
+            for use in self._uses.pop(topic).values():
+                if not _has_failed(use.making):
                     close_soon(use.making.result())
 
-    async def _make(self, place: Place) -> Any:
-        client, (topic, schema, partition) = self._native(), place
+    async def _make(self, target: _Target) -> Any:
+        client, (topic, schema, partition) = self._native(), target
         if self._subscription is not None:
             await self._kept.get(topic, partial(self._keep, client, topic, self._subscription))
         info = None if schema is None else await _schema_info(client, schema)
@@ -322,11 +282,11 @@ class Producers:
                 made.encryption_key(key)
         return made
 
-    def _forget(self, place: Place, use: _Use) -> None:
-        group = self._uses.get(place.whole, {})
-        if group.get(place) is use:
-            del group[place]
-            self._kept.forget(place.topic)  # where the topic is made again, so is that
+    def _forget(self, target: _Target, use: _Use) -> None:
+        group = self._uses.get(target.whole_topic, {})
+        if group.get(target) is use:
+            del group[target]
+            self._kept.forget(target.topic)  # where the topic is made again, so is that
             close_soon(use.making.result())
 
     async def _close(self, making: asyncio.Task[Any]) -> None:
@@ -337,7 +297,7 @@ class Producers:
 
 
 async def _schema_info(client: Any, schema: SchemaOf) -> Any:
-    """The client's, or None: of pairs of key and value it would crash when it writes."""
+    """The client's schema. None for pairs of key and value: the client would crash when it writes them."""
     doing = f"asking for version {schema.version} of the schema of {schema.topic}"
     try:
         info = await asyncio.to_thread(_ask_schema, client, schema)
@@ -355,22 +315,64 @@ def _ask_schema(client: Any, schema: SchemaOf) -> Any:
         return client.get_schema_info(*schema)
 
 
-def make_message(writing: Writing) -> Any:
-    """The native message of a record."""
-    builder = _pulsar.MessageBuilder()
-    if writing.value is None:
-        builder.set_null_value()
-    else:
-        builder.content(writing.value)
-    # Text and bytes are the same to the extension: bytes that are no UTF-8 stay as they are.
-    if writing.key:
-        builder.partition_key(writing.key)
-    if writing.ordering_key:
-        builder.ordering_key(writing.ordering_key)
-    if writing.timestamp is not None and writing.timestamp >= 0:
-        builder.event_timestamp(writing.timestamp)
-    for name, value in writing.properties.items():
-        builder.property(name, value)
-    if writing.delay > 0:
-        builder.deliver_after(timedelta(seconds=writing.delay))
-    return builder.build()
+def _java_hash(key: bytes) -> int:
+    """``key.hashCode() & Integer.MAX_VALUE`` of Java, of the text that its client makes of a key."""
+    units = key.decode(errors="replace").encode("utf-16-le")
+    each = struct.unpack(f"<{len(units) // 2}H", units)
+    return reduce(lambda found, unit: (31 * found + unit) & 0xFFFFFFFF, each, 0) & 0x7FFFFFFF
+
+
+# -- work that several tasks wait for, and that is done once --------------------------------
+
+
+class _Shared(Generic[T]):
+    """Results by name. Whoever asks first begins the work; work that has failed is begun anew."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[T]] = {}
+
+    async def get(self, name: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result, as soon as there is one.
+
+        Raises:
+            ConsumerClosedError: `aclose` was called meanwhile.
+            Exception: what the work raised.
+
+        Cancellation: the work goes on, for others.
+        """
+        task = self._tasks.get(name)
+        if task is None or _has_failed(task):
+            task = self._tasks[name] = asyncio.create_task(work(), name=f"pulsar {name}")
+        return await _wait_for(task)
+
+    def forget(self, name: str) -> None:
+        """Drops a result, so that the next one who asks begins the work anew. Work that is under way goes on."""
+        if name in self._tasks and self._tasks[name].done():
+            del self._tasks[name]
+
+    async def aclose(self) -> None:
+        """Cancels what is under way."""
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def _has_failed(task: asyncio.Task[Any]) -> bool:
+    """Whether a task has ended without a result."""
+    return task.done() and (task.cancelled() or task.exception() is not None)
+
+
+async def _wait_for(task: asyncio.Task[T]) -> T:
+    """A task's result. The task is not cancelled with who waits, since others wait for it too.
+
+    Raises:
+        ConsumerClosedError: the task was cancelled, and who waits was not.
+    """
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        waiter = asyncio.current_task()
+        if task.cancelled() and waiter is not None and not waiter.cancelling():
+            raise ConsumerClosedError(CLOSED) from None
+        raise

@@ -6,16 +6,18 @@ and be another consumer's turn. It is the record's copy that waits; the record i
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers, Writing, schema_of
+from consumer_sdk.adapters.pulsar.client.outgoing import (
+    TRIES,
+    OutgoingRecord,
+    origin_properties,
+    properties_of,
+    schema_of,
+    tries_of,
+)
+from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers
 from consumer_sdk.adapters.pulsar.client.topics import origin_of, retry_topic
 from consumer_sdk.adapters.pulsar.details import event_time
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
-from consumer_sdk.adapters.pulsar.properties import (
-    TRIES,
-    origin_properties,
-    properties_of,
-    tries_of,
-)
 from consumer_sdk.checkpoints.positions import encode_message_id
 from consumer_sdk.records import Message
 from consumer_sdk.trackers import Reject
@@ -49,7 +51,7 @@ class RetryTopics:
         stream, position = message.partition.stream, encode_message_id(message.position)
         told = origin_properties(own, message.partition, position, self._subscription)
         told |= {TRIES: str(tries), DELAY: str(round(delay * 1000))}
-        writing = Writing(
+        record = OutgoingRecord(
             key=message.key,
             value=message.value,
             properties=own | told,
@@ -59,7 +61,7 @@ class RetryTopics:
             schema=schema_of(stream, message.details),
         )
         topic = retry_topic(origin_of(stream, self._subscription), self._subscription)
-        await self._producers.send(topic, writing)
+        await self._producers.send(topic, record)
 
     async def aclose(self) -> None:
         """Idempotent."""

@@ -10,10 +10,10 @@ from typing import Any
 import consumer_sdk.adapters.pulsar  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.pulsar.client.connection import Connection
-from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers, Writing
+from consumer_sdk.adapters.pulsar.client.outgoing import OutgoingRecord, properties_of
+from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers
 from consumer_sdk.adapters.pulsar.client.topics import full_name, topic_of
-from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, writing_of
-from consumer_sdk.adapters.pulsar.properties import properties_of
+from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, record_of
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.options import NAME, NAMES, check_options, make_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
@@ -93,7 +93,7 @@ class PulsarDeadLetters(DeadLetters):
             await self._producers.aclose()
 
     _default_topic = staticmethod(default_topic)
-    _writing = staticmethod(writing_of)
+    _record = staticmethod(record_of)
 
     def _partition(self, letter: DeadLetter) -> str | None:  # noqa: ARG002 - the key's
         return None
@@ -102,7 +102,7 @@ class PulsarDeadLetters(DeadLetters):
         topic = self.topic or self._default_topic(letter)
         try:
             await self._producers.send(
-                topic, self._writing(letter), partition=self._partition(letter)
+                topic, self._record(letter), partition=self._partition(letter)
             )
         except ConsumerSdkError as error:
             return Outcome.retry(_named(error, letter))
@@ -124,9 +124,9 @@ class PulsarRecords(PulsarDeadLetters):
         return topic_of(letter.partition) if self.topic is None else None
 
     @staticmethod
-    def _writing(letter: DeadLetter) -> Writing:
+    def _record(letter: DeadLetter) -> OutgoingRecord:
         own = replace(letter, headers=own_headers(letter.headers))
-        return replace(writing_of(own), properties=properties_of(own.headers))
+        return replace(record_of(own), properties=properties_of(own.headers))
 
 
 def _named(error: ConsumerSdkError, letter: DeadLetter) -> ConsumerSdkError:

@@ -22,19 +22,20 @@ Pulsar's own clients add, and with why:
 
 from __future__ import annotations
 
-from consumer_sdk.adapters.pulsar.client.producers import Writing, schema_of
-from consumer_sdk.adapters.pulsar.client.topics import dead_letter_topic
-from consumer_sdk.adapters.pulsar.details import event_time
-from consumer_sdk.adapters.pulsar.properties import (
+from consumer_sdk.adapters.pulsar.client.outgoing import (
     TRIES,
+    OutgoingRecord,
     origin_properties,
     properties_of,
+    schema_of,
     tries_of,
 )
+from consumer_sdk.adapters.pulsar.client.topics import dead_letter_topic
+from consumer_sdk.adapters.pulsar.details import event_time
 from consumer_sdk.records import DeadLetter
 from consumer_sdk.records.dead_letter import PREFIX
 
-__all__ = ["default_topic", "writing_of"]
+__all__ = ["default_topic", "record_of"]
 
 LONGEST_ERROR = 8192
 
@@ -46,9 +47,9 @@ def default_topic(letter: DeadLetter) -> str:
     return dead_letter_topic(legal, letter.group)
 
 
-def writing_of(letter: DeadLetter) -> Writing:
+def record_of(letter: DeadLetter) -> OutgoingRecord:
     """What is written for a letter."""
-    return Writing(
+    return OutgoingRecord(
         key=letter.key,
         value=letter.value,
         properties=_properties(letter),

@@ -11,7 +11,8 @@ import pytest
 from consumer_sdk.adapters.pulsar.client import calls
 from consumer_sdk.adapters.pulsar.client import producers as producing
 from consumer_sdk.adapters.pulsar.client.connection import Connection
-from consumer_sdk.adapters.pulsar.client.producers import Producers, Writing
+from consumer_sdk.adapters.pulsar.client.outgoing import OutgoingRecord
+from consumer_sdk.adapters.pulsar.client.producers import Producers
 from consumer_sdk.errors import AdapterError, ConsumerClosedError, TransientAdapterError
 from tests.adapters.pulsar.scripted import DISCONNECTED, Callback, Client, Result
 
@@ -100,16 +101,16 @@ def producers(**options: Any) -> Producers:
     return Producers(Connection(service_url="pulsar://h:6650"), **options)
 
 
-def of(key: bytes) -> Writing:
+def of(key: bytes) -> OutgoingRecord:
     """A record."""
-    return Writing(key=key, value=b"v", properties={})
+    return OutgoingRecord(key=key, value=b"v", properties={})
 
 
 async def test_subscription_is_made_once_for_all_partitions_of_a_topic(client: Writer) -> None:
     """Each look at it costs a consumer of every partition."""
     made = producers(subscription="kept")
     await asyncio.gather(*(made.send(TOPIC, of(key)) for key in KEYS))
-    await made.send(TOPIC, Writing(key=None, value=b"v", properties={}))
+    await made.send(TOPIC, OutgoingRecord(key=None, value=b"v", properties={}))
     assert client.open_ones == [TOPIC, *client.names[TOPIC]]
     assert client.subscribed == [TOPIC]
     await made.aclose()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, writing_of
+from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, record_of
 from consumer_sdk.records import DeadLetter, Partition
 
 ORDERS = "persistent://public/default/orders"
@@ -52,13 +52,13 @@ def test_topic_is_named_as_pulsar_names_it_without_the_partition(
 
 def test_properties_are_those_of_pulsars_clients_and_why() -> None:
     """What Java's consumers and tools look for, and ours beside it."""
-    writing = writing_of(letter_of())
-    assert (writing.key, writing.value, writing.timestamp) == (
+    record = record_of(letter_of())
+    assert (record.key, record.value, record.timestamp) == (
         b"k",
         b"\xff not json",
         1_600_000_000_000,
     )
-    assert writing.properties == {
+    assert record.properties == {
         "trace": "1",
         "REAL_TOPIC": ORDERS,
         "REAL_SUBSCRIPTION": "billing",
@@ -80,7 +80,7 @@ def test_properties_are_those_of_pulsars_clients_and_why() -> None:
 )
 def test_origin_id_is_written_as_java_writes_it(position: str, text: str) -> None:
     """Of other brokers' records it is the position's text."""
-    assert writing_of(letter_of(position=position)).properties["ORIGIN_MESSAGE_ID"] == text
+    assert record_of(letter_of(position=position)).properties["ORIGIN_MESSAGE_ID"] == text
 
 
 def test_record_from_the_retry_topic_keeps_its_first_origin_and_counts_on() -> None:
@@ -91,7 +91,7 @@ def test_record_from_the_retry_topic_keeps_its_first_origin_and_counts_on() -> N
         ("ORIGIN_MESSAGE_ID", b"1:2:-1"),
     )
     letter = letter_of(f"{ORDERS}-billing-RETRY", headers=headers, attempts=2)
-    found = writing_of(letter).properties
+    found = record_of(letter).properties
     assert found["REAL_TOPIC"] == ORDERS
     assert found["ORIGIN_MESSAGE_ID"] == "1:2:-1"
     assert found["RECONSUMETIMES"] == "4"
@@ -102,14 +102,14 @@ def test_record_from_the_retry_topic_keeps_its_first_origin_and_counts_on() -> N
 def test_count_that_somebody_else_has_written_stops_nothing(text: bytes) -> None:
     """A property is anybody's to write."""
     letter = letter_of(headers=(("RECONSUMETIMES", text),))
-    assert writing_of(letter).properties["RECONSUMETIMES"] == "4"
+    assert record_of(letter).properties["RECONSUMETIMES"] == "4"
 
 
 def test_letter_of_a_letter_says_why_it_was_given_up_last() -> None:
     """There is one set of reasons, and the first origin."""
-    first = writing_of(letter_of(error="first", headers=(("dlq.mine", b"x"),)))
+    first = record_of(letter_of(error="first", headers=(("dlq.mine", b"x"),)))
     headers = tuple((name, value.encode()) for name, value in first.properties.items())
-    again = writing_of(letter_of(f"{ORDERS}-billing-DLQ", error="second", headers=headers))
+    again = record_of(letter_of(f"{ORDERS}-billing-DLQ", error="second", headers=headers))
     assert again.properties["dlq.error"] == "second"
     assert again.properties["REAL_TOPIC"] == ORDERS
     assert "dlq.mine" not in again.properties
@@ -118,12 +118,12 @@ def test_letter_of_a_letter_says_why_it_was_given_up_last() -> None:
 def test_headers_of_other_brokers_are_kept_as_text_and_keys_as_bytes() -> None:
     """Names may repeat and bytes be anything there; nothing is dropped."""
     headers = (("a", b"1"), ("a", b"\xff"), ("a#2", None))
-    writing = writing_of(letter_of(key=b"\xff", headers=headers))
-    assert writing.key == b"\xff"
-    found = {name: writing.properties[name] for name in ("a", "a#2", "a#2#2")}
+    record = record_of(letter_of(key=b"\xff", headers=headers))
+    assert record.key == b"\xff"
+    found = {name: record.properties[name] for name in ("a", "a#2", "a#2#2")}
     assert found == {"a": "1", "a#2": "\\xff", "a#2#2": ""}
 
 
 def test_long_error_is_cut() -> None:
     """A stack of megabytes does not make its letter too large."""
-    assert len(writing_of(letter_of(error="x" * 10**6)).properties["dlq.error"]) == 8192
+    assert len(record_of(letter_of(error="x" * 10**6)).properties["dlq.error"]) == 8192
