@@ -1,8 +1,13 @@
-"""What options may be: one rule for a value that is given in Python and for the text of a URL.
+"""Options: each component has a dataclass of them, and all that reads options goes by its fields.
 
-A consumer, an adapter or a store has a table of its options: name → `OptionType`. Its constructor checks
-by the table what it was given, and the reader of its URLs turns texts into values. Each error names
-the option and says what to give.
+A field is made by `option`, with an `OptionType`: what it takes (unit and bounds, in words and as a
+check), and how the text of a URL or of Spark is read. From the fields come the checks of what was given in
+Python (`check_fields`), the readers of URLs, Spark's options and configuration files (`kinds_of`), and the error that
+names the option which was probably meant. What an option does is told once, in the ``Args:`` of the
+class that users call (or in the ``Attributes:`` of the dataclass), where editors show it; `help_of` reads it there.
+`scripts/option_tables.py` makes the tables of the documents.
+
+To add an option: a field, and the argument with its line of help.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 from consumer_sdk.errors import ConfigurationError
@@ -37,14 +42,19 @@ __all__ = [
     "URL",
     "WHOLE_NUMBER",
     "OptionType",
+    "check_fields",
     "check_options",
     "choice",
     "endless",
+    "given_fields",
+    "help_of",
     "instance",
     "kind_like",
     "kinds_like",
+    "kinds_of",
     "make_options",
     "names_of",
+    "option",
     "optional",
     "read_texts",
     "shown",
@@ -58,6 +68,9 @@ SEMICOLON = re.compile(r";(\w+)=")
 
 LONGEST_VALUE = 200
 """Characters of a value in a message."""
+
+KIND = "kind"
+"""A field's `OptionType` in its metadata."""
 
 
 def _short(value: object) -> str:
@@ -230,6 +243,61 @@ def kinds_like(function: Callable[..., Any]) -> dict[str, OptionType]:
     given = inspect.signature(function).parameters.values()
     keywords = [p for p in given if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return {p.name: kind_like(p.name, p.default) for p in keywords if p.name != "self"}
+
+
+# -- a component's options ------------------------------------------------------------------
+
+
+def option(kind: OptionType, **arguments: Any) -> Any:
+    """A field of a dataclass of options; a secret is not in the dataclass's repr.
+
+    Args:
+        kind: what it takes.
+        arguments: those of `dataclasses.field`, such as ``default``.
+    """
+    is_shown = arguments.pop("repr", kind.show is not _hidden)
+    return field(metadata={KIND: kind}, repr=is_shown, **arguments)
+
+
+def kinds_of(options: type) -> dict[str, OptionType]:
+    """What each option of a dataclass takes; fields that `option` has not made are left out."""
+    return {each.name: each.metadata[KIND] for each in fields(options) if KIND in each.metadata}
+
+
+def check_fields(options: object, owner: str = "") -> None:
+    """Sees that each field of a dataclass is of its kind.
+
+    Args:
+        owner: whose options they are, where their names do not say that.
+
+    Raises:
+        ConfigurationError: one is not.
+    """
+    for name, kind in kinds_of(type(options)).items():
+        kind.check(name, getattr(options, name), owner)
+
+
+def given_fields(options: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those arguments of a function that are fields of a dataclass.
+
+    A field whose default is made by a function is left out where None stands for that default.
+
+    Args:
+        given: the function's ``locals()``.
+    """
+    made = {each.name for each in fields(options) if each.default_factory is not MISSING}
+    names = {each.name for each in fields(options)} & given.keys()
+    return {name: given[name] for name in names if name not in made or given[name] is not None}
+
+
+def help_of(documented: object) -> dict[str, str]:
+    """What each option does, from the ``Args:`` or ``Attributes:`` of a docstring, each in one line."""
+    doc = inspect.getdoc(documented) or ""
+    section = re.split(r"^(?:Args|Attributes):\n", doc, maxsplit=1, flags=re.MULTILINE)[-1]
+    found = re.findall(
+        r"^    ([\w, ]+): (.*(?:\n {8,}.*)*)", section.partition("\n\n")[0], re.MULTILINE
+    )
+    return {name: re.sub(r"\s+", " ", text) for names, text in found for name in names.split(", ")}
 
 
 # -- what was given -------------------------------------------------------------------------

@@ -25,13 +25,13 @@ from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import (
     OURS,
-    OWN,
     IsolationLevel,
     KafkaOptions,
     parse_url,
 )
 from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.options import given_fields, kinds_of
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -97,20 +97,11 @@ class KafkaAdapter(Adapter):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
-        check_client_options(client_options, AIOKafkaConsumer.__init__, OURS, OWN)
-        self._options = KafkaOptions(
-            topics=read_topics(topics),
-            servers=read_servers(bootstrap_servers),
-            group=group,
-            isolation_level=isolation_level,
-            session_timeout=session_timeout,
-            rebalance_timeout=rebalance_timeout,
-            heartbeat_interval=heartbeat_interval,
-            connect_timeout=connect_timeout,
-            client_id=client_id,
-            max_batch_bytes=max_batch_bytes,
-            client_options=client_options,
+        check_client_options(
+            client_options, AIOKafkaConsumer.__init__, OURS, kinds_of(KafkaOptions)
         )
+        topics, servers = read_topics(topics), read_servers(bootstrap_servers)
+        self._options = KafkaOptions(**given_fields(KafkaOptions, locals()))
         self.group = group
         has_group = group is not None
         self.capabilities = Capabilities(commits=has_group, metadata_size=MOST * has_group)

@@ -14,9 +14,18 @@ from aiokafka import AIOKafkaConsumer
 from consumer_sdk.adapters.kafka.client.options import client_kinds, connection_options, read_url
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.options import COUNT, NAME, SECONDS, OptionType, check_options, choice, optional
+from consumer_sdk.options import (
+    COUNT,
+    NAME,
+    SECONDS,
+    check_fields,
+    choice,
+    kinds_of,
+    option,
+    optional,
+)
 
-__all__ = ["OURS", "OWN", "IsolationLevel", "KafkaOptions", "parse_url"]
+__all__ = ["OURS", "IsolationLevel", "KafkaOptions", "parse_url"]
 
 OURS = {
     "group_id": "use group=",
@@ -38,18 +47,6 @@ OURS = {
 
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
-OWN: Mapping[str, OptionType] = {
-    "group": optional(NAME),
-    "isolation_level": choice(*get_args(IsolationLevel)),
-    "session_timeout": SECONDS,
-    "rebalance_timeout": SECONDS,
-    "heartbeat_interval": optional(SECONDS),
-    "connect_timeout": SECONDS,
-    "client_id": NAME,
-    "max_batch_bytes": COUNT,
-}
-"""`KafkaAdapter`'s own options."""
-
 FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
 
 JOIN_MARGIN = 10_000
@@ -65,20 +62,20 @@ class KafkaOptions:
 
     topics: tuple[str, ...]
     servers: Sequence[str]
-    group: str | None
-    isolation_level: IsolationLevel
-    session_timeout: float
-    rebalance_timeout: float
-    heartbeat_interval: float | None
-    connect_timeout: float
-    client_id: str
-    max_batch_bytes: int
+    group: str | None = option(optional(NAME))
+    isolation_level: IsolationLevel = option(choice(*get_args(IsolationLevel)))
+    session_timeout: float = option(SECONDS)
+    rebalance_timeout: float = option(SECONDS)
+    heartbeat_interval: float | None = option(optional(SECONDS))
+    connect_timeout: float = option(SECONDS)
+    client_id: str = option(NAME)
+    max_batch_bytes: int = option(COUNT)
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if not self.topics:
             raise ConfigurationError("KafkaAdapter needs a topic: KafkaAdapter('orders', …)")
-        check_options(self, OWN)
+        check_fields(self)
         self._check_times()
 
     def _check_times(self) -> None:
@@ -160,5 +157,5 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     parts, texts = split_url(url, {"kafka"}, FORM)
     if not topics_of(parts.path):
         raise ConfigurationError(f"{shown(url)}: the topics are missing in the URL: {FORM}")
-    kinds = {**client_kinds(AIOKafkaConsumer.__init__), **OWN}
+    kinds = client_kinds(AIOKafkaConsumer.__init__) | kinds_of(KafkaOptions)
     return read_url(parts, texts, kinds, FORM)

@@ -99,12 +99,7 @@ class KafkaDeadLetters(DeadLetters):
         connect_timeout: float = 10.0,
         **options: Any,
     ) -> None:
-        own = {
-            "topic": topic,
-            "creates_topics": creates_topics,
-            "connect_timeout": connect_timeout,
-        }
-        check_options(own, OWN)
+        check_options(locals(), OWN)
         check_client_options(options, AIOKafkaProducer.__init__, OURS, OWN)
         if topic is not None and topic != form.legal(topic):
             raise ConfigurationError(

@@ -109,8 +109,7 @@ class KafkaWriter(RecordWriter):
         delivery_timeout: float = 120.0,
         **options: Any,
     ) -> None:
-        own = {"connect_timeout": connect_timeout, "delivery_timeout": delivery_timeout}
-        check_options(own, OWN)
+        check_options(locals(), OWN)
         check_client_options(options, AIOKafkaProducer.__init__, OURS, OWN)
         self._connect_timeout = connect_timeout
         self._delivery_timeout = delivery_timeout

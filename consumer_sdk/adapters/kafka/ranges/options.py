@@ -19,8 +19,7 @@ from consumer_sdk.adapters.kafka.client.options import (
     read_topics,
     read_url,
 )
-from consumer_sdk.adapters.kafka.options import OWN as ADAPTERS_OWN
-from consumer_sdk.adapters.kafka.options import IsolationLevel
+from consumer_sdk.adapters.kafka.options import IsolationLevel, KafkaOptions
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
@@ -30,12 +29,14 @@ from consumer_sdk.options import (
     SECONDS,
     TEXT,
     OptionType,
-    check_options,
+    check_fields,
     choice,
+    kinds_of,
+    option,
     optional,
 )
 
-__all__ = ["CONSUMERS_OWN", "OURS", "OWN", "RangeOptions", "parse_url"]
+__all__ = ["CONSUMERS_OWN", "OURS", "RangeOptions", "parse_url"]
 
 OURS = {
     "request_timeout_ms": "use read_timeout= (seconds)",
@@ -61,30 +62,11 @@ def _json_object(text: str) -> dict[str, Any]:
     return found
 
 
-OWN: Mapping[str, OptionType] = {
-    "pattern": optional(TEXT),
-    "partitions": OptionType(
-        "topics and their partitions' numbers, {'orders': [0, 1]}",
-        lambda value: isinstance(value, Mapping | None),
-        _json_object,
-    ),
-    "group": optional(NAME),
-    "isolation_level": choice(*LEVELS),
-    "connect_timeout": SECONDS,
-    "read_timeout": SECONDS,
-    "seen_within": SECONDS,
-    "require_topics": FLAG,
-    "whole_names": FLAG,
-    "client_rack": TEXT,
-    "client_id": NAME,
-    "max_batch_bytes": COUNT,
-}
-"""`KafkaRanges`' own options."""
-
-CONSUMERS_OWN = (client_kinds(AIOKafkaConsumer.__init__).keys() | ADAPTERS_OWN) - (
-    client_kinds(AIOKafkaClient.__init__).keys() | OWN
+PARTITIONS = OptionType(
+    "topics and their partitions' numbers, {'orders': [0, 1]}",
+    lambda value: isinstance(value, Mapping | None),
+    _json_object,
 )
-"""Options that an adapter has, and a reader has not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,23 +74,23 @@ class RangeOptions:
     """What a range reader is configured with; `KafkaRanges`' docstring says what each does."""
 
     topics: Sequence[str]
-    pattern: str | None
-    partitions: Mapping[str, Collection[int]] | None
     servers: Sequence[str]
-    group: str | None
-    isolation_level: IsolationLevel
-    connect_timeout: float
-    read_timeout: float
-    seen_within: float
-    require_topics: bool
-    whole_names: bool
-    client_rack: str
-    client_id: str
-    max_batch_bytes: int
+    pattern: str | None = option(optional(TEXT))
+    partitions: Mapping[str, Collection[int]] | None = option(PARTITIONS)
+    group: str | None = option(optional(NAME))
+    isolation_level: IsolationLevel = option(choice(*LEVELS))
+    connect_timeout: float = option(SECONDS)
+    read_timeout: float = option(SECONDS)
+    seen_within: float = option(SECONDS)
+    require_topics: bool = option(FLAG)
+    whole_names: bool = option(FLAG)
+    client_rack: str = option(TEXT)
+    client_id: str = option(NAME)
+    max_batch_bytes: int = option(COUNT)
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        check_options(self, OWN)
+        check_fields(self)
         self._check_streams()
 
     def _check_streams(self) -> None:
@@ -164,6 +146,13 @@ class RangeOptions:
         )
 
 
+OWN = client_kinds(AIOKafkaClient.__init__) | kinds_of(RangeOptions)
+CONSUMERS_OWN = (
+    client_kinds(AIOKafkaConsumer.__init__).keys() | kinds_of(KafkaOptions).keys()
+) - OWN.keys()
+"""Options that an adapter has, and a reader has not."""
+
+
 def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     """Topics, and the keyword arguments of `KafkaRanges`.
 
@@ -173,4 +162,4 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     parts, texts = split_url(url, {"kafka"}, FORM)
     if not topics_of(parts.path) and not {"pattern", "partitions"} & texts.keys():
         raise ConfigurationError(f"{shown(url)}: the topics are missing in the URL: {FORM}")
-    return read_url(parts, texts, {**client_kinds(AIOKafkaClient.__init__), **OWN}, FORM)
+    return read_url(parts, texts, OWN, FORM)

@@ -17,7 +17,6 @@ from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, lo
 from consumer_sdk.adapters.kafka.ranges.options import (
     CONSUMERS_OWN,
     OURS,
-    OWN,
     RangeOptions,
     parse_url,
 )
@@ -26,7 +25,7 @@ from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
 from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
-from consumer_sdk.options import names_of
+from consumer_sdk.options import given_fields, kinds_of, names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import (
     AtPosition,
@@ -100,24 +99,11 @@ class KafkaRanges(RangeReader):
         max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
-        check_client_options(client_options, AIOKafkaClient.__init__, OURS, OWN)
-        self._options = RangeOptions(
-            topics=list(names_of((topics,))) if topics else [],
-            pattern=pattern,
-            partitions=partitions,
-            servers=read_servers(bootstrap_servers),
-            group=group,
-            isolation_level=isolation_level,
-            connect_timeout=connect_timeout,
-            read_timeout=read_timeout,
-            seen_within=seen_within,
-            require_topics=require_topics,
-            whole_names=whole_names,
-            client_rack=client_rack,
-            client_id=client_id,
-            max_batch_bytes=max_batch_bytes,
-            client_options=client_options,
-        )
+        own = kinds_of(RangeOptions)
+        check_client_options(client_options, AIOKafkaClient.__init__, OURS, own)
+        topics = list(names_of((topics,))) if topics else []
+        servers = read_servers(bootstrap_servers)
+        self._options = RangeOptions(**given_fields(RangeOptions, locals()))
         self.group = group
         self._opened: Connection | None = None
         self._opened_group: GroupPosition | None = None
