@@ -457,7 +457,6 @@ class Consumer(RunsHandlers):
                 ordering,
                 has_left=engine.nudge,
                 crashed=engine.fail,
-                clock=self._options.clock,
                 watch=engine.watch,
                 timing=engine.timing,
             )
@@ -469,7 +468,6 @@ class Consumer(RunsHandlers):
             wait=batch_wait,
             has_left=engine.nudge,
             crashed=engine.fail,
-            clock=self._options.clock,
             watch=engine.watch,
             timing=engine.timing,
         )

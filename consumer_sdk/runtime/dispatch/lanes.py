@@ -326,7 +326,7 @@ class Lanes(MessageQueue):
         elif queue:
             self.available += len(queue)
             self.ready.append(lane)
-        else:
+        else:  # as in `_end`, without a call: each record without company in its lane comes here
             lane.holding.lanes.pop(lane.key, None)
 
     @staticmethod

@@ -17,7 +17,6 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from consumer_sdk.abc import Clock
 from consumer_sdk.errors import HandlerError
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.records.messages import NotABatchError, NotAMessageError
@@ -32,7 +31,6 @@ from consumer_sdk.runtime.dispatch.lanes import Lane, Lanes, Ordering, Taken
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, timed
 from consumer_sdk.runtime.observing.consumer_log import error_type
 from consumer_sdk.runtime.observing.timing import QUICK, Histogram, Timing
-from consumer_sdk.runtime.options import LoopClock
 from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED
 from consumer_sdk.trackers import Reject, Retry
 
@@ -110,7 +108,6 @@ class Workers:
         ordering: see `Ordering`.
         has_left: told when records were settled, so that more may be fetched.
         crashed: told when a worker ends with an error of its own.
-        clock: what bounds a `Turn`.
         watch: asked when time has jumped.
         timing: told of deliveries that failed; what returned is counted by its holding.
 
@@ -133,7 +130,6 @@ class Workers:
         *,
         has_left: Callable[[], None],
         crashed: Callable[[BaseException], None],
-        clock: Clock | None = None,
         watch: LoopWatch | None = None,
         timing: Timing | None = None,
     ) -> None:
@@ -148,8 +144,6 @@ class Workers:
         self._starting = 0
         self._turn = Turn()
         self._time = asyncio.get_running_loop().time
-        if not (clock is None or isinstance(clock, LoopClock)):  # which asks the loop, but slowly
-            self._time = clock.monotonic
         self._is_stopped = False
         self.lanes = Lanes(ordering, self._add_worker, self._cancel_abandoned)
 
@@ -195,8 +189,8 @@ class Workers:
         messages = delivered if isinstance(delivered, Batch) else [delivered]
         return timed(self._handler(delivered), partial(self._watch.blocked, messages))
 
-    async def _begin(self) -> asyncio.Task[None]:
-        """The worker that runs this, once it may take a delivery.
+    async def _begin(self) -> tuple[asyncio.Task[None], float]:
+        """The worker that runs this, and the time when it may take a delivery.
 
         An eager task factory begins a task while it is made: inside of whatever has just made a
         lane ready, and before the worker counts among those that are there.
@@ -205,9 +199,9 @@ class Workers:
         assert task is not None  # noqa: S101 - a worker is one
         if task not in self._tasks:
             await asyncio.sleep(0)
-        await self._take_turn()
+        now = await self._take_turn()
         self._starting -= 1
-        return task
+        return task, now
 
     async def _take_turn(self) -> float:
         """The time, when there may be a delivery."""
@@ -216,12 +210,11 @@ class Workers:
         return now
 
     async def _work(self) -> None:  # noqa: C901, PLR0912 - see below
-        task = await self._begin()
+        task, now = await self._begin()
         lanes, handler, turn = self.lanes, self._handling(), self._turn
         at, tasks, time, watch = self._at, self._tasks, self._time, self._watch
         CURRENT.set((at, task))
-        handled, quick, number = Histogram(), 0, turn.number
-        since = now = time()
+        handled, quick, number, since = Histogram(), 0, turn.number, now
         # One frame for each delivery, and no call that can be spared: this is the hot path.
         while watch is None or now < watch.until or watch.look():
             lane = lanes.take_one()
@@ -355,7 +348,6 @@ class BatchWorkers(Workers):
         wait: float,
         has_left: Callable[[], None],
         crashed: Callable[[BaseException], None],
-        clock: Clock | None = None,
         watch: LoopWatch | None = None,
         timing: Timing | None = None,
     ) -> None:
@@ -365,7 +357,6 @@ class BatchWorkers(Workers):
             ordering,
             has_left=has_left,
             crashed=crashed,
-            clock=clock,
             watch=watch,
             timing=timing,
         )
@@ -389,19 +380,18 @@ class BatchWorkers(Workers):
         self._add_worker()
 
     async def _work(self) -> None:
-        task = await self._begin()
+        task, now = await self._begin()
         watch = self._watch
-        while self._has_work() and (watch is None or watch.allows()):
+        while self._has_work() and (watch is None or now < watch.until or watch.look()):
             batch = self._collect()
             if not batch:
                 break
             self._add_worker()
-            lanes = (lane for lane, _messages in batch.parts)
-            self._at[task] = (asyncio.get_running_loop().time(), *lanes)
-            await self._deliver_batch(batch)
+            self._at[task] = (now, *(lane for lane, _messages in batch.parts))
+            await self._deliver_batch(batch, now)
             self._has_left()
             await asyncio.sleep(0)
-            await self._take_turn()
+            now = await self._take_turn()
 
     def _collect(self) -> Taken:
         batch = Taken()
@@ -413,9 +403,8 @@ class BatchWorkers(Workers):
         self._is_overdue = False
         return batch
 
-    async def _deliver_batch(self, batch: Taken) -> None:
-        time = asyncio.get_running_loop().time
-        began, into = time(), batch.parts[0][0].holding.handled
+    async def _deliver_batch(self, batch: Taken, began: float) -> None:
+        into = batch.parts[0][0].holding.handled
         try:
             made = await self._handling()(batch)
             check_result(self._handler, made)
@@ -425,7 +414,7 @@ class BatchWorkers(Workers):
         else:
             for holder, messages in groupby(batch, attrgetter("holder")):
                 holder.returned(list(messages))
-        into.add(time() - began)
+        into.add(self._time() - began)
         for lane, _messages in batch.parts:
             self.lanes.done(lane)
         self._add_worker()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message
-from consumer_sdk.abc import AssignmentOwner, Clock, LeaseSource
+from consumer_sdk.abc import AssignmentOwner, LeaseSource
 from consumer_sdk.testing import MemoryAdapter, SimulationLoop
 from tests.runtime.bench import Bench, bench
 
@@ -17,20 +17,11 @@ TURN = 0.05
 RECORDS = 2000
 
 
-class BusyClock(Clock):
-    """The virtual time, and what handlers have used of the processor's, which holds the loop."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self.used = 0.0
-
-    def monotonic(self) -> float:
-        """Virtual seconds, with those used."""
-        return self._clock.monotonic() + self.used
-
-    def wall(self) -> float:
-        """The same, since 1970."""
-        return self._clock.wall() + self.used
+def _work(seconds: float) -> None:
+    """What a handler, or a loop's body, does with the processor: time goes on, and the event loop stands still."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, SimulationLoop)
+    loop.jump(seconds)
 
 
 @pytest.mark.parametrize("cost", [0.001, 0.005, 0.02])
@@ -43,13 +34,12 @@ def test_handlers_use_the_processor_loop_turns_within_the_bound(
 
     async def test(b: Bench) -> None:
         b.append(*(f"k{n % 300}={n}" for n in range(RECORDS)))
-        clock = BusyClock(b.simulation.clock)
-        consumer = b.consumer(clock=clock)
+        consumer, time = b.consumer(), asyncio.get_running_loop().time
         handled, held = 0, 0.0
 
         async def handle(given: Any) -> None:
             nonlocal handled
-            clock.used += cost
+            _work(cost)
             handled += len(given) if batch_size else 1
             if handled == RECORDS:
                 consumer.stop()
@@ -59,9 +49,9 @@ def test_handlers_use_the_processor_loop_turns_within_the_bound(
         async def look() -> None:
             nonlocal held
             while handled < RECORDS:
-                before = clock.used
+                before = time()
                 await asyncio.sleep(0)
-                held = max(held, clock.used - before)
+                held = max(held, time() - before)
 
         looking = asyncio.create_task(look())
         await consumer.run(handle, batch_size=batch_size, concurrency=100)
@@ -103,12 +93,11 @@ def test_stop_while_handlers_use_the_processor_ends_the_run_within_a_few_turns()
 
     async def test(b: Bench) -> None:
         b.append(*(str(n) for n in range(RECORDS)))
-        clock = BusyClock(b.simulation.clock)
-        consumer = b.consumer(clock=clock)
+        consumer = b.consumer()
 
         async def handle(message: Message) -> None:
             b.seen.append(message)
-            clock.used += 0.005
+            _work(0.005)
             if len(b.seen) == 100:
                 asyncio.get_running_loop().call_soon(consumer.stop)  # as a signal does
 
@@ -120,13 +109,6 @@ def test_stop_while_handlers_use_the_processor_ends_the_run_within_a_few_turns()
 
 
 # -- pulling ----------------------------------------------------------------------------------
-
-
-def _work(seconds: float) -> None:
-    """What a loop's body does with the processor: time goes on, and the event loop stands still."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, SimulationLoop)
-    loop.jump(seconds)
 
 
 async def _pulled(consumer: Consumer, size: int | None) -> AsyncIterator[list[Message]]:

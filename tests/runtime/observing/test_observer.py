@@ -18,6 +18,7 @@ from consumer_sdk import (
     Partition,
     RetryPolicy,
 )
+from consumer_sdk.abc import Clock
 from consumer_sdk.records import Assignment
 from consumer_sdk.runtime import Snapshot
 from consumer_sdk.runtime.dispatch.workers import current_message
@@ -31,6 +32,16 @@ from consumer_sdk.testing import MemoryAdapter
 from tests.runtime.bench import Bench, bench
 
 ZERO, ONE = Partition("s", "0"), Partition("s", "1")
+
+
+class _OwnClock(Clock):
+    """A consumer's own, which does not begin when the event loop's does."""
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time() + 1000.0
+
+    def wall(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 async def _fail(_message: Message) -> None:
@@ -68,6 +79,28 @@ def test_explain_says_since_when_a_handler_runs() -> None:
     state, key, since = _explained(_hang, ["a=1"])
     assert (state, key) == ("running", b"a")
     assert since == pytest.approx(2.0, abs=0.1)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2], ids=["messages", "batches"])
+def test_consumer_with_its_own_clock_knows_how_long_a_handler_runs(batch_size: int | None) -> None:
+    """Deliveries are timed by the event loop, whatever clock the consumer was given."""
+    running: list[float | None] = []
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2")
+        consumer = b.consumer(clock=_OwnClock())
+
+        async def handle(_given: Any) -> None:
+            await asyncio.sleep(2)
+            (explained,) = consumer.explain().values()
+            running.append(explained.running)
+            consumer.stop()
+
+        await consumer.run(handle, concurrency=1, batch_size=batch_size, batch_wait=0)
+
+    bench(test)
+    assert running
+    assert set(running) == {2.0}
 
 
 def test_explain_says_retrying_and_its_key() -> None:
