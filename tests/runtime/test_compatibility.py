@@ -193,7 +193,7 @@ def test_acks_that_were_lost_are_sent_again(kind: ConsumerKind) -> None:
         b.append(*"abc")
         faults = Faults()
         faults.fail_next("acks", times=2)
-        consumer, _ = subscriber(b, kind, adapter={"seam": faults})
+        consumer, _ = subscriber(b, kind, adapter={"faults": faults})
         async with consumer:
             for message in await take(consumer, 3):
                 message.ack()
@@ -213,7 +213,7 @@ def test_acks_of_a_disconnected_consumer_are_kept(kind: ConsumerKind) -> None:
         b.append(*"abcd")
         faults = Faults()
         faults.fail_next("commit", times=5)
-        consumer, adapter = subscriber(b, kind, adapter={"seam": faults})
+        consumer, adapter = subscriber(b, kind, adapter={"faults": faults})
         async with consumer:
             first, *rest = await take(consumer, 4)
             first.ack()
@@ -357,7 +357,7 @@ def test_flush_to_a_store_is_done_when_the_broker_has_answered_too() -> None:
     async def test(b: Bench) -> None:
         b.append("a", "b")
         store, faults = MemoryStore(), Faults()
-        consumer, _ = subscriber(b, "failover", store=store, adapter={"seam": faults})
+        consumer, _ = subscriber(b, "failover", store=store, adapter={"faults": faults})
         async with consumer:
             first, second = await take(consumer, 2)
             faults.fail_next("commit", times=3)
@@ -403,7 +403,7 @@ def test_crash_between_store_and_broker_repeats_nothing() -> None:
     async def test(b: Bench) -> None:
         b.append(*[str(n) for n in range(5)])
         store, faults = MemoryStore(), Faults()
-        doomed, adapter = subscriber(b, "failover", store=store, adapter={"seam": faults})
+        doomed, adapter = subscriber(b, "failover", store=store, adapter={"faults": faults})
         await doomed.__aenter__()
         messages = await take(doomed, 5)
         faults.fail_next("commit", times=100)
@@ -462,7 +462,7 @@ def test_broker_hears_of_the_store_s_checkpoint_right_after_the_start() -> None:
     async def test(b: Bench) -> None:
         b.append("a", "b")
         store, faults = MemoryStore(), Faults()
-        doomed, adapter = subscriber(b, "group", store=store, adapter={"seam": faults})
+        doomed, adapter = subscriber(b, "group", store=store, adapter={"faults": faults})
         await doomed.__aenter__()
         first, _ = await take(doomed, 2)
         faults.fail_next("commit", times=100)

@@ -69,7 +69,7 @@ async def test_member_whose_session_expires_is_gone_at_once(
         await mine.sync({"a": (), "b": ()})
         fences = await mine.take({"a": 0, "b": 0})
         await theirs.view()
-        bridge = mine._place._bridge()  # type: ignore[attr-defined] # its session, to end it
+        bridge = mine._backend._bridge()  # type: ignore[attr-defined] # its session, to end it
         with shell(hosts, client_id=bridge._client.client_id):
             pass
         await until_alone(theirs)

@@ -254,10 +254,10 @@ def test_shards_that_end_together_are_told_of_in_few_writes_and_not_taken_again(
         await first.holding(*shards(100))
         before = len(stage.journal.of("granted"))
         leases = first.adapter._session.membership._leases
-        version = (await leases._place.read()).version  # type: ignore[attr-defined]
+        version = (await leases._backend.read()).version  # type: ignore[attr-defined]
         outcomes = await first.adapter.commit([end_of(each) for each in first.owner.held])
         assert {each.kind for each in outcomes} == {OutcomeKind.DURABLE}
-        assert (await leases._place.read()).version == version + 1  # type: ignore[attr-defined]
+        assert (await leases._backend.read()).version == version + 1  # type: ignore[attr-defined]
         await asyncio.sleep(20)
         assert len(stage.journal.of("granted")) == before
 
