@@ -10,8 +10,7 @@ import pytest
 
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.testing.servers import NodePackageError
-from consumer_sdk.testing.servers.node import find_node
-from consumer_sdk.testing.servers.npm import NodePackage, install_package
+from consumer_sdk.testing.servers.node import NodePackage, find_node, install_package
 
 HERE = Path(__file__).parent
 

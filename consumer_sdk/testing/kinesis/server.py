@@ -28,7 +28,7 @@ from consumer_sdk.testing.kinesis.fanout import Subscription, follow
 from consumer_sdk.testing.kinesis.model import FakeKinesis
 from consumer_sdk.testing.kinesis.operations import Operations
 from consumer_sdk.testing.kinesis.shapes import event_shape
-from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
+from consumer_sdk.testing.servers.kinesis.endpoint import KinesisEndpoint
 
 __all__ = ["FakeKinesisServer"]
 

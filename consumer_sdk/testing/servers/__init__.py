@@ -39,15 +39,13 @@ from consumer_sdk.testing.servers.external import (
 from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
 from consumer_sdk.testing.servers.java import JavaServer, find_java
 from consumer_sdk.testing.servers.kafka import KafkaEndpoint, KafkaServer
-from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
-from consumer_sdk.testing.servers.kinesis_servers import KinesaliteServer, KinesisServer
-from consumer_sdk.testing.servers.node import NodeServer, find_node
-from consumer_sdk.testing.servers.npm import NodePackage, install_package
+from consumer_sdk.testing.servers.kinesis.endpoint import KinesisEndpoint
+from consumer_sdk.testing.servers.kinesis.servers import KinesaliteServer, KinesisServer
+from consumer_sdk.testing.servers.node import NodePackage, NodeServer, find_node, install_package
 from consumer_sdk.testing.servers.ports import free_ports
-from consumer_sdk.testing.servers.process import ServerProcess
-from consumer_sdk.testing.servers.pulsar import PulsarEndpoint
-from consumer_sdk.testing.servers.pulsar_server import PulsarServer
-from consumer_sdk.testing.servers.server import Server
+from consumer_sdk.testing.servers.pulsar.endpoint import PulsarEndpoint
+from consumer_sdk.testing.servers.pulsar.server import PulsarServer
+from consumer_sdk.testing.servers.server import Server, ServerProcess
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint, ZooKeeperServer
 
 __all__ = [

@@ -23,7 +23,7 @@ from consumer_sdk.testing.servers import (
     resolve_jars,
 )
 from consumer_sdk.testing.servers.kafka import KAFKA_JARS
-from consumer_sdk.testing.servers.pulsar_distribution import PULSAR, unpacked
+from consumer_sdk.testing.servers.pulsar.server import PULSAR, unpacked
 
 _SERVERS: dict[
     str, type[KafkaServer | KinesaliteServer | KinesisServer | PulsarServer | ZooKeeperServer]

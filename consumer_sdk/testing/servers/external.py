@@ -8,8 +8,8 @@ from typing import Self, final
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.testing.servers.errors import ExternalServerError
 from consumer_sdk.testing.servers.kafka import KafkaEndpoint
-from consumer_sdk.testing.servers.kinesis import KinesisEndpoint
-from consumer_sdk.testing.servers.pulsar import PulsarEndpoint
+from consumer_sdk.testing.servers.kinesis.endpoint import KinesisEndpoint
+from consumer_sdk.testing.servers.pulsar.endpoint import PulsarEndpoint
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperEndpoint
 
 __all__ = [

@@ -13,8 +13,7 @@ from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.testing.servers.errors import ServerError, ServerStartError
 from consumer_sdk.testing.servers.ivy import Artifact, JarSet, resolve_jars
 from consumer_sdk.testing.servers.java import JavaServer
-from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.wire import knows_a_broker
+from consumer_sdk.testing.servers.ports import HOST, knows_a_broker
 
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient

@@ -28,9 +28,9 @@ from consumer_sdk.testing.servers.external import (
     external_url,
 )
 from consumer_sdk.testing.servers.kafka import KafkaServer
-from consumer_sdk.testing.servers.kinesis_servers import KinesaliteServer, KinesisServer
+from consumer_sdk.testing.servers.kinesis.servers import KinesaliteServer, KinesisServer
 from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.pulsar_server import PulsarServer
+from consumer_sdk.testing.servers.pulsar.server import PulsarServer
 from consumer_sdk.testing.servers.server import Server
 from consumer_sdk.testing.servers.zookeeper import ZooKeeperServer
 

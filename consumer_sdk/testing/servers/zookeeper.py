@@ -8,8 +8,7 @@ from typing import final
 from consumer_sdk.testing.servers.errors import JarResolutionError
 from consumer_sdk.testing.servers.ivy import pyspark_jars
 from consumer_sdk.testing.servers.java import JavaServer
-from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.wire import ask
+from consumer_sdk.testing.servers.ports import HOST, ask
 
 __all__ = ["ZooKeeperEndpoint", "ZooKeeperServer"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from consumer_sdk.adapters.pulsar.client.ids import place_of
 from consumer_sdk.checkpoints.positions import decode_message_id, encode_message_id
 from consumer_sdk.testing.servers import PulsarEndpoint
-from consumer_sdk.testing.servers.pulsar_admin import call, path_of
+from consumer_sdk.testing.servers.pulsar.endpoint import call, path_of
 from tests.integration.spark_kills.sink import Row
 from tests.integration.spark_kills.stage import Stage, committed_end
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 from consumer_sdk import spark_bridge
-from consumer_sdk.testing.servers.pulsar_admin import call, path_of
+from consumer_sdk.testing.servers.pulsar.endpoint import call, path_of
 from tests.spark_bridge.pull import kafka_query
 from tests.spark_bridge.pull.kafka_query import complete
 

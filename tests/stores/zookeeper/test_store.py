@@ -23,8 +23,7 @@ from consumer_sdk.errors import (
 from consumer_sdk.records import Assignment, Checkpoint, OutcomeKind, Partition
 from consumer_sdk.stores import ZooKeeperStore
 from consumer_sdk.testing.servers import ZooKeeperEndpoint, ZooKeeperServer
-from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.wire import ask
+from consumer_sdk.testing.servers.ports import HOST, ask
 from consumer_sdk.trackers import encode_checkpoint
 from tests.stores.zookeeper_load import Load
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.testing.servers import NodePackage, NodePackageError, find_node, install_package
-from consumer_sdk.testing.servers.kinesis_servers import KINESALITE, KINESIS_LOCAL
+from consumer_sdk.testing.servers.kinesis.servers import KINESALITE, KINESIS_LOCAL
 from tests.testing.servers.npm_registry import NAME, VERSION, Registry, serving, tarball
 from tests.testing.servers.npm_registry import write_manifests as written
 

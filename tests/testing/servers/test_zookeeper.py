@@ -10,8 +10,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from consumer_sdk.testing.servers import ServerStartError, ZooKeeperEndpoint, ZooKeeperServer
-from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.wire import ask
+from consumer_sdk.testing.servers.ports import HOST, ask
 from tests.testing.servers.processes import is_gone, is_gone_soon
 
 pytestmark = pytest.mark.zookeeper

@@ -15,7 +15,7 @@ from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.range_reads import Columns, PartitionRange
 from consumer_sdk.records import Partition, Position, StartPoint
 from consumer_sdk.testing.servers import PulsarEndpoint
-from consumer_sdk.testing.servers.pulsar_admin import call, path_of
+from consumer_sdk.testing.servers.pulsar.endpoint import call, path_of
 from tests.adapters.pulsar.producing import producing
 
 __all__ = ["Stage", "columns_of", "consuming", "interleaved", "producing", "read", "values"]

@@ -20,11 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import final
 
-from consumer_sdk.testing.servers.kinesis import REGION, KinesisEndpoint
-from consumer_sdk.testing.servers.node import NodeServer
-from consumer_sdk.testing.servers.npm import NodePackage
-from consumer_sdk.testing.servers.ports import HOST
-from consumer_sdk.testing.servers.wire import ask
+from consumer_sdk.testing.servers.kinesis.endpoint import REGION, KinesisEndpoint
+from consumer_sdk.testing.servers.node import NodePackage, NodeServer
+from consumer_sdk.testing.servers.ports import HOST, ask
 
 __all__ = ["KINESALITE", "KINESIS_LOCAL", "KinesaliteServer", "KinesisServer"]
 

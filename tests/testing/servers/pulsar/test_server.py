@@ -8,7 +8,7 @@ import pytest
 from consumer_sdk.testing.servers import PulsarEndpoint, PulsarServer, ServerStartError
 from tests.testing.servers.listening import listening, only_loopback
 from tests.testing.servers.processes import is_gone
-from tests.testing.servers.pulsar_reading import redelivered_after_part_of_a_batch, values_of
+from tests.testing.servers.pulsar.reading import redelivered_after_part_of_a_batch, values_of
 
 pytestmark = pytest.mark.pulsar
 

@@ -5,7 +5,7 @@ import uuid
 import pytest
 
 from consumer_sdk.testing.servers import ExternalPulsar, PulsarEndpoint, ServerError
-from tests.testing.servers.pulsar_reading import values_of
+from tests.testing.servers.pulsar.reading import values_of
 
 pytestmark = pytest.mark.pulsar
 

@@ -1,7 +1,8 @@
 """What tests do with a Kinesis that was started here or elsewhere."""
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cached_property
 from io import BytesIO
@@ -9,17 +10,85 @@ from typing import Any
 
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.testing.servers.errors import ServerError
-from consumer_sdk.testing.servers.kinesis_calls import (
-    batches,
-    children,
-    describe_shard,
-    hash_keys,
-    list_shards,
-    put_batch,
-    until_active,
-)
 
 __all__ = ["REGION", "KinesisEndpoint"]
+
+_PATIENCE = 120.0  # seconds; the servers take milliseconds, but for a busy machine
+_POLL = 0.02
+_BATCH_RECORDS = 500  # what one PutRecords may carry
+_BATCH_BYTES = 4 << 20  # likewise 5 MiB; what is left is for partition keys
+
+
+async def _until_active(client: Any, stream: str) -> None:
+    """Wait until the stream is active; raises ServerError after two minutes."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while await _status(client, stream) != "ACTIVE":  # noqa: ASYNC110  Kinesis sends no event
+                await asyncio.sleep(_POLL)
+    except TimeoutError as error:
+        raise ServerError(f"stream {stream!r} is not active after {_PATIENCE:g} s") from error
+
+
+async def _status(client: Any, stream: str) -> str:
+    answer = await client.describe_stream_summary(StreamName=stream)
+    status: str = answer["StreamDescriptionSummary"]["StreamStatus"]
+    return status
+
+
+async def _list_shards(client: Any, stream: str) -> list[dict[str, Any]]:
+    """Return all shards of the stream, closed ones too."""
+    pages = client.get_paginator("list_shards").paginate(StreamName=stream)
+    return [shard async for page in pages for shard in page["Shards"]]
+
+
+async def _describe_shard(client: Any, stream: str, shard: str) -> dict[str, Any]:
+    """Return one shard as ListShards describes it; raises ServerError when there is none."""
+    for each in await _list_shards(client, stream):
+        if each["ShardId"] == shard:
+            return each
+    raise ServerError(f"stream {stream!r} has no shard {shard!r}")
+
+
+async def _children(client: Any, stream: str, parent: str) -> list[str]:
+    """Return the ids of the shards that a split or merge of the shard made."""
+    return [
+        each["ShardId"]
+        for each in await _list_shards(client, stream)
+        if parent in (each.get("ParentShardId"), each.get("AdjacentParentShardId"))
+    ]
+
+
+def _hash_keys(shard: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the first and the last hash key of a shard."""
+    keys = shard["HashKeyRange"]
+    return int(keys["StartingHashKey"]), int(keys["EndingHashKey"])
+
+
+def _batches(records: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:
+    """Yield the records in lists that one PutRecords may carry."""
+    batch: list[tuple[str, bytes]] = []
+    size = 0
+    for key, data in records:
+        if batch and (len(batch) == _BATCH_RECORDS or size + len(data) > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append((key, data))
+        size += len(data)
+    if batch:
+        yield batch
+
+
+async def _put_batch(
+    client: Any, stream: str, batch: list[tuple[str, bytes]], place: dict[str, str]
+) -> list[tuple[str, str]]:
+    """Put one batch; raises ServerError when not all of it was taken."""
+    entries = [{"PartitionKey": key, "Data": data, **place} for key, data in batch]
+    answer = await client.put_records(StreamName=stream, Records=entries)
+    if answer.get("FailedRecordCount"):
+        failed = [each for each in answer["Records"] if "ErrorCode" in each]
+        raise ServerError(f"stream {stream!r} did not take {len(failed)} records: {failed[0]}")
+    return [(each["ShardId"], each["SequenceNumber"]) for each in answer["Records"]]
+
 
 REGION = "us-east-1"
 
@@ -54,7 +123,7 @@ class KinesisEndpoint(ABC):
         """
         async with self._client() as client:
             await client.create_stream(StreamName=name, ShardCount=shards)
-            await until_active(client, name)
+            await _until_active(client, name)
 
     async def shards(self, stream: str) -> list[dict[str, Any]]:
         """Return all shards, closed ones too, as ListShards describes them.
@@ -63,7 +132,7 @@ class KinesisEndpoint(ABC):
             ServerError: Kinesis refused.
         """
         async with self._client() as client:
-            return await list_shards(client, stream)
+            return await _list_shards(client, stream)
 
     async def split(self, stream: str, shard: str) -> list[str]:
         """Split a shard in the middle of its hash keys, and return the ids of its children.
@@ -72,14 +141,14 @@ class KinesisEndpoint(ABC):
             ServerError: Kinesis refused, or the stream is not active after two minutes.
         """
         async with self._client() as client:
-            first, last = hash_keys(await describe_shard(client, stream, shard))
+            first, last = _hash_keys(await _describe_shard(client, stream, shard))
             await client.split_shard(
                 StreamName=stream,
                 ShardToSplit=shard,
                 NewStartingHashKey=str((first + last + 1) // 2),
             )
-            await until_active(client, stream)
-            return await children(client, stream, shard)
+            await _until_active(client, stream)
+            return await _children(client, stream, shard)
 
     async def merge(self, stream: str, shard: str, adjacent: str) -> str:
         """Merge two shards with adjacent hash keys, and return the id of their child.
@@ -91,8 +160,8 @@ class KinesisEndpoint(ABC):
             await client.merge_shards(
                 StreamName=stream, ShardToMerge=shard, AdjacentShardToMerge=adjacent
             )
-            await until_active(client, stream)
-            (child,) = await children(client, stream, shard)
+            await _until_active(client, stream)
+            (child,) = await _children(client, stream, shard)
             return child
 
     async def put(
@@ -111,12 +180,12 @@ class KinesisEndpoint(ABC):
         async with self._client() as client:
             place = {}
             if shard is not None:
-                first, _ = hash_keys(await describe_shard(client, stream, shard))
+                first, _ = _hash_keys(await _describe_shard(client, stream, shard))
                 place = {"ExplicitHashKey": str(first)}
             return [
                 taken
-                for batch in batches(records)
-                for taken in await put_batch(client, stream, batch, place)
+                for batch in _batches(records)
+                for taken in await _put_batch(client, stream, batch, place)
             ]
 
     @cached_property

@@ -1,15 +1,164 @@
-"""What tests do with a Pulsar that was started here or elsewhere."""
+"""What tests do with a Pulsar that was started here or elsewhere.
+
+Its admin interface is asked over HTTP; messages are sent by a client that is closed when they are.
+"""
 
 import asyncio
+import json
+import urllib.error
+import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from http.client import HTTPException
+from itertools import repeat
+from typing import Any, Literal
 from urllib.parse import quote
 
-from consumer_sdk.testing.servers.pulsar_admin import Position, call, path_of, place_of
-from consumer_sdk.testing.servers.pulsar_messages import send
+from consumer_sdk.errors import MissingExtraError
+from consumer_sdk.testing.servers.errors import ServerError
 
-__all__ = ["PulsarEndpoint"]
+__all__ = ["Position", "PulsarEndpoint", "call", "path_of"]
+
+Position = Literal["earliest", "latest"] | tuple[int, int]
+"""The begin or end of a topic, or ledger id and entry id of a message."""
+
+_PATIENCE = 120.0  # seconds; an unload on a busy machine takes some
+_LAST = (1 << 63) - 1
+
+# The proxies of the environment are not for this machine.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def call(admin_url: str, method: str, path: str, body: object = None) -> Any:
+    """Send one request and return the answer's JSON, None when it is empty; blocks.
+
+    Follows no redirects, so it is for a Pulsar of one broker.
+
+    Args:
+        admin_url: ``http://host:port``.
+        method: ``GET``, ``PUT``, ``POST`` or ``DELETE``.
+        path: what follows ``/admin/v2/``.
+        body: what is sent as JSON; None sends nothing.
+
+    Raises:
+        ServerError: Pulsar refused, with its own words, or did not answer.
+    """
+    request = urllib.request.Request(  # noqa: S310  the address of a server that the tests chose
+        f"{admin_url}/admin/v2/{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    try:
+        with _OPENER.open(request, timeout=_PATIENCE) as answer:
+            text = answer.read()
+    except (OSError, HTTPException) as error:
+        raise ServerError(f"Pulsar at {admin_url}: {method} {path}: {_words_of(error)}") from error
+    return json.loads(text) if text else None
+
+
+def path_of(topic: str) -> str:
+    """Return a topic as the path that names it.
+
+    Args:
+        topic: its name in ``public/default``, or its full one (``persistent://tenant/namespace/name``).
+    """
+    domain, found, rest = topic.partition("://")
+    parts = [domain, *rest.split("/", 2)] if found else ["persistent", "public", "default", topic]
+    return "/".join(quote(part, safe="") for part in parts)
+
+
+def _place_of(position: Position) -> dict[str, int]:
+    """Return a position as Pulsar's JSON has it."""
+    edges = {"earliest": (-1, -1), "latest": (_LAST, _LAST)}
+    ledger, entry = edges[position] if isinstance(position, str) else position
+    return {"ledgerId": ledger, "entryId": entry, "partitionIndex": -1}
+
+
+def _words_of(error: Exception) -> str:
+    if not isinstance(error, urllib.error.HTTPError):
+        return str(error)
+    with error:
+        said = error.read().decode(errors="replace")
+    try:
+        reason = json.loads(said)["reason"]
+    except (ValueError, KeyError, TypeError):
+        reason = said
+    return f"{error.code} {reason or error.reason}"
+
+
+_BATCH_BYTES = 4 << 20  # a message may have 5 MiB, and a batch is one
+_NEVER = 600_000  # milliseconds; the flush at the end sends what is left
+
+
+def _send(
+    service_url: str,
+    topic: str,
+    values: Iterable[bytes],
+    keys: str | Iterable[str] | None,
+    *,
+    batch: bool,
+) -> list[Any]:
+    """Send messages and return the id of each; blocks until Pulsar has them.
+
+    Raises:
+        ServerError: Pulsar refused, or did not take one of them.
+        MissingExtraError: pulsar-client is not installed.
+        ValueError: there are not as many keys as values; some may have been sent.
+    """
+    with _producer(service_url, topic, batch=batch) as producer:
+        sent = [_begin(producer, value, key) for value, key in _keyed(values, keys)]
+        producer.flush()
+        return [each.result() for each in sent]
+
+
+def _keyed(
+    values: Iterable[bytes], keys: str | Iterable[str] | None
+) -> Iterable[tuple[bytes, str | None]]:
+    if keys is None or isinstance(keys, str):
+        return zip(values, repeat(keys), strict=False)  # ends with the values
+    return zip(values, keys, strict=True)
+
+
+def _begin(producer: Any, value: bytes, key: str | None) -> "Future[Any]":
+    """Hand over one message; the future gives its id."""
+    future: Future[Any] = Future()
+
+    def settle(result: Any, message_id: Any) -> None:  # in a thread of the client
+        if result.name == "Ok":
+            future.set_result(message_id)
+        else:
+            future.set_exception(ServerError(f"Pulsar did not take a message: {result.name}"))
+
+    producer.send_async(value, settle, partition_key=key)
+    return future
+
+
+@contextmanager
+def _producer(service_url: str, topic: str, *, batch: bool) -> Iterator[Any]:
+    try:
+        import pulsar
+    except ImportError as error:
+        raise MissingExtraError("pulsar-client", "pulsar") from error
+    try:
+        # Never one of Python's loggers: the client's threads would wait for the interpreter.
+        logger = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        client = pulsar.Client(service_url, logger=logger)
+        try:
+            yield client.create_producer(
+                topic,
+                block_if_queue_full=True,
+                batching_enabled=batch,
+                batching_max_messages=1000,
+                batching_max_allowed_size_in_bytes=_BATCH_BYTES,
+                batching_max_publish_delay_ms=_NEVER,
+            )
+        finally:
+            client.close()
+    except pulsar.PulsarException as error:
+        raise ServerError(f"Pulsar at {service_url}: {topic!r}: {error}") from error
 
 _AGAIN = 0.02
 """Seconds until something is looked at again."""
@@ -134,7 +283,7 @@ class PulsarEndpoint(ABC):
         Raises:
             ServerError: Pulsar refused: it exists, say.
         """
-        await self._ask("PUT", _subscription(topic, name), place_of(position))
+        await self._ask("PUT", _subscription(topic, name), _place_of(position))
 
     async def reset_cursor(self, topic: str, subscription: str, position: Position) -> None:
         """Move a subscription to a position; its consumers are disconnected and connect again.
@@ -144,7 +293,7 @@ class PulsarEndpoint(ABC):
         """
         for part in await self._parts(topic):
             path = f"{_subscription(part, subscription)}/resetcursor"
-            await self._ask("POST", path, place_of(position))
+            await self._ask("POST", path, _place_of(position))
 
     async def backlog(self, topic: str, subscription: str) -> int:
         """Return how many entries a subscription has not acked; a batch is one entry.
@@ -177,7 +326,7 @@ class PulsarEndpoint(ABC):
             MissingExtraError: pulsar-client is not installed.
             ValueError: there are not as many keys as values; some may have been sent.
         """
-        return await asyncio.to_thread(send, self.service_url, topic, values, key, batch=batch)
+        return await asyncio.to_thread(_send, self.service_url, topic, values, key, batch=batch)
 
     async def _ask(self, method: str, path: str, body: object = None) -> Any:
         return await asyncio.to_thread(call, self.admin_url, method, path, body)

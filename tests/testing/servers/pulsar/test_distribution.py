@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.testing.servers import Artifact, JarResolutionError, JarSet
-from consumer_sdk.testing.servers.pulsar_distribution import unpacked
+from consumer_sdk.testing.servers.pulsar.server import unpacked
 
 SETTINGS = """
 <ivysettings>

@@ -1,0 +1,1 @@
+"""Kinesis: two servers that speak it, and what tests do with one."""

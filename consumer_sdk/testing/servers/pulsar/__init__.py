@@ -1,0 +1,1 @@
+"""Apache Pulsar: the server, and what tests do with one."""
