@@ -85,7 +85,13 @@ FOREIGN = (
 )
 
 
-@pytest.mark.parametrize("url", ["kafka://127.0.0.1:1/orders?group=billing"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "kafka://127.0.0.1:1/orders?group=billing",
+        "pulsar://127.0.0.1:1/orders?subscription=billing",
+    ],
+)
 def test_worker_that_reads_a_range_imports_no_consumer(url: str) -> None:
     """Each Python worker of each executor pays for what it imports."""
     from consumer_sdk.spark_bridge.pull.options.options import PullOptions
