@@ -29,7 +29,7 @@ from consumer_sdk.spark_bridge.feed.fsspec_files import files_on
 from consumer_sdk.spark_bridge.feed.pending import Entry, Pending, size_of
 from consumer_sdk.spark_bridge.feed.segments import place_text
 from consumer_sdk.spark_bridge.feed.stats import FeedStats
-from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
+from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Retention
 
 __all__ = ["SparkFeed"]
 
@@ -43,7 +43,7 @@ _WORTH_A_SEGMENT = 64
 _FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 5.0
 # How often it looks what Spark has committed; and how often at most while records wait for that.
-_TENDING = 5.0
+_GARBAGE_SECONDS = 5.0
 _LONGEST_LOOK = 0.5
 # The index of a message that settles nothing, and that nobody waits for.
 _OVER = -2
@@ -131,11 +131,11 @@ class SparkFeed:
         _check_seconds(max_wait=max_wait, keep_for=keep_for, remember=remember)
         import_pyarrow()
         files = _files(path, filesystem, group_access=group_access)
-        self._writer = FeedWriter(files, encode_position, Keeping(keep_for, remember))
+        self._writer = FeedWriter(files, encode_position, Retention(keep_for, remember))
         self._max_wait = max_wait
         self._most = (max_backlog_rows or math.inf, max_backlog_bytes or math.inf)
         self._is_full = self._is_told = False
-        self._tend_at = 0.0
+        self._garbage_due_at = 0.0
         self._pending = Pending(max_rows, max_bytes)
         self._changed = asyncio.Event()
         self._closing = False
@@ -158,7 +158,7 @@ class SparkFeed:
             self._thread.submit(self._writer.close)
             self._thread.shutdown(wait=False)
             raise
-        self._tend_at = self._loop.time()
+        self._garbage_due_at = self._loop.time()
         self._pump = self._loop.create_task(self._run(), name="consumer-sdk-feed")
         return self
 
@@ -305,13 +305,13 @@ class SparkFeed:
         try:
             while self._pending or not self._closing:
                 await self._wait_for_company()
-                await self._tend()
+                await self._collect_garbage()
                 if not await self._has_room():
                     return
                 if group := self._pending.take():
                     await self._commit(group)
         finally:
-            # Also when it ends by itself: what came in now would wait for ever.
+            # Also when it ends by itself: what is put from now on would wait for ever.
             self._closing = True
             while self._pending:
                 self._refuse(self._pending.take())
@@ -324,11 +324,11 @@ class SparkFeed:
         pending = self._pending
         while not (self._closing or pending.is_full):
             left = self._left()
-            if (left is not None and left <= 0) or self._is_time_to_tend:
+            if (left is not None and left <= 0) or self._is_garbage_due:
                 return
             rows = pending.rows
             if rows < _WORTH_A_SEGMENT:
-                idle = self._tend_at - self._loop.time()
+                idle = self._garbage_due_at - self._loop.time()
                 await self._change(idle if left is None else min(left, idle))
                 continue
             await asyncio.sleep(_QUIET)
@@ -336,14 +336,14 @@ class SparkFeed:
                 return
 
     @property
-    def _is_time_to_tend(self) -> bool:
-        return self._loop.time() >= self._tend_at
+    def _is_garbage_due(self) -> bool:
+        return self._loop.time() >= self._garbage_due_at
 
-    async def _tend(self) -> None:
-        """Now and then, also while nothing comes: looks what Spark has committed."""
-        if self._is_time_to_tend and not self._closing:
-            await self._in_thread(self._writer.tend)
-            self._tend_at = self._loop.time() + _TENDING
+    async def _collect_garbage(self) -> None:
+        """Looks now and then, also while nothing comes, what Spark has committed and may go."""
+        if self._is_garbage_due and not self._closing:
+            await self._in_thread(self._writer.collect_garbage)
+            self._garbage_due_at = self._loop.time() + _GARBAGE_SECONDS
 
     async def _has_room(self) -> bool:
         """Waits until the backlog is below its limits; False if the feed is closed before."""
@@ -360,7 +360,7 @@ class SparkFeed:
                     pause = min(pause * 2, _LONGEST_LOOK)
                 # The first look is for what Spark has committed since the last one.
                 self._is_full = must_wait = True
-                await self._in_thread(self._writer.tend)
+                await self._in_thread(self._writer.collect_garbage)
             if self._pending and pause == _FIRST_PAUSE:
                 self._is_told = False
         finally:
@@ -400,6 +400,8 @@ class SparkFeed:
         try:
             faults = await self._store(messages)
         except asyncio.CancelledError:
+            # The thread still finishes the group, which then is durable though its callers hear
+            # that it is not. They put it again, and its positions are recognised.
             self._refuse(group)
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
@@ -447,8 +449,10 @@ def _fail(message: Message, reason: str) -> bool:
     if message.holder is UNBOUND:
         return False
     if not message.nack(reason=reason) and message.index >= 0:
-        # This delivery was over before, by its ack timeout for one. Another one will come, which
-        # an ack of this one would settle: so an ack must not find the record.
+        # 1. This delivery was over before, by its ack timeout for one; so the nack did nothing.
+        # 2. Another delivery of the record will come.
+        # 3. The caller acks its batch, with this message in it, and that would settle the record.
+        # So an ack must not find the record.
         message.index = _OVER
     return True
 

@@ -22,7 +22,7 @@ from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary
 __all__ = [
     "FeedIndex",
     "IntervalSet",
-    "Kept",
+    "KeptSegment",
     "KnownPositions",
     "Unread",
     "intervals_of",
@@ -48,7 +48,7 @@ class Unread(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSegment:
     """A segment that is not deleted.
 
     Attributes:
@@ -84,7 +84,7 @@ class FeedIndex:
         self._remember = remember
         self._clock = clock
         self.known = KnownPositions()
-        self.kept: list[Kept] = []
+        self.kept: list[KeptSegment] = []
         self.floor = self.next = 0
         self.at = 0
         """The time that the last manifest says."""
@@ -140,7 +140,7 @@ class FeedIndex:
         rows, size = self._before(oldest.number)
         return Unread(last.rows - rows, last.size - size, len(self.kept) - first, oldest.at)
 
-    def commits(self, number: int) -> None:
+    def note_committed(self, number: int) -> None:
         """Every reader has committed what is below ``number``, as is seen just now."""
         seen = self._commits
         when = self._clock()
@@ -190,7 +190,7 @@ class FeedIndex:
         self.at = max(self.at, manifest.at)
         self._rows += manifest.rows
         self._size += manifest.size
-        kept = Kept(manifest.number, manifest.segment, self._rows, self._size, manifest.at)
+        kept = KeptSegment(manifest.number, manifest.segment, self._rows, self._size, manifest.at)
         self.kept.append(kept)
 
     def _before(self, number: int) -> tuple[int, int]:

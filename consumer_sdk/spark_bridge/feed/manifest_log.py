@@ -124,7 +124,7 @@ class ManifestLog:
                 continue  # another one has just taken its place
         return Summary()
 
-    def cut(self, summary: Summary, scratch: str) -> bool:
+    def truncate(self, summary: Summary, scratch: str) -> bool:
         """Makes ``summary`` durable; False if another writer has made one for that number.
 
         Args:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
-__all__ = ["Backlog", "FeedBatchReader", "FeedStreamReader", "Waiting"]
+__all__ = ["Backlog", "FeedBatchReader", "FeedStreamReader", "WaitingSegment"]
 
 
 # What a query without a reader name starts at. Spark asks for the start again when it restarts in
@@ -185,7 +185,10 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _manifests(self, first: int, last: int) -> list[Manifest]:
         found = [self._log.find(number) for number in range(first, last)]
-        # Afterwards: below the floor they may be deleted, and others in their places.
+        # The floor afterwards: below it,
+        # 1. a manifest that Spark has planned may have been deleted,
+        # 2. a writer that was stopped meanwhile may have claimed its number, for other records,
+        # 3. and this has read that one.
         self._log.check_kept(first)
         return [each or self._log.read(first + at) for at, each in enumerate(found)]
 
@@ -207,12 +210,13 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Takes in new manifests; returns the end."""
         backlog = self._known(begin)
         for manifest in self._log.news(backlog.end):
-            backlog.segments.append(Waiting(manifest.rows, manifest.size, manifest.at))
+            backlog.segments.append(WaitingSegment(manifest.rows, manifest.size, manifest.at))
         return backlog.end
 
     def _news(self, begin: int) -> int:
         end = self._wait(begin)
-        # What is not there may have been deleted, rather than not be written yet.
+        # The floor afterwards: a manifest that is not there may have been deleted, rather than not
+        # be written yet.
         self._log.check_kept(begin)
         return end
 
@@ -289,7 +293,7 @@ def _number(offset: dict[str, Any], name: str = "next") -> int:
 # -- which of the segments that wait go into the next micro-batch --------------------------
 
 
-class Waiting(NamedTuple):
+class WaitingSegment(NamedTuple):
     """A segment that Spark has not taken.
 
     Attributes:
@@ -313,7 +317,7 @@ class Backlog:
     """
 
     first: int = 0
-    segments: list[Waiting] = field(default_factory=list)
+    segments: list[WaitingSegment] = field(default_factory=list)
 
     @property
     def end(self) -> int:
@@ -325,7 +329,7 @@ class Backlog:
         """Of all of them."""
         return sum(each.rows for each in self.segments)
 
-    def behind(self, end: int) -> Sequence[Waiting]:
+    def behind(self, end: int) -> Sequence[WaitingSegment]:
         """Those that wait behind ``end``."""
         return self.segments[max(0, end - self.first) :]
 

@@ -1,11 +1,15 @@
 """The feed's file work: synchronous, used by one thread.
 
-A commit: drop the records that the feed has → write a segment under a name of this writer's own
-and make it durable → claim the next manifest number for it. A writer that loses the claim reads
-the winner's manifest, drops what that one contains, and tries again; so each record is in the
-feed once, whoever wrote it, also after a crash between any two of these steps, and after a writer
-was stopped between any two of them for however long (see `manifest_log` for what was deleted
-meanwhile). There is no leader: the log's numbers are what fences.
+A commit has three steps:
+
+1. drop the records that the feed has;
+2. write the others to a segment, under a name of this writer's own, and make it durable;
+3. claim the next manifest number for the segment.
+
+A writer that loses the claim reads the winner's manifest, drops what that one contains, and tries again.
+So each record is in the feed once, whoever wrote it, also after a crash between any two of these steps,
+and after a writer was stopped between any two of them for however long (see `manifest_log` for what was
+deleted meanwhile). There is no leader: the log's numbers are the fence.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary, Writer
 from consumer_sdk.spark_bridge.feed.reader_marks import read_marks
 from consumer_sdk.spark_bridge.feed.segments import count_rows, place_text, rows_of
 
-__all__ = ["DeadWriters", "FeedWriter", "Keeping", "Seen", "WriterLock"]
+__all__ = ["DeadWriters", "FeedWriter", "Retention", "Seen", "WriterLock"]
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +57,7 @@ _PACE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class Retention:
     """How long a writer keeps what Spark has committed.
 
     Attributes:
@@ -111,7 +115,7 @@ class FeedWriter:
     Args:
         files: of the directory.
         encode_position: a text form for positions that are not integers.
-        keeping: how long it keeps what Spark has committed.
+        retention: how long it keeps what Spark has committed.
         clock: seconds, never falling.
         wall: seconds since 1970; it is shown, and may be wrong.
     """
@@ -120,7 +124,7 @@ class FeedWriter:
         self,
         files: Files,
         encode_position: Callable[[Position], str] = place_text,
-        keeping: Keeping | None = None,
+        retention: Retention | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -133,12 +137,12 @@ class FeedWriter:
         self.seen = Seen()
         self._files = files
         self._encode_position = encode_position
-        self._keeping = keeping or Keeping()
+        self._retention = retention or Retention()
         self._clock = clock
-        self._cut_at = clock()
+        self._truncate_at = clock()
         self._wall = wall
         self._log = ManifestLog(files)
-        self._index = FeedIndex(self._log, self._keeping.texts, clock)
+        self._index = FeedIndex(self._log, self._retention.texts, clock)
         self._serial = itertools.count()
         self._lock: WriterLock | None = None
         self._name = ""
@@ -175,10 +179,10 @@ class FeedWriter:
             bad = {id(message): reason for message, reason in self._faults(messages)}
             self._commit(message for message in messages if id(message) not in bad)
             faults = [_fault(entry, bad) for entry in entries]
-        self._show()
+        self._update_seen()
         return faults
 
-    def tend(self) -> None:
+    def collect_garbage(self) -> None:
         """Looks how far Spark is, and deletes what it has committed; failures are logged.
 
         Only what every registered reader has committed goes, long enough after that was seen.
@@ -186,9 +190,9 @@ class FeedWriter:
         try:
             self._look_at_readers()
             self._index.forget()
-            if self.committed is not None and self._clock() >= self._cut_at:
-                self._cut()
-                self._show()
+            if self.committed is not None and self._clock() >= self._truncate_at:
+                self._truncate()
+                self._update_seen()
         except (OSError, FeedError) as error:
             log.warning("nothing more is deleted from %s for now: %s", self.directory, error)
         except Exception:
@@ -211,32 +215,41 @@ class FeedWriter:
         self._name = self._lock.name
         litter = [local / folder for folder in (SEGMENTS, MANIFESTS, SUMMARIES)]
         dead = DeadWriters(local / WRITERS, litter)
+        # 1. `dead` has locked the names of the dead writers, and listed the files they left: none of
+        #    them can commit one any more.
+        # 2. The manifests are read: what a dead writer has committed is among them, and is kept.
+        # 3. The rest is deleted.
+        # With 2 before 1, a writer that commits and dies in between would lose its segment.
         try:
             summary = self._index.load()
             for kept in self._index.kept:
                 dead.keep(kept.segment)
-            dead.bury()
+            dead.delete_litter()
         finally:
             dead.release()
         return summary
 
     def _look_at_readers(self) -> None:
+        # The marks first, then the log: what a reader has committed was there when it said so. The
+        # other way round:
+        # 1. this writer reads the log up to manifest 7;
+        # 2. another one commits 7, and a query reads it and marks 8;
+        # 3. this one reads the mark, beyond all that it knows, and takes it for a damaged one.
         marks = read_marks(self._files)
-        # Afterwards: what a reader has committed was there when it said so.
         self._index.follow()
         sound = {name: at for name, at in marks.items() if at <= self._index.next}
-        self._complain(frozenset(marks.keys() - sound.keys()))
+        self._warn_of_bad_marks(frozenset(marks.keys() - sound.keys()))
         self.slowest = min(sound, key=sound.__getitem__, default=None)
         self.committed = None if self.slowest is None else sound[self.slowest]
-        self._index.commits(self.committed or 0)
-        self._show()
+        self._index.note_committed(self.committed or 0)
+        self._update_seen()
 
-    def _show(self) -> None:
+    def _update_seen(self) -> None:
         index = self._index
         unread = index.unread(self.committed)
         self.seen = Seen(unread, len(index.kept), self.committed, index.at)
 
-    def _complain(self, ignored: frozenset[str]) -> None:
+    def _warn_of_bad_marks(self, ignored: frozenset[str]) -> None:
         if ignored - self._ignored:
             log.error(
                 "readers %s of %s say that they have committed more than was ever written: they "
@@ -246,9 +259,9 @@ class FeedWriter:
             )
         self._ignored = ignored
 
-    def _cut(self) -> None:
+    def _truncate(self) -> None:
         index = self._index
-        floor = index.expired(self._keeping.segments, _MOST_DELETED)
+        floor = index.expired(self._retention.segments, _MOST_DELETED)
         if floor == index.floor:
             return
         known, began = index.known, self._clock()
@@ -258,12 +271,15 @@ class FeedWriter:
             remembered=known.remembered(floor),
             at=index.at,
         )
-        is_ours = self._log.cut(summary, self._own_name(".tmp"))
+        # The summary is durable before anything is deleted. Killed in between, the next writer that
+        # opens the feed deletes the rest. Of two writers with the same floor one gets the number of
+        # the summary, and that one deletes.
+        is_ours = self._log.truncate(summary, self._own_name(".tmp"))
         index.drop_below(floor)
         if is_ours:
             self._log.sweep(summary, self._swept)
             self._swept = floor
-        self._cut_at = self._clock() + _PACE * (self._clock() - began)
+        self._truncate_at = self._clock() + _PACE * (self._clock() - began)
 
     def _commit(self, messages: Iterable[Message]) -> None:
         rows = rows_of(messages, self._encode_position)
@@ -281,13 +297,18 @@ class FeedWriter:
                 self.written += count_rows(fresh)
                 return count_rows(fresh)
             left = self._index.known.unseen(fresh)
-            # A claim below the floor names this segment too, and whoever deletes what is below
-            # the floor deletes it: it is not used again.
+            # The number was below the floor (None):
+            # 1. this writer had read the manifests below 7, and was stopped;
+            # 2. others committed 7 and more, Spark committed those too, and a writer deleted them;
+            # 3. this one went on, and claimed 7, whose name was free again.
+            # Its manifest 7 counts for nobody, and whoever deletes what is below the floor deletes
+            # the segment that it names: so the segment is not used again.
             if is_ours is None or count_rows(left) < count_rows(fresh):
                 self._files.delete(f"{SEGMENTS}/{segment.name}")
                 segment = None
             fresh = left
-        # A sync may have failed after these were found: they count only once it has succeeded.
+        # Nothing is new: other manifests have these records. A sync may have failed after those
+        # were found, and a power cut would take them back: they count only once it has succeeded.
         self._log.sync(self._index.next)
         return 0
 
@@ -305,12 +326,14 @@ class FeedWriter:
         try:
             self._log.claim(segment.manifest(number, at, writer), self._own_name(".tmp"))
         except OSError:
-            # A claim that raised may have succeeded; then the manifest needs its segment.
+            # The file system may have made the manifest, and then failed: it needs its segment.
             if self._log.find(number) is None:
                 self._files.delete(f"{SEGMENTS}/{segment.name}")
             raise
-        # Over a network a claim can succeed and yet be reported as lost: the manifest itself
-        # says whose it is.
+        # Who got the number, the manifest itself says, and not the answer to the claim. Over a
+        # network:
+        # 1. the server makes the file, and its answer is lost;
+        # 2. the client asks again, and is told that the file exists, as if another had been faster.
         news = self._index.follow()
         return None if news is None else segment.name in [found.segment for found in news]
 
@@ -368,7 +391,7 @@ class WriterLock:
 
 
 class DeadWriters:
-    """The writers whose process has ended, held until `bury` or `release`.
+    """The writers whose process has ended, held until `delete_litter` or `release`.
 
     Args:
         folder: where the locks are.
@@ -395,7 +418,7 @@ class DeadWriters:
         """The file ``name`` is committed."""
         self._left.pop(name, None)
 
-    def bury(self) -> None:
+    def delete_litter(self) -> None:
         """Deletes what they left and nobody committed."""
         for path in self._left.values():
             path.unlink(missing_ok=True)
@@ -422,7 +445,9 @@ def _lock(path: Path, flags: int) -> int | None:
         return None
     if _is(path, handle):
         return handle
-    # Between open and flock somebody took it for a dead writer's, and deleted it.
+    # 1. This writer made or opened the file, and had no lock on it yet.
+    # 2. Another one got the lock, took the file for a dead writer's, and deleted it.
+    # 3. This one got the lock, of a file without a name: it protects nothing.
     os.close(handle)
     return None
 

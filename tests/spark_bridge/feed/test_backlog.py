@@ -15,7 +15,7 @@ from consumer_sdk import Consumer, Message
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.spark_bridge import FeedStats, SparkFeed
 from consumer_sdk.spark_bridge.feed.files import PosixFiles
-from consumer_sdk.spark_bridge.feed.index import Kept
+from consumer_sdk.spark_bridge.feed.index import KeptSegment
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from tests.spark_bridge.feeding import messages, offsets
@@ -153,7 +153,7 @@ async def test_stats_are_right_while_the_feed_deletes(tmp_path: Path) -> None:
     """Deleting is another thread's work: who looks meanwhile sees all of it, or nothing."""
     seen: list[FeedStats] = []
 
-    class Looked(list[Kept]):
+    class Looked(list[KeptSegment]):
         def __delitem__(self, at: SupportsIndex | slice) -> None:
             super().__delitem__(at)
             seen.append(feed.stats())
@@ -164,7 +164,7 @@ async def test_stats_are_right_while_the_feed_deletes(tmp_path: Path) -> None:
         index = feed._writer._index
         index.kept = Looked(index.kept)
         ReaderMark(PosixFiles(tmp_path), "query").move(2)
-        await feed._in_thread(feed._writer.tend)
+        await feed._in_thread(feed._writer.collect_garbage)
         assert [each.backlog_rows for each in (*seen, feed.stats())] == [20, 20]
         assert [each.segments for each in (*seen, feed.stats())] == [4, 2]
 
@@ -185,7 +185,7 @@ async def test_stats_say_how_old_the_backlog_is(tmp_path: Path) -> None:
         assert waits.backlog_age - waits.segment_age == pytest.approx(2000)
         assert waits.segment_age == pytest.approx(time.time() - 3000, abs=1000)
         ReaderMark(PosixFiles(tmp_path), "query").move(2)
-        await feed._in_thread(feed._writer.tend)
+        await feed._in_thread(feed._writer.collect_garbage)
         assert (feed.stats().backlog_segments, feed.stats().backlog_age) == (0, 0.0)
     assert (feed.stats().is_open, feed.stats().written) == (False, 20)
     assert feed.stats().directory == str(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk.spark_bridge.feed.files import PosixFiles
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
-from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
+from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Retention
 from tests.spark_bridge.feeding import close, feeder, go, manifests, messages, offsets
 
 
@@ -56,13 +56,13 @@ def test_a_stopped_process_goes_on_above_what_was_deleted_meanwhile(tmp_path: Pa
 
 def delete_all(directory: Path, count: int) -> int:
     """Feeds everything below ``count`` and deletes it all; returns the first number to come."""
-    writer = FeedWriter(PosixFiles(directory), keeping=Keeping(segments=0.0))
+    writer = FeedWriter(PosixFiles(directory), retention=Retention(segments=0.0))
     writer.open()
     for first in range(0, count, 100):
         writer.commit([messages(first, first + 99)])
     end = manifests(directory)[-1].number + 1
     ReaderMark(PosixFiles(directory), "query").move(end)
-    writer.tend()
+    writer.collect_garbage()
     assert manifests(directory) == []
     writer.close()
     return end

@@ -23,7 +23,7 @@ from consumer_sdk.spark_bridge.feed.manifest_log import FOLDERS, MANIFESTS, SEGM
 from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark, read_marks
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
-from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
+from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Retention
 from tests.spark_bridge.feeding import manifests, messages, offsets, segment_names
 
 
@@ -77,7 +77,7 @@ def test_a_folder_that_is_not_there_is_empty(files: Files) -> None:
 
 def test_two_writers_keep_each_record_once(files: Files) -> None:
     """Overlapping records, a restart, and readers' marks work alike everywhere."""
-    fast, slow = (FeedWriter(files, keeping=Keeping(segments=0.0)) for _ in range(2))
+    fast, slow = (FeedWriter(files, retention=Retention(segments=0.0)) for _ in range(2))
     fast.open()
     slow.open()
     fast.commit([messages(0, 9)])
@@ -85,7 +85,7 @@ def test_two_writers_keep_each_record_once(files: Files) -> None:
     assert offsets(files) == list(range(15))
     assert read_marks(files) == {}
     ReaderMark(files, "query").move(1)
-    fast.tend()
+    fast.collect_garbage()
     assert [found.number for found in manifests(files)] == [1]
     assert len(segment_names(files)) == 1
     slow.commit([messages(0, 19)])

@@ -24,7 +24,7 @@ from consumer_sdk.spark_bridge.feed.files import Files
 from consumer_sdk.spark_bridge.feed.fsspec_files import FsspecFiles
 from consumer_sdk.spark_bridge.feed.reader import FeedStreamReader
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
-from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
+from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Retention
 
 Place = tuple[str, str]
 
@@ -81,7 +81,7 @@ class Field:
         """Opens a writer."""
         made = FeedWriter(
             self.files(),
-            keeping=Keeping(segments=3.0, texts=50.0),
+            retention=Retention(segments=3.0, texts=50.0),
             clock=lambda: self.now,
             wall=lambda: 1000 + self.now + self.chance.choice([-20, 0, 20]),
         )
@@ -110,9 +110,9 @@ class Field:
         """One piece of work of one process; it may die of it."""
         self.left = self.left - 1 if self.depth else _MOST
         self.now += self.chance.random()
-        work = self.chance.choices([self.feed, self.tend, self.query, self.restart], [6, 3, 3, 1])[
-            0
-        ]
+        work = self.chance.choices(
+            [self.feed, self.collect_garbage, self.query, self.restart], [6, 3, 3, 1]
+        )[0]
         self.depth += 1
         with contextlib.suppress(DiedError):
             work()
@@ -129,9 +129,9 @@ class Field:
         # Not reached when the writer died, or when all are stopped.
         self.acked |= {(m.partition.id, str(m.position)) for m in wanted}
 
-    def tend(self) -> None:
+    def collect_garbage(self) -> None:
         """A writer looks what may be deleted."""
-        self.with_writer(FeedWriter.tend)
+        self.with_writer(FeedWriter.collect_garbage)
 
     def restart(self) -> None:
         """A writer is closed, and another one opened."""

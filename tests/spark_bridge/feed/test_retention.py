@@ -20,7 +20,7 @@ from consumer_sdk.spark_bridge.feed.manifest_log import FOLDERS, ManifestLog
 from consumer_sdk.spark_bridge.feed.reader import FeedBatchReader, FeedStreamReader
 from consumer_sdk.spark_bridge.feed.reader_marks import ReaderMark
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
-from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Keeping
+from consumer_sdk.spark_bridge.feed.writer import FeedWriter, Retention
 from tests.spark_bridge.feeding import manifests, messages, offsets, rows, segment_names
 
 KEEP_FOR, REMEMBER = 60.0, 600.0
@@ -48,18 +48,18 @@ class Feed:
 
     def writer(self, **options: Any) -> FeedWriter:
         """Opens a writer."""
-        keeping = Keeping(KEEP_FOR, REMEMBER)
+        retention = Retention(KEEP_FOR, REMEMBER)
         options = {"clock": self.clock, "wall": self.clock} | options
-        writer = FeedWriter(self.files, keeping=keeping, **options)
+        writer = FeedWriter(self.files, retention=retention, **options)
         self.writers.append(writer)
         writer.open()
         return writer
 
-    def tend(self, writer: FeedWriter, after: float = KEEP_FOR) -> None:
+    def collect_garbage(self, writer: FeedWriter, after: float = KEEP_FOR) -> None:
         """Lets the writer look, and again after that much time."""
-        writer.tend()
+        writer.collect_garbage()
         self.clock.now += after
-        writer.tend()
+        writer.collect_garbage()
 
     def mark(self, number: int, name: str = "query") -> None:
         """A query has committed everything below a number."""
@@ -97,13 +97,13 @@ def test_what_every_reader_has_committed_is_deleted(feed: Feed) -> None:
     fill(writer)
     feed.mark(4, "fast")
     feed.mark(2, "slow")
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [2, 3, 4]
     assert offsets(feed.path) == list(range(20, 50))
     assert len(segment_names(feed.path)) == len(feed.files.names("manifests")) == 3
     feed.mark(5, "slow")
     feed.mark(5, "fast")
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert segment_names(feed.path) == set()
     assert feed.files.names("summaries") == ["0000000005.json"]
 
@@ -112,7 +112,7 @@ def test_nothing_is_deleted_without_a_reader(feed: Feed) -> None:
     """The default: the feed is the records' home."""
     writer = feed.writer()
     fill(writer)
-    feed.tend(writer, 10 * REMEMBER)
+    feed.collect_garbage(writer, 10 * REMEMBER)
     assert feed.numbers() == [0, 1, 2, 3, 4]
 
 
@@ -120,15 +120,15 @@ def test_a_committed_segment_is_kept_for_a_while(feed: Feed) -> None:
     """``keep_for`` counts from when the writer saw the commit, whatever wall clocks say."""
     writer = feed.writer(wall=lambda: 4e9)
     fill(writer, 2)
-    feed.tend(writer, 10 * KEEP_FOR)
+    feed.collect_garbage(writer, 10 * KEEP_FOR)
     feed.mark(2)
-    feed.tend(writer, KEEP_FOR - 1)
+    feed.collect_garbage(writer, KEEP_FOR - 1)
     assert feed.numbers() == [0, 1]
     feed.mark(1)
-    feed.tend(writer, 1)
+    feed.collect_garbage(writer, 1)
     assert feed.numbers() == [1]
     feed.mark(2)
-    feed.tend(writer, KEEP_FOR)
+    feed.collect_garbage(writer, KEEP_FOR)
     assert feed.numbers() == []
     behind = feed.writer(wall=lambda: 0.0)
     fill(behind, 1, first=2)
@@ -140,7 +140,7 @@ def test_deleted_records_are_recognised_by_the_next_writer(feed: Feed) -> None:
     writer = feed.writer()
     fill(writer)
     feed.mark(5)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     again = feed.writer()
     fill(again, 6)
     assert (again.dropped, again.written) == (50, 10)
@@ -162,7 +162,7 @@ def test_text_positions_are_recognised_for_a_while_after_the_deletion(feed: Feed
     writer.commit([shard(0, 9)])
     writer.commit([shard(10, 19)])
     feed.mark(2)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert segment_names(feed.path) == set()
     assert len(feed.files.names("manifests")) == 2
     for repeating in (writer, feed.writer()):
@@ -171,7 +171,7 @@ def test_text_positions_are_recognised_for_a_while_after_the_deletion(feed: Feed
     feed.clock.now += REMEMBER + 1
     writer.commit([shard(20, 29)])
     feed.mark(3)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.files.names("manifests") == ["0000000002.json"]
     writer.commit([shard(0, 9)])
     assert len(rows(feed.path)) == 10
@@ -187,7 +187,7 @@ def test_a_stream_that_goes_on_makes_no_other_one_forgotten(feed: Feed) -> None:
         message.position = (message.position, 0)
     writer.commit([other])
     feed.mark(2)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert segment_names(feed.path) == set()
     for back in (writer, feed.writer()):
         back.commit([shard(0, 9)])
@@ -201,19 +201,19 @@ def test_a_cut_that_takes_long_is_not_made_often(
     writer = feed.writer()
     fill(writer)
     feed.mark(1)
-    original = ManifestLog.cut
+    original = ManifestLog.truncate
 
     def slow(*args: Any) -> bool:
         feed.clock.now += 10
         return original(*args)
 
-    monkeypatch.setattr(ManifestLog, "cut", slow)
-    feed.tend(writer)
+    monkeypatch.setattr(ManifestLog, "truncate", slow)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [1, 2, 3, 4]
     feed.mark(2)
-    feed.tend(writer, 199)
+    feed.collect_garbage(writer, 199)
     assert feed.numbers() == [1, 2, 3, 4]
-    feed.tend(writer, 1)
+    feed.collect_garbage(writer, 1)
     assert feed.numbers() == [2, 3, 4]
 
 
@@ -226,7 +226,7 @@ def test_an_outage_does_not_make_text_positions_forgotten(feed: Feed) -> None:
     writer.close()
     feed.clock.now += 100 * REMEMBER
     again = feed.writer()
-    again.tend()
+    again.collect_garbage()
     again.commit([shard(10, 29)])
     assert (again.dropped, again.written) == (10, 10)
 
@@ -240,7 +240,7 @@ def test_a_crash_between_summary_and_deletion_is_made_up_for(
     feed.mark(3)
     with monkeypatch.context() as patch:
         patch.setattr(ManifestLog, "sweep", lambda *_: None)
-        feed.tend(writer)
+        feed.collect_garbage(writer)
     assert len(segment_names(feed.path)) == 5
     feed.writer()
     assert len(segment_names(feed.path)) == 2
@@ -256,7 +256,7 @@ def test_a_damaged_reader_file_stops_the_deletion_only(
     feed.mark(5)
     (feed.path / "readers" / "other.json").write_text("{}")
     with caplog.at_level(logging.WARNING):
-        feed.tend(writer)
+        feed.collect_garbage(writer)
     assert "other.json" in caplog.text
     fill(writer, 1, first=5)
     assert feed.numbers() == [0, 1, 2, 3, 4, 5]
@@ -269,7 +269,7 @@ def test_a_fault_in_the_deletion_ends_nothing_else(
     writer = feed.writer()
     with monkeypatch.context() as patch:
         patch.setattr(FeedIndex, "forget", lambda _: {"": 0}["a fault"])
-        feed.tend(writer)
+        feed.collect_garbage(writer)
     assert "Traceback" in caplog.text
     fill(writer)
     assert feed.numbers() == [0, 1, 2, 3, 4]
@@ -289,7 +289,7 @@ def test_a_planned_batch_is_held_until_spark_has_committed_it(feed: Feed) -> Non
     reader = feed.reader()
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     restarted = feed.reader()
     assert restarted.initialOffset() == start
     assert read(restarted, start, end) == read(reader, start, end) == list(range(50))
@@ -308,7 +308,7 @@ def test_a_query_without_a_name_that_restarts_in_its_first_batch_skips_nothing(
     assert restarted.initialOffset() == start
     assert read(restarted, start, end) == list(range(50))
     feed.mark(3)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     restarted = feed.reader(None)
     with pytest.raises(FeedFormatError, match="below 3, and this query stands at 0"):
         restarted.partitions(restarted.initialOffset(), end)
@@ -321,14 +321,14 @@ def test_what_is_deleted_while_a_batch_is_planned_is_noticed(
     writer = feed.writer()
     fill(writer)
     feed.mark(5)
-    feed.tend(writer, 0)
+    feed.collect_garbage(writer, 0)
     feed.clock.now += KEEP_FOR
     original = ManifestLog.find
 
     def meanwhile(log: ManifestLog, number: int) -> Any:
         found = original(log, number)
         monkeypatch.undo()
-        writer.tend()
+        writer.collect_garbage()
         return found
 
     monkeypatch.setattr(ManifestLog, "find", meanwhile)
@@ -343,11 +343,11 @@ def test_a_batch_planned_from_a_restored_checkpoint_is_held(feed: Feed) -> None:
     feed.mark(5)
     restored = feed.reader()
     parts = restored.partitions({"next": 1}, {"next": 3})
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [1, 2, 3, 4]
     assert sum(b.num_rows for part in parts for b in restored.read(part)) == 20
     assert read(restored, {"next": 3}, {"next": 4}) == list(range(30, 40))
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [1, 2, 3, 4]
 
 
@@ -362,7 +362,7 @@ def test_both_words_of_spark_for_committed_let_go(feed: Feed, says: str) -> None
         reader.commit(end)
     else:
         assert reader.latestOffset(end, ReadAllAvailable()) == end
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == []
     fill(writer, 1, first=5)
     assert read(reader, end, reader.latestOffset(end, ReadAllAvailable())) == list(range(50, 60))
@@ -375,10 +375,10 @@ def test_with_asynchronous_progress_only_a_commit_lets_go(feed: Feed) -> None:
     reader = feed.reader(is_async=True)
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
     reader.latestOffset(end, ReadAllAvailable())
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert len(feed.numbers()) == 5
     reader.commit(end)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == []
 
 
@@ -387,7 +387,7 @@ def test_a_new_query_starts_at_the_first_segment_that_is_kept(feed: Feed) -> Non
     writer = feed.writer()
     fill(writer)
     feed.mark(3)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     for name in (None, "late"):
         reader = feed.reader(name)
         start = reader.initialOffset()
@@ -404,7 +404,7 @@ def test_available_now_after_a_deletion_reads_what_is_kept(feed: Feed) -> None:
     writer = feed.writer()
     fill(writer)
     feed.mark(3)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     reader = feed.reader("late")
     reader.prepareForTriggerAvailableNow()
     assert reader.latestOffset(reader.initialOffset(), ReadAllAvailable()) == {"next": 5}
@@ -419,7 +419,7 @@ def test_a_query_that_was_overtaken_is_told(feed: Feed, *, knows: bool) -> None:
     if knows:
         assert reader.latestOffset({"next": 1}, ReadAllAvailable()) == {"next": 5}
     feed.mark(5)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     complaint = "deleted its segments below 5, and this query stands at 1"
     with pytest.raises(FeedFormatError, match=complaint):
         reader.latestOffset({"next": 1}, ReadAllAvailable())
@@ -434,7 +434,7 @@ def test_a_checkpoint_of_another_feed_lets_nothing_be_deleted(feed: Feed) -> Non
     feed.mark(3)
     with pytest.raises(FeedFormatError, match="another one"):
         feed.reader().latestOffset({"next": 500}, ReadAllAvailable())
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [3, 4]
 
 
@@ -443,10 +443,10 @@ def test_a_reader_beyond_the_end_is_ignored(feed: Feed, caplog: pytest.LogCaptur
     writer = feed.writer()
     fill(writer)
     feed.mark(6, "lost")
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [0, 1, 2, 3, 4]
     feed.mark(2, "sound")
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     assert feed.numbers() == [2, 3, 4]
     assert caplog.text.count("readers lost of") == 1
 
@@ -467,7 +467,7 @@ def test_a_writer_that_slept_through_the_deletion_adds_nothing_below_it(feed: Fe
     sleeper, writer = feed.writer(), feed.writer()
     fill(writer)
     feed.mark(5)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     sleeper.commit([messages(40, 59)])
     assert (sleeper.written, sleeper.dropped) == (10, 10)
     assert feed.numbers() == [5]
@@ -483,7 +483,7 @@ def test_a_claim_below_the_floor_is_never_taken_for_a_record_that_is_there(feed:
     sleeper, writer = feed.writer(), feed.writer()
     fill(writer)
     feed.mark(5)
-    feed.tend(writer)
+    feed.collect_garbage(writer)
     dies(sleeper._log, "floor", lambda: sleeper.commit([messages(50, 59)]))
     assert "0000000000.json" in feed.files.names("manifests")
     for other in (writer, feed.writer()):
@@ -517,13 +517,13 @@ def test_a_writer_that_opens_during_a_deletion_buries_nothing_that_is_needed(
     os.close(dead._lock._handle)  # as the kernel does
     dead._lock = None
     feed.mark(3)
-    feed.tend(writer, 0)
+    feed.collect_garbage(writer, 0)
     feed.clock.now += KEEP_FOR
     original = ManifestLog.check_complete
 
     def meanwhile(log: ManifestLog) -> None:
         monkeypatch.undo()
-        writer.tend()
+        writer.collect_garbage()
         original(log)
 
     monkeypatch.setattr(ManifestLog, "check_complete", meanwhile)

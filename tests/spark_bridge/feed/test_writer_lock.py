@@ -25,7 +25,7 @@ def test_what_the_dead_left_uncommitted_is_deleted(tmp_path: Path) -> None:
         (litter / name).touch()
     found = DeadWriters(tmp_path, [litter])
     found.keep(f"{dead}-0.arrow")
-    found.bury()
+    found.delete_litter()
     found.release()
     left = {path.name for path in litter.iterdir()}
     assert left == {f"{dead}-0.arrow", f"{live.name}-0.arrow", "README"}
@@ -39,10 +39,10 @@ def test_a_dead_writer_is_cleared_up_by_one_only(tmp_path: Path) -> None:
     (tmp_path / f"{dead}-0.arrow").touch()
     first = DeadWriters(tmp_path, [tmp_path])
     second = DeadWriters(tmp_path, [tmp_path])
-    second.bury()
+    second.delete_litter()
     second.release()
     assert (tmp_path / f"{dead}-0.arrow").exists()
-    first.bury()
+    first.delete_litter()
     first.release()
     assert list(tmp_path.iterdir()) == []
 
