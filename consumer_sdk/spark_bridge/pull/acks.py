@@ -90,8 +90,11 @@ class Acks:
         for partition, position in positions.items():
             known = self._acks.get(partition)
             if known is None or position < known.done:
-                # Another assignment. A write of the old log may be in the air, and is not to be
-                # taken for an answer to this position: its answer finds its own `_Ack`.
+                # 1. A write of position 1000 is in the air.
+                # 2. The topic is made again, and Spark is done with position 7 of the new one.
+                # 3. The write is answered: 1000 is durable.
+                # The answer goes to the `_Ack` that was flushed, so that 7 stays open. The new one
+                # has an assignment of its own, which a store is to be told of before it takes 7.
                 assignment = Assignment(partition, next(self._epochs))
                 self._acks[partition] = _Ack(assignment, position)
             else:

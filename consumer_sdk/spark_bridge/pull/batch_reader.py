@@ -10,8 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from consumer_sdk.range_reads import PartitionRange, RangeReader
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
-from consumer_sdk.spark_bridge.pull.planning.news import patiently
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets
+from consumer_sdk.spark_bridge.pull.planning.polling import patiently
 from consumer_sdk.spark_bridge.pull.planning.starts import check_order
 from consumer_sdk.spark_bridge.pull.planning.stream_planner import resolved
 from consumer_sdk.spark_bridge.pull.planning.tasks import plan_tasks

@@ -22,8 +22,8 @@ from consumer_sdk.spark_bridge.pull.acks import Acks, AckTargets
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
-from consumer_sdk.spark_bridge.pull.planning.news import News, patiently
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets, empty_batch
+from consumer_sdk.spark_bridge.pull.planning.polling import Poller, patiently
 from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
 from consumer_sdk.spark_bridge.pull.reading import Ranges
 
@@ -57,7 +57,7 @@ class QueryRun:
         self._texts = options.open_reader()
         self._planner = StreamPlanner(options, process.connections)
         self._patience = options.patience
-        self._news = News(
+        self._poller = Poller(
             self._planner.end, patience=self._patience, cost=lambda: self._planner.look_cost
         )
         has_target = options.group is not None or options.store is not None
@@ -79,7 +79,7 @@ class QueryRun:
         if self._rule.asked(_text(start), now):
             self._ack(start)
         is_final = self._planner.is_final
-        answer = self._news.end(start, limit, is_final=is_final)
+        answer = self._poller.end(start, limit, is_final=is_final)
         found = self._loop.call(answer, timeout=self._patience + 5)
         if found != start:
             return found
@@ -125,7 +125,7 @@ class QueryRun:
     async def _aclose(self) -> None:
         await self._acks.settle(_LAST_ACK_SECONDS)
         await self._acks.aclose()
-        await self._news.aclose()
+        await self._poller.aclose()
         await self._planner.aclose()
         await self._targets.aclose()
         await self._connections.aclose()

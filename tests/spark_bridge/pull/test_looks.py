@@ -10,8 +10,8 @@ import pytest
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
-from consumer_sdk.spark_bridge.pull.planning.news import News
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
+from consumer_sdk.spark_bridge.pull.planning.polling import Poller
 from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
 from consumer_sdk.testing import simulate
 from consumer_sdk.testing.simulation import Simulation
@@ -45,17 +45,17 @@ def test_a_look_at_many_leaders_is_taken_less_often(leaders: int, seconds: float
         options = replace(memory_options(logs), source=CostlySource(logs))  # type: ignore[arg-type]  # a fake
         connections = Connections()
         planner = StreamPlanner(options, connections)
-        news = News(planner.end, cost=lambda: planner.look_cost)
+        poller = Poller(planner.end, cost=lambda: planner.look_cost)
         now = asyncio.get_running_loop().time
-        end = await news.end(INITIAL, ALL, is_final=False)
+        end = await poller.end(INITIAL, ALL, is_final=False)
         for _warm in range(50):
-            end = await news.end(end, ALL, is_final=False)
+            end = await poller.end(end, ALL, is_final=False)
         began, asked = now(), logs.asked
         while now() < began + 60:
-            assert await news.end(end, ALL, is_final=False) == end
+            assert await poller.end(end, ALL, is_final=False) == end
             await asyncio.sleep(0.01)
         assert (logs.asked - asked) * seconds == pytest.approx(60, rel=0.1)
-        await news.aclose()
+        await poller.aclose()
         await connections.aclose()
 
     simulate(main)

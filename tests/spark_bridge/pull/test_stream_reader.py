@@ -22,7 +22,7 @@ from consumer_sdk.records import Outcome
 from consumer_sdk.spark_bridge.errors import DataLossError, StrictAckError
 from consumer_sdk.spark_bridge.pull import run
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.planning import news
+from consumer_sdk.spark_bridge.pull.planning import polling
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.stream_reader import PullStreamReader
 from tests.spark_bridge.pull.memory_ranges import Logs, at, memory_options
@@ -47,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Answers and acks are waited for, however long the machine stands still; no thread is left."""
     clock = Clock()
     monkeypatch.setattr(run, "time", clock)
-    monkeypatch.setattr(news, "_ANSWER_SECONDS", PATIENCE)
+    monkeypatch.setattr(polling, "_ANSWER_SECONDS", PATIENCE)
     for name in ("_ACK_SECONDS", "_LAST_ACK_SECONDS", "_RUN_END_SECONDS"):
         monkeypatch.setattr(run, name, PATIENCE)
     yield clock

@@ -150,7 +150,7 @@ def stops(
 
     With ``targets`` (AvailableNow's, frozen when the run began) never beyond them; a partition
     that has none, or one below its start, is not read. A log that now ends below the start is not
-    hidden: its end is returned, and `planning.sound` reports the loss.
+    hidden: its end is returned, and `tasks.readable_ranges` reports the loss.
     """
     present = {p: start for p, start in starts.items() if p in latest}
     if targets is None:

@@ -1,11 +1,11 @@
 """How old the first record is that a query has not read.
 
-`Arrivals` tells it from where the logs ended at each look, and asks nobody. A look at ``T`` that finds the
+`ArrivalTimes` tells it from where the logs ended at each look, and asks nobody. A look at ``T`` that finds the
 end at 100 says that whatever is at 100 or above came after ``T``. So a query that has read up to 100 is
 behind since ``T`` at the earliest.
 
 Where no look tells, the time of one record does: a query that begins far behind has to be asked about.
-`Ages` reads one record of a partition, in the background and now and then, and nobody waits for that. What
+`AgeProbe` reads one record of a partition, in the background and now and then, and nobody waits for that. What
 goes wrong leaves the age unknown, and nothing else. It has a connection of its own, since a broker answers
 the requests of one connection in their order: where a read is slow (another tier, a quota), whoever plans
 the next micro-batch would wait for it.
@@ -26,7 +26,7 @@ from consumer_sdk.records import Partition, Position
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
-__all__ = ["Ages", "Arrivals"]
+__all__ = ["AgeProbe", "ArrivalTimes"]
 
 _MOST_LOOKS = 16
 """Looks that are remembered of a partition that a query is behind in."""
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _Look: TypeAlias = tuple[Position, float]
 
 
-class Arrivals:
+class ArrivalTimes:
     """What is remembered of the looks at the ends of one query's partitions."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ def _with(looks: list[_Look], end: Position, now: float) -> list[_Look]:
     return looks
 
 
-class Ages:
+class AgeProbe:
     """Reads a record of each partition that is behind since nobody knows when.
 
     Args:
@@ -136,7 +136,7 @@ class Ages:
         self,
         options: PullOptions,
         connections: Connections,
-        arrivals: Arrivals,
+        arrivals: ArrivalTimes,
         clock: Callable[[], float],
     ) -> None:
         self._options = options.for_tasks()
@@ -167,7 +167,7 @@ class Ages:
             await asyncio.wait([self._round])
 
     async def _note(self, wanted: Sequence[PartitionRange]) -> None:
-        identity, make = (Ages, self._options.identity()), self._options.open_reader
+        identity, make = (AgeProbe, self._options.identity()), self._options.open_reader
         try:
             async with (
                 asyncio.timeout(_PATIENCE),

@@ -149,7 +149,7 @@ def check_order(
     """Refuses an end before the start where both were written by the user.
 
     Where the broker was asked for one of them, such a partition may have lost records: that is
-    for `planning.sound` to judge.
+    for `tasks.readable_ranges` to judge.
 
     Raises:
         ConfigurationError: names the partition and both positions.

@@ -17,7 +17,7 @@ from consumer_sdk.records import Partition, Position, Start, StartPoint
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit, Whole, admit, is_enough, stops
-from consumer_sdk.spark_bridge.pull.planning.ages import Ages, Arrivals
+from consumer_sdk.spark_bridge.pull.planning.ages import AgeProbe, ArrivalTimes
 from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets
 from consumer_sdk.spark_bridge.pull.planning.starts import NEW, Starts, questions, resolve
 from consumer_sdk.spark_bridge.pull.planning.tasks import plan_tasks
@@ -58,8 +58,8 @@ class StreamPlanner:
         self._targets: _Positions | None = None
         self._let_go = -math.inf
         self._wall = wall
-        self._arrivals = Arrivals()
-        self._ages = Ages(options, connections, self._arrivals, self._clock)
+        self._arrivals = ArrivalTimes()
+        self._ages = AgeProbe(options, connections, self._arrivals, self._clock)
         self.latest: Offsets | None = None
         self.waiting: Mapping[Partition, float] = {}
         self.look_cost = 1

@@ -1,6 +1,6 @@
 """Which Spark task reads what.
 
-`plan_tasks` takes three steps, and asks the reader in between: `sound` drops empty ranges and judges
+`plan_tasks` takes three steps, and asks the reader in between: `readable_ranges` drops empty ranges and judges
 what is lost, `parts_wanted` says into how many parts each range is to be cut, `pack` puts the parts
 into tasks. Each task costs about 20 ms, so small ranges share one; large ones are cut where asked for.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TASK_RECORDS",
+    "ReadableRanges",
     "Sizing",
-    "Sound",
     "cut_sizes",
     "pack",
     "parts_wanted",
     "plan_tasks",
-    "sound",
+    "readable_ranges",
 ]
 
 
@@ -85,7 +85,7 @@ async def plan_tasks(
     # Where positions are no numbers, an end says nothing, and may take long to find.
     counted = [each.partition for each in ranges if isinstance(each.stop, int)]
     latest = await reader.positions(counted, StartPoint.LATEST)
-    found = sound(ranges, earliest, gone, latest=latest, fail=options.fail_on_data_loss)
+    found = readable_ranges(ranges, earliest, gone, latest=latest, fail=options.fail_on_data_loss)
     for warning in found.warnings:
         _log.warning("%s", warning)
     records = await _count_records(reader, found.ranges, options.sizing)
@@ -135,7 +135,7 @@ async def _cut(
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class ReadableRanges:
     """What can be read.
 
     Attributes:
@@ -147,14 +147,14 @@ class Sound:
     warnings: list[str]
 
 
-def sound(
+def readable_ranges(
     ranges: Collection[PartitionRange],
     earliest: Mapping[Partition, Position | None],
     gone: Collection[Partition] = (),
     *,
     latest: Mapping[Partition, Position | None] | None = None,
     fail: bool,
-) -> Sound:
+) -> ReadableRanges:
     """Judges the ranges of a batch.
 
     Where positions are integers, a start below the earliest record is a loss. Elsewhere it need
@@ -188,7 +188,7 @@ def sound(
             doubts += verdict.doubts
     if losses and fail:
         raise _lost(losses)
-    return Sound(kept, losses + doubts)
+    return ReadableRanges(kept, losses + doubts)
 
 
 class _Verdict(NamedTuple):

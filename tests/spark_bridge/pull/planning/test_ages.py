@@ -17,7 +17,7 @@ from consumer_sdk.records import StartPoint
 from consumer_sdk.spark_bridge.pull.connections import Connections
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning import ages as module
-from consumer_sdk.spark_bridge.pull.planning.ages import Ages, Arrivals
+from consumer_sdk.spark_bridge.pull.planning.ages import AgeProbe, ArrivalTimes
 from tests.spark_bridge.pull.kafka_query import Kafka, Topic, complete
 from tests.spark_bridge.pull.memory_ranges import Logs, at, memory_options
 from tests.spark_bridge.pull.pulsar_query import PulsarTopic
@@ -31,9 +31,9 @@ class Asked:
 
     def __init__(self, logs: Logs, looked: float = 50.0, group: str | None = "g") -> None:
         self.now = 100.0
-        self.arrivals = Arrivals()
+        self.arrivals = ArrivalTimes()
         self.connections = Connections()
-        self.ages = Ages(
+        self.ages = AgeProbe(
             memory_options(logs, group), self.connections, self.arrivals, clock=lambda: self.now
         )
         self.arrivals.look({each: logs.end(each) for each in logs.values}, looked)
@@ -160,13 +160,13 @@ async def test_slow_broker_is_not_waited_for_longer(monkeypatch: pytest.MonkeyPa
 
 async def first_times(url: str) -> list[float]:
     """Since when the first record of each partition waits, as far as it is known."""
-    options, connections, arrivals = PullOptions.parse({"url": url}), Connections(), Arrivals()
+    options, connections, arrivals = PullOptions.parse({"url": url}), Connections(), ArrivalTimes()
     async with connections.borrowed(options) as reader:
         partitions = await reader.partitions()
         starts = await reader.positions(partitions, StartPoint.EARLIEST)
         arrivals.look(await reader.positions(partitions, StartPoint.LATEST), time.time() + 3600)
     assert arrivals.waiting(starts) == {}
-    ages = Ages(options, connections, arrivals, time.monotonic)
+    ages = AgeProbe(options, connections, arrivals, time.monotonic)
     ages.ask(starts)
     assert ages._round is not None
     await ages._round

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Partition
-from consumer_sdk.spark_bridge.pull.planning.ages import Arrivals
+from consumer_sdk.spark_bridge.pull.planning.ages import ArrivalTimes
 
 P = Partition("orders", "0")
 
@@ -15,7 +15,7 @@ P = Partition("orders", "0")
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=200))
 def test_what_waits_is_never_older_than_said(steps: list[tuple[int, bool]]) -> None:
     """Each record came after the time that is told; nothing is told where nothing waits."""
-    arrivals, came, read = Arrivals(), list[float](), 0
+    arrivals, came, read = ArrivalTimes(), list[float](), 0
     for now, (count, reads) in enumerate(steps):
         came += [now - 0.5] * count  # between this look and the last one
         arrivals.look({P: len(came)}, now)
@@ -30,7 +30,7 @@ def test_what_waits_is_never_older_than_said(steps: list[tuple[int, bool]]) -> N
 
 def test_query_that_keeps_up_is_behind_since_it_was_at_the_end() -> None:
     """It had all of it at 10; what it has not came since then."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: 5}, 9.0)
     arrivals.look({P: 5}, 10.0)
     assert arrivals.waiting({P: 5}) == {}
@@ -42,7 +42,7 @@ def test_query_that_keeps_up_is_behind_since_it_was_at_the_end() -> None:
 
 def test_what_came_before_the_first_look_came_nobody_knows_when() -> None:
     """A query that begins far behind is not behind for as long as it has been running."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: 100}, 10.0)
     assert arrivals.waiting({P: 50}) == {}
     arrivals.look({P: 120}, 20.0)
@@ -52,7 +52,7 @@ def test_what_came_before_the_first_look_came_nobody_knows_when() -> None:
 
 def test_time_of_a_record_tells_where_no_look_does() -> None:
     """It is worth to know where nothing is known, and where two looks are far apart."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: 100}, 1000.0)
     assert arrivals.vague({P: 50}) == [PartitionRange(P, 50, 100)]
     arrivals.note(P, 50, 400.0)
@@ -67,7 +67,7 @@ def test_time_of_a_record_tells_where_no_look_does() -> None:
 
 def test_times_that_producers_made_up_do_no_harm() -> None:
     """One is later than the look that has seen its record; one is of a record that is read by now."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: 100}, 1000.0)
     arrivals.note(P, 50, 5000.0)
     assert arrivals.waiting({P: 50}) == {P: 1000.0}
@@ -80,7 +80,7 @@ def test_times_that_producers_made_up_do_no_harm() -> None:
 
 def test_record_cannot_be_older_than_the_look_that_it_was_not_there_at() -> None:
     """A producer may give it the time of what it tells of, years ago."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: 100}, 1000.0)
     arrivals.look({P: 200}, 2000.0)
     assert arrivals.waiting({P: 150}) == {P: 1000.0}
@@ -90,7 +90,7 @@ def test_record_cannot_be_older_than_the_look_that_it_was_not_there_at() -> None
 
 def test_topic_that_is_made_anew_begins_anew() -> None:
     """And a partition that is gone is forgotten."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: 100}, 10.0)
     arrivals.look({P: 3}, 11.0)
     assert arrivals.waiting({P: 2}) == {}
@@ -101,7 +101,7 @@ def test_topic_that_is_made_anew_begins_anew() -> None:
 
 def test_positions_need_be_no_numbers() -> None:
     """Pulsar's are tuples."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     arrivals.look({P: (5, 3, -1)}, 10.0)
     arrivals.look({P: (5, 9, -1)}, 11.0)
     assert arrivals.waiting({P: (5, 3, -1)}) == {P: 10.0}
@@ -109,7 +109,7 @@ def test_positions_need_be_no_numbers() -> None:
 
 def test_query_that_never_catches_up_costs_no_memory() -> None:
     """Its looks get coarser, and the first one stays: it may be behind since then."""
-    arrivals = Arrivals()
+    arrivals = ArrivalTimes()
     for now in range(1000):
         arrivals.look({P: now}, float(now))
     assert len(arrivals._looks[P]) <= 16

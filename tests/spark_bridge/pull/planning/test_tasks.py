@@ -14,12 +14,12 @@ from consumer_sdk.records import Partition
 from consumer_sdk.spark_bridge.errors import DataLossError
 from consumer_sdk.spark_bridge.pull.planning.tasks import (
     TASK_RECORDS,
+    ReadableRanges,
     Sizing,
-    Sound,
     cut_sizes,
     pack,
     parts_wanted,
-    sound,
+    readable_ranges,
 )
 
 A, B, C = (Partition("t", str(number)) for number in range(3))
@@ -181,7 +181,9 @@ def test_counting_is_asked_for_only_where_ranges_may_be_cut() -> None:
 def test_empty_ranges_are_no_tasks_and_no_loss() -> None:
     """Even of a partition that is gone, or whose log begins later now."""
     ranges = [PartitionRange(A, 5, 5), PartitionRange(B, 5, 5), PartitionRange(C, 5, 6)]
-    assert sound(ranges, {B: 9, C: 0}, fail=True) == Sound([PartitionRange(C, 5, 6)], [])
+    assert readable_ranges(ranges, {B: 9, C: 0}, fail=True) == ReadableRanges(
+        [PartitionRange(C, 5, 6)], []
+    )
 
 
 LOSSES = [
@@ -203,7 +205,7 @@ def test_a_loss_fails_the_query(
 ) -> None:
     """Traps 1, 8 and 11: it says what is lost, and how to go on."""
     with pytest.raises(DataLossError, match=f"{complaint}.*failOnDataLoss=false"):
-        sound([each], earliest, fail=True)
+        readable_ranges([each], earliest, fail=True)
 
 
 @pytest.mark.parametrize("each, earliest, kept, complaint", LOSSES)
@@ -214,7 +216,7 @@ def test_an_accepted_loss_is_a_warning(
     complaint: str,
 ) -> None:
     """What is left is read, and nothing twice."""
-    judged = sound([each], earliest, fail=False)
+    judged = readable_ranges([each], earliest, fail=False)
     assert judged.ranges == kept
     assert [complaint in warning for warning in judged.warnings] == [True]
 
@@ -233,8 +235,8 @@ def test_a_log_that_ends_below_the_stop_is_a_loss(
 ) -> None:
     """A topic made again, or cut short by an election: what is missing never comes."""
     with pytest.raises(DataLossError, match=f"t/0 ends at {last}, below 9"):
-        sound([each], {A: 3}, latest={A: last}, fail=True)
-    judged = sound([each], {A: 3}, latest={A: last}, fail=False)
+        readable_ranges([each], {A: 3}, latest={A: last}, fail=True)
+    judged = readable_ranges([each], {A: 3}, latest={A: last}, fail=False)
     assert judged.ranges == kept
     assert len(judged.warnings) == 1
 
@@ -242,37 +244,39 @@ def test_a_log_that_ends_below_the_stop_is_a_loss(
 def test_a_log_that_ends_at_the_stop_is_whole() -> None:
     """Nor does an end say anything that is not a number: it may lie in another ledger."""
     each = PartitionRange(A, 5, 9)
-    assert sound([each], {A: 0}, latest={A: 9}, fail=True) == Sound([each], [])
+    assert readable_ranges([each], {A: 0}, latest={A: 9}, fail=True) == ReadableRanges([each], [])
     ledger = PartitionRange(A, (5, 0, 0), (6, 2, 0))
-    assert sound([ledger], {A: (5, 0, 0)}, latest={A: (6, 0, 0)}, fail=True) == Sound([ledger], [])
+    assert readable_ranges(
+        [ledger], {A: (5, 0, 0)}, latest={A: (6, 0, 0)}, fail=True
+    ) == ReadableRanges([ledger], [])
 
 
 def test_partitions_that_vanished_are_losses() -> None:
     """Trap 11: nobody knows what they still had."""
     with pytest.raises(DataLossError, match="t/1 is gone"):
-        sound([], {}, [B], fail=True)
-    assert sound([], {}, [B], fail=False) == Sound([], ["t/1 is gone"])
+        readable_ranges([], {}, [B], fail=True)
+    assert readable_ranges([], {}, [B], fail=False) == ReadableRanges([], ["t/1 is gone"])
 
 
 def test_many_losses_are_not_all_named() -> None:
     """An error is read by people."""
     gone = [Partition("t", f"{number:03}") for number in range(500)]
     with pytest.raises(DataLossError, match=r"t/009 is gone; and 490 more") as caught:
-        sound([], {}, gone, fail=True)
+        readable_ranges([], {}, gone, fail=True)
     assert "t/010" not in str(caught.value)
 
 
 def test_a_start_before_a_deleted_ledger_is_a_doubt_alone() -> None:
     """Pulsar deletes a ledger that was read to its end: the reader knows whether that is a loss."""
     each = PartitionRange(A, (5, 9, 1), (6, 2, 0))
-    judged = sound([each], {A: (6, 0, 0)}, fail=True)
+    judged = readable_ranges([each], {A: (6, 0, 0)}, fail=True)
     assert judged.ranges == [each]
     assert len(judged.warnings) == 1
     kept = [PartitionRange(A, (6, 0, 0), (6, 2, 0))]
-    assert sound([each], {A: (6, 0, 0)}, fail=False).ranges == kept
+    assert readable_ranges([each], {A: (6, 0, 0)}, fail=False).ranges == kept
 
 
 def test_sound_ranges_are_sorted_and_unchanged() -> None:
     """The usual case has no warnings."""
     ranges = [PartitionRange(B, 5, 9), PartitionRange(A, 0, 3)]
-    assert sound(ranges, {A: 0, B: 5}, fail=True) == Sound(sorted(ranges), [])
+    assert readable_ranges(ranges, {A: 0, B: 5}, fail=True) == ReadableRanges(sorted(ranges), [])

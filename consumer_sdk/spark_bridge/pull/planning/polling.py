@@ -1,9 +1,9 @@
-"""Asking the broker for news: not too often, not too long at a time, and through an outage.
+"""Polling the broker for news: not too often, not too long at a time, and through an outage.
 
-Spark's default trigger asks 90 times a second, and stopping a query waits for the answer. So each
-answer comes within half a second, the broker is sent four requests a second when nothing happens,
-and is asked at once while records come in. A question that takes several requests is asked the less
-often, but every two seconds at least. An outage is no news, until it has lasted too long.
+Spark's default trigger asks for the latest offset 90 times a second, and stopping a query waits for the
+answer. So Spark gets each answer within half a second. The broker is sent four requests a second while
+nothing happens, and is asked at once while records come in. A question that takes several requests is
+asked the less often, but every two seconds at least. An outage is no news, until it has lasted too long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.spark_bridge.pull.options.options import PATIENCE
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
 
-__all__ = ["PATIENCE", "News", "patiently"]
+__all__ = ["PATIENCE", "Poller", "patiently"]
+
 
 _ANSWER_SECONDS = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
@@ -50,7 +51,7 @@ async def patiently(work: Callable[[], Awaitable[_T]], patience: float = PATIENC
         pause = min(2 * pause, 2.0)
 
 
-class News:
+class Poller:
     """Asks where the next batch ends. Everything runs in one event loop.
 
     Args:

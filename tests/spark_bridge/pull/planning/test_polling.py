@@ -9,7 +9,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
-from consumer_sdk.spark_bridge.pull.planning.news import PATIENCE, News, patiently
+from consumer_sdk.spark_bridge.pull.planning.polling import PATIENCE, Poller, patiently
 from consumer_sdk.testing import simulate
 from consumer_sdk.testing.simulation import Simulation
 
@@ -37,13 +37,13 @@ class Broker:
         return dict(NEW if self.has_news else start)
 
 
-async def poll(news: News, seconds: float) -> tuple[list[dict[str, Any]], float]:
+async def poll(poller: Poller, seconds: float) -> tuple[list[dict[str, Any]], float]:
     """Ask as Spark's default trigger does; return the answers and the longest call."""
     now = asyncio.get_running_loop().time
     end, longest, answers = now() + seconds, 0.0, []
     while now() < end:
         began = now()
-        answers.append(await news.end(OLD, ALL, is_final=False))
+        answers.append(await poller.end(OLD, ALL, is_final=False))
         longest = max(longest, now() - began)
         await asyncio.sleep(ENGINE_DELAY)
     return answers, longest
@@ -54,14 +54,14 @@ def test_an_idle_stream_asks_at_most_five_times_a_second() -> None:
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask)
-        await poll(news, 10)
+        poller = Poller(broker.ask)
+        await poll(poller, 10)
         before = broker.asked
-        answers, longest = await poll(news, 60)
+        answers, longest = await poll(poller, 60)
         assert 3 <= (broker.asked - before) / 60 <= 5
         assert all(answer == OLD for answer in answers)
         assert longest < 0.5
-        await news.aclose()
+        await poller.aclose()
 
     simulate(main)
 
@@ -72,14 +72,14 @@ def test_a_look_of_several_requests_is_taken_less_often(cost: int) -> None:
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask, cost=lambda: cost)
-        await poll(news, 10)
+        poller = Poller(broker.ask, cost=lambda: cost)
+        await poll(poller, 10)
         before = broker.asked
-        answers, longest = await poll(news, 60)
+        answers, longest = await poll(poller, 60)
         assert 3 <= cost * (broker.asked - before) / 60 <= 5
         assert all(answer == OLD for answer in answers)
         assert longest < 0.51
-        await news.aclose()
+        await poller.aclose()
 
     simulate(main)
 
@@ -89,15 +89,15 @@ def test_a_look_of_many_requests_is_taken_every_two_seconds() -> None:
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask, patience=1.5, cost=lambda: 1000)
-        await poll(news, 60)
+        poller = Poller(broker.ask, patience=1.5, cost=lambda: 1000)
+        await poll(poller, 60)
         assert 29 <= broker.asked <= 36
         broker.has_news = True
         now = asyncio.get_running_loop().time
         began = now()
-        while await news.end(OLD, ALL, is_final=False) != NEW:
+        while await poller.end(OLD, ALL, is_final=False) != NEW:
             assert now() - began < 2.1
-        await news.aclose()
+        await poller.aclose()
 
     simulate(main)
 
@@ -107,15 +107,15 @@ def test_news_is_seen_within_a_quarter_of_a_second() -> None:
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask)
-        await poll(news, 10)
+        poller = Poller(broker.ask)
+        await poll(poller, 10)
         broker.has_news = True
         now = asyncio.get_running_loop().time
         began = now()
-        assert await news.end(OLD, ALL, is_final=False) == NEW
+        assert await poller.end(OLD, ALL, is_final=False) == NEW
         assert now() - began < 0.3
         began = now()
-        assert await news.end(OLD, ALL, is_final=False) == NEW
+        assert await poller.end(OLD, ALL, is_final=False) == NEW
         assert now() - began < 0.01
 
     simulate(main)
@@ -127,15 +127,15 @@ def test_an_outage_is_no_news_and_then_an_error(is_hanging: bool) -> None:  # no
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask)
-        await poll(news, 1)
+        poller = Poller(broker.ask)
+        await poll(poller, 1)
         broker.is_down, broker.delay = True, 3600.0 if is_hanging else 0.001
-        answers, longest = await poll(news, PATIENCE - 2)
+        answers, longest = await poll(poller, PATIENCE - 2)
         assert all(answer == OLD for answer in answers)
         assert longest < 1.0
         with pytest.raises(TransientAdapterError, match="start the query again"):
-            await poll(news, 10)
-        await news.aclose()
+            await poll(poller, 10)
+        await poller.aclose()
 
     simulate(main)
 
@@ -145,13 +145,13 @@ def test_an_outage_that_passes_is_forgotten() -> None:
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask)
+        poller = Poller(broker.ask)
         for _outage in range(5):
             broker.is_down = False
-            await poll(news, 1)
+            await poll(poller, 1)
             broker.is_down = True
-            await poll(news, PATIENCE - 5)
-        await news.aclose()
+            await poll(poller, PATIENCE - 5)
+        await poller.aclose()
 
     simulate(main)
 
@@ -162,10 +162,10 @@ def test_a_final_answer_waits_for_the_truth() -> None:
     async def main(_: Simulation) -> None:
         broker = Broker()
         broker.is_down = True
-        news = News(broker.ask)
+        poller = Poller(broker.ask)
         asyncio.get_running_loop().call_later(20, setattr, broker, "is_down", False)
         broker.has_news = True
-        assert await news.end(OLD, ALL, is_final=True) == NEW
+        assert await poller.end(OLD, ALL, is_final=True) == NEW
 
     simulate(main)
 
@@ -176,7 +176,7 @@ def test_the_first_answer_waits_for_the_truth() -> None:
     async def main(_: Simulation) -> None:
         broker = Broker()
         broker.delay, broker.has_news = 5.0, True
-        assert await News(broker.ask).end(OLD, ALL, is_final=False) == NEW
+        assert await Poller(broker.ask).end(OLD, ALL, is_final=False) == NEW
 
     simulate(main)
 
@@ -186,13 +186,13 @@ def test_a_question_of_another_start_replaces_the_open_one() -> None:
 
     async def main(_: Simulation) -> None:
         broker = Broker()
-        news = News(broker.ask)
-        await news.end(OLD, ALL, is_final=False)
+        poller = Poller(broker.ask)
+        await poller.end(OLD, ALL, is_final=False)
         broker.delay = 2.0
-        assert await news.end(OLD, ALL, is_final=False) == OLD
+        assert await poller.end(OLD, ALL, is_final=False) == OLD
         broker.delay = 0.001
-        assert await news.end(NEW, ALL, is_final=False) == NEW
-        await news.aclose()
+        assert await poller.end(NEW, ALL, is_final=False) == NEW
+        await poller.aclose()
 
     simulate(main)
 
@@ -205,7 +205,7 @@ def test_an_error_that_cannot_pass_is_raised_at_once() -> None:
             raise ConfigurationError("no such topic")
 
         with pytest.raises(ConfigurationError, match="no such topic"):
-            await News(refuse).end(OLD, ALL, is_final=False)
+            await Poller(refuse).end(OLD, ALL, is_final=False)
 
     simulate(main)
 
