@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
@@ -22,10 +22,14 @@ from consumer_sdk.spark_bridge.pull.acks import Acks, AckTargets
 from consumer_sdk.spark_bridge.pull.connections import of_this_process
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.admission import Limit
-from consumer_sdk.spark_bridge.pull.planning.offsets import Offsets, empty_batch
+from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL, Offsets, empty_batch
 from consumer_sdk.spark_bridge.pull.planning.polling import Poller, patiently
 from consumer_sdk.spark_bridge.pull.planning.stream_planner import StreamPlanner
 from consumer_sdk.spark_bridge.pull.reading import Ranges
+from consumer_sdk.spark_bridge.read_limits import NextBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit
 
 __all__ = ["QueryRun", "before_end"]
 
@@ -56,6 +60,7 @@ class QueryRun:
         # Never opened: it knows the positions' texts, and that the options can work.
         self._texts = options.open_reader()
         self._planner = StreamPlanner(options, process.connections)
+        self._next = NextBatch(lambda: INITIAL, options.limits.default_limit)
         self._patience = options.patience
         self._poller = Poller(
             self._planner.end, patience=self._patience, cost=lambda: self._planner.look_cost
@@ -73,24 +78,15 @@ class QueryRun:
         self._rule.available_now()
         self._patiently(self._planner.freeze)
 
-    def end(self, start: Offset, limit: Limit) -> Offset:
-        """Where the batch from ``start`` ends; ``start`` itself if there is no news."""
-        now = time.monotonic()
-        if self._rule.asked(_text(start), now):
-            self._ack(start)
-        is_final = self._planner.is_final
-        answer = self._poller.end(start, limit, is_final=is_final)
-        found = self._loop.call(answer, timeout=self._patience + 5)
-        if found != start:
-            return found
-        if is_final:
-            self._settle_run()
-        if self._rule.wants_batch(_text(start), now):
-            return empty_batch(start) or start
-        return start
+    def latest_offset(self, start: Offset | None, limit: ReadLimit | None) -> Offset:
+        """Where the next batch ends; where it begins, after a short wait, if there is no news."""
+        end = self._end(*self._next.asked(start, limit))
+        self._next.answered(end)
+        return end
 
     def tasks(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The tasks of one batch."""
+        self._next.planned(end)
         self._rule.planned(_text(start), _text(end))
         found = self._patiently(lambda: self._planner.tasks(start, end))
         return [Ranges(each) for each in found]
@@ -121,6 +117,21 @@ class QueryRun:
             self._is_closed = True
             self._loop.call(self._aclose(), timeout=2 * _LAST_ACK_SECONDS)
             self._loop.stop()
+
+    def _end(self, start: Offset, limit: Limit) -> Offset:
+        now = time.monotonic()
+        if self._rule.asked(_text(start), now):
+            self._ack(start)
+        is_final = self._planner.is_final
+        answer = self._poller.end(start, limit, is_final=is_final)
+        found = self._loop.call(answer, timeout=self._patience + 5)
+        if found != start:
+            return found
+        if is_final:
+            self._settle_run()
+        if self._rule.wants_batch(_text(start), now):
+            return empty_batch(start) or start
+        return start
 
     async def _aclose(self) -> None:
         await self._acks.settle(_LAST_ACK_SECONDS)

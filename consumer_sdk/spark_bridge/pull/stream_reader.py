@@ -14,11 +14,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pull.planning.offsets import INITIAL
 from consumer_sdk.spark_bridge.pull.reading import read_task
-from consumer_sdk.spark_bridge.read_limits import (
-    NextBatch,
-    SupportsTriggerAvailableNow,
-    to_spark,
-)
+from consumer_sdk.spark_bridge.read_limits import SupportsTriggerAvailableNow, to_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +31,6 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: PullOptions) -> None:
         self._options = options
         self._run: QueryRun | None = None
-        self._next = NextBatch(self.initialOffset, options.limits.default_limit)
 
     def __reduce__(self) -> tuple[type[PullStreamReader], tuple[PullOptions]]:
         """Workers read by the options alone."""
@@ -57,9 +52,7 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None
     ) -> dict[str, Any]:
         """Where the next micro-batch ends; ``start`` itself, after a short wait, if no news."""
-        end = self._running().end(*self._next.asked(start, limit))
-        self._next.answered(end)
-        return end
+        return self._running().latest_offset(start, limit)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Where the logs ended when they were last asked, for progress reports."""
@@ -67,7 +60,6 @@ class PullStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of one micro-batch."""
-        self._next.planned(end)
         return self._running().tasks(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
