@@ -1,7 +1,11 @@
-"""The request for topic ids, which the client has no version of: Metadata v12 (KIP-516, Kafka 3.0).
+"""Requests that the client has no version of.
 
-A topic id changes when a topic is deleted and made again: with it a checkpoint knows which topic
-it belongs to.
+Metadata v12 (KIP-516, Kafka 3.0) brings topic ids. One changes when a topic is deleted and made again:
+with it a checkpoint knows which topic it belongs to.
+
+By topic id (KIP-848's OffsetCommit v10, Kafka 4.1) a commit of a deleted topic's position can never land
+on the one that was made in its place. By name, a static member says which it is (KIP-345's v7, Kafka 2.3),
+so that the broker refuses the commits of one that was replaced.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -10,26 +14,41 @@ it belongs to.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
 from aiokafka.protocol.types import (
+    Array,
     Boolean,
     CompactArray,
     CompactString,
     Int16,
     Int32,
+    Int64,
     Schema,
+    String,
     TaggedFields,
 )
 
-__all__ = ["NO_TOPIC_ID", "TopicDescriptions", "Uuid", "topic_id_text"]
+__all__ = [
+    "NO_TOPIC_ID",
+    "OffsetCommitById",
+    "OffsetCommitByName",
+    "TopicDescriptions",
+    "Uuid",
+    "topic_id_text",
+]
 
 NO_TOPIC_ID = bytes(16)
-_TEXT = CompactString("utf-8")
+_COMPACT_TEXT = CompactString("utf-8")
+_TEXT = String("utf-8")
+
+
+# -- what a broker knows of topics ------------------------------------------------------------
 
 
 def topic_id_text(topic_id: bytes) -> str:
@@ -62,19 +81,19 @@ class MetadataResponseV12(Response):
             "brokers",
             CompactArray(
                 ("node_id", Int32),
-                ("host", _TEXT),
+                ("host", _COMPACT_TEXT),
                 ("port", Int32),
-                ("rack", _TEXT),
+                ("rack", _COMPACT_TEXT),
                 ("tags", TaggedFields),
             ),
         ),
-        ("cluster_id", _TEXT),
+        ("cluster_id", _COMPACT_TEXT),
         ("controller_id", Int32),
         (
             "topics",
             CompactArray(
                 ("error_code", Int16),
-                ("topic", _TEXT),
+                ("topic", _COMPACT_TEXT),
                 ("topic_id", Uuid),
                 ("is_internal", Boolean),
                 (
@@ -108,7 +127,7 @@ class MetadataRequestV12(RequestStruct):
     SCHEMA: ClassVar[Schema] = Schema(
         (
             "topics",
-            CompactArray(("topic_id", Uuid), ("name", _TEXT), ("tags", TaggedFields)),
+            CompactArray(("topic_id", Uuid), ("name", _COMPACT_TEXT), ("tags", TaggedFields)),
         ),
         ("allow_auto_topic_creation", Boolean),
         ("include_topic_authorized_operations", Boolean),
@@ -128,3 +147,179 @@ class TopicDescriptions(Request[MetadataRequestV12]):
         """The request as it is sent."""
         names: list[Any] = [(NO_TOPIC_ID, topic, {}) for topic in self._topics]
         return request_struct_class(names, False, False, {})
+
+
+# -- commits ----------------------------------------------------------------------------------
+
+NO_EPOCH = -1
+"""The leader's, which nobody reads: truncation is found by the range check."""
+KEPT = -1
+"""As long as the broker keeps commits."""
+
+
+class OffsetCommitResponseV10(Response):
+    """One error code for each partition, by topic id."""
+
+    API_KEY = 8
+    API_VERSION = 10
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                ("topic", Uuid),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32), ("error_code", Int16), ("tags", TaggedFields)
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class OffsetCommitRequestV10(RequestStruct):
+    """Commits by topic id, with generation, member and static member id."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 8
+    API_VERSION = 10
+    RESPONSE_TYPE = OffsetCommitResponseV10
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _COMPACT_TEXT),
+        ("generation", Int32),
+        ("member", _COMPACT_TEXT),
+        ("group_instance_id", _COMPACT_TEXT),
+        (
+            "topics",
+            CompactArray(
+                ("topic_id", Uuid),
+                (
+                    "partitions",
+                    CompactArray(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _COMPACT_TEXT),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class OffsetCommitById(Request[OffsetCommitRequestV10]):
+    """Commits positions by topic id.
+
+    Args:
+        topics: topic id → (partition, offset, metadata) of each partition.
+    """
+
+    API_KEY = 8
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member: str,
+        group_instance_id: str | None,
+        topics: Mapping[bytes, Sequence[tuple[int, int, str]]],
+    ) -> None:
+        self._head = (group, generation, member, group_instance_id)
+        self._topics = topics
+
+    def build(self, request_struct_class: type[OffsetCommitRequestV10]) -> OffsetCommitRequestV10:
+        """The request as it is sent."""
+        topics: list[Any] = [
+            (topic_id, [(p, offset, NO_EPOCH, text, {}) for p, offset, text in partitions], {})
+            for topic_id, partitions in self._topics.items()
+        ]
+        return request_struct_class(*self._head, topics, {})
+
+
+class OffsetCommitResponseV7(Response):
+    """One error code for each partition, by name."""
+
+    API_KEY = 8
+    API_VERSION = 7
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", _TEXT),
+                ("partitions", Array(("partition", Int32), ("error_code", Int16))),
+            ),
+        ),
+    )
+
+
+class OffsetCommitRequestV7(RequestStruct):
+    """Commits by name, with generation, member and static member id."""
+
+    API_KEY = 8
+    API_VERSION = 7
+    RESPONSE_TYPE = OffsetCommitResponseV7
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _TEXT),
+        ("generation", Int32),
+        ("member", _TEXT),
+        ("group_instance_id", _TEXT),
+        (
+            "topics",
+            Array(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class OffsetCommitByName(
+    Request[OffsetCommitRequest_v2 | OffsetCommitRequest_v3 | OffsetCommitRequestV7]
+):
+    """Commits positions by the topics' names.
+
+    Brokers before Kafka 2.3 have no static members, and are not told the id.
+
+    Args:
+        topics: name → (partition, offset, metadata) of each partition.
+    """
+
+    API_KEY = 8
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member: str,
+        group_instance_id: str | None,
+        topics: Mapping[str, Sequence[tuple[int, int, str]]],
+    ) -> None:
+        self._head = (group, generation, member)
+        self._group_instance_id = group_instance_id
+        self._topics = topics
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        if not issubclass(request_struct_class, OffsetCommitRequestV7):
+            return request_struct_class(*self._head, KEPT, list(self._topics.items()))
+        topics = [
+            (topic, [(p, offset, NO_EPOCH, text) for p, offset, text in partitions])
+            for topic, partitions in self._topics.items()
+        ]
+        return request_struct_class(*self._head, self._group_instance_id, topics)

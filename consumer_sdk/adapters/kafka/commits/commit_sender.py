@@ -12,9 +12,12 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 # isort: split
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
-from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
+from consumer_sdk.adapters.kafka.client.protocol import (
+    NO_TOPIC_ID,
+    OffsetCommitById,
+    OffsetCommitByName,
+)
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, write_metadata
-from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitById, OffsetCommitByName
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import TransientAdapterError

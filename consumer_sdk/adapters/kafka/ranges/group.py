@@ -14,7 +14,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest
 
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitByName
+from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName
 from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
 from consumer_sdk.adapters.kafka.ranges.list_offsets import LATEST, look_up
 from consumer_sdk.errors import PositionOutOfRangeError

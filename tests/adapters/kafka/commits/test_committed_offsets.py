@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiokafka.errors import OffsetMetadataTooLargeError
 
+from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.commits.metadata import ALPHABET, HEAD_SIZE, MOST, at_offset
-from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitById
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Committed, Outcome
 from consumer_sdk.testing.conformance.adapters.harness import Member
 from consumer_sdk.testing.pytest_plugin import _running, _skip_when_external

@@ -13,12 +13,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import RequestTimedOutError
 
+from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.commits import committing
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
-from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitById
 from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName
 from consumer_sdk.adapters.kafka.commits.metadata import at_offset
-from consumer_sdk.adapters.kafka.commits.requests import OffsetCommitByName
 from consumer_sdk.records import AckFlush, OutcomeKind
 from tests.adapters.kafka.world import World, coordinator_of
 
