@@ -203,7 +203,9 @@ class KafkaAdapter(Adapter):
     ) -> Mapping[Assignment, Committed | None]:
         if self.group is None:
             return dict.fromkeys(assignments)
-        return await self._session.recall.committed({a: self.identity(a) for a in assignments})
+        return await self._session.committed_offsets.read(
+            {a: self.identity(a) for a in assignments}
+        )
 
     async def positions(
         self, assignments: Sequence[Assignment], at: Start

@@ -17,12 +17,12 @@ from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
 from consumer_sdk.records import Assignment, Committed
 
-__all__ = ["Recall"]
+__all__ = ["CommittedOffsets"]
 
 log = logging.getLogger(__name__)
 
 
-class Recall:
+class CommittedOffsets:
     """Reads the commits of one group."""
 
     def __init__(self, offsets: Offsets, limit: MetadataLimit, group: str) -> None:
@@ -30,7 +30,7 @@ class Recall:
         self._limit = limit
         self._group = group
 
-    async def committed(
+    async def read(
         self, identities: Mapping[Assignment, str | None]
     ) -> dict[Assignment, Committed | None]:
         """The commit of each assignment; None where there is none.
@@ -47,10 +47,12 @@ class Recall:
         for assignment, identity in identities.items():
             commit = found.get(tps[assignment])
             if commit is not None:
-                read[assignment] = await self._read(assignment, commit, identity)
+                read[assignment] = await self._checkpoint_of(assignment, commit, identity)
         return read
 
-    async def _read(self, assignment: Assignment, commit: Any, identity: str | None) -> Committed:
+    async def _checkpoint_of(
+        self, assignment: Assignment, commit: Any, identity: str | None
+    ) -> Committed:
         partition, text = assignment.partition, commit.metadata
         committed, flaw = read_metadata(
             text, commit.offset, group=self._group, partition=partition, identity=identity

@@ -16,7 +16,7 @@ from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.guarding import guard
 from consumer_sdk.adapters.kafka.client.offsets import Offsets
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
-from consumer_sdk.adapters.kafka.commits.committed_offsets import Recall
+from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.consumer.fetching import Buffer
@@ -68,7 +68,7 @@ class Session:
         offsets: asks the broker for positions.
         limit: how much metadata a commit may carry.
         committer: commits.
-        recall: reads commits back.
+        committed_offsets: reads commits back.
         buffer: what was fetched.
         is_closed: nothing works any more.
     """
@@ -86,7 +86,7 @@ class Session:
         self.offsets = Offsets(self._consumer, options.request_timeout)
         self.limit = MetadataLimit(self._consumer)
         self.committer = Committer(self._consumer, self.grants, options, self.limit)
-        self.recall = Recall(self.offsets, self.limit, options.group or "")
+        self.committed_offsets = CommittedOffsets(self.offsets, self.limit, options.group or "")
         revoking = Revoking(owner, self.grants, self._failures, options.revoke_budget)
         self.granting = Granting(
             owner,
