@@ -12,9 +12,9 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 # isort: split
 from aiokafka import TopicPartition
 
-from consumer_sdk.adapters.kafka.client.offsets import Offsets
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
+from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.records import Assignment, Committed
 
 __all__ = ["CommittedOffsets"]

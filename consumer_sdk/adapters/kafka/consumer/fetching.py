@@ -3,14 +3,20 @@
 The client's ``getmany`` is not used: it waits without a bound while the group rebalances (a
 revoke that waits for a fetch would never end), throws away what it holds of paused partitions,
 raises one partition's error for all, and builds objects that nobody needs.
+
+The client's fetch task is guarded. Whatever one of its requests raises ends all fetching: a name or a
+number of an answer that a bit has changed is enough. And of a broker that finds its own log corrupt the
+client writes a line, and asks again for ever. Nor does it ask how much memory a compressed batch will take.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
+from aiokafka import TopicPartition
 from aiokafka.consumer.fetcher import FetchError
 from aiokafka.errors import (
     CorruptRecordException,
@@ -22,13 +28,13 @@ from aiokafka.errors import (
 from consumer_sdk.adapters.doubts import REFETCHES
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants
-from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
+from consumer_sdk.adapters.kafka.consumer.salvaging import Salvage, unreadable_run
+from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES, oversized
 from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged
-from consumer_sdk.adapters.kafka.decoding.salvaging import Salvage, unreadable_run
 from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker
 from consumer_sdk.records import Run
 
-__all__ = ["Buffer"]
+__all__ = ["Buffer", "guard"]
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +51,7 @@ class Buffer:
         most: bytes that a batch may have, decompressed.
 
     Attributes:
-        salvage: what could not be read twice; to be run before anything is taken.
+        salvage: what could not be read twice; to be run before anything is taken, where something waits.
     """
 
     def __init__(self, consumer: Any, grants: Grants, most: int = MAX_BATCH_BYTES) -> None:
@@ -113,7 +119,9 @@ class Buffer:
         unpacker = self._unpacker_of(found, grant)
         if isinstance(unpacker, Salvaged) and (unreadable := unpacker.unreadable) is not None:
             if unreadable.last is not None:
-                unpacker.pass_by(unreadable.last + 1)  # current again when the grant is resumed
+                # The cursor stays where it is. Only when the runtime has dealt with what is unreadable,
+                # and resumes the grant, does it go on behind; then this is current again.
+                unpacker.pass_by(unreadable.last + 1)
             return unreadable_run(grant, unreadable)
         try:
             messages, size = unpacker.take(grant.assignment, max_records, max_bytes)
@@ -142,6 +150,11 @@ class Buffer:
     @staticmethod
     def _is_current(grant: Grant, found: Any) -> bool:
         """It was fetched under this grant, and nobody has sought since."""
+        # Otherwise records would be passed over:
+        #   1. a fetch at offset 100 is under way;
+        #   2. the partition is revoked, granted anew, and starts at 40, the last commit;
+        #   3. the answer comes, begins at 100, and belongs to the client's former assignment.
+        # A seek, as `Granting` makes one to gate a partition, does the same within one assignment.
         position: int = found._partition_records.next_fetch_offset
         is_ours = found._assignment is grant.client_assignment
         return is_ours and grant.cursor.position == position
@@ -204,3 +217,94 @@ class Buffer:
         """Ends a wait."""
         if self._waiter is not None:
             self._fetcher._notify(self._waiter)
+
+
+# -- the client's fetch task, guarded ----------------------------------------------------------
+
+FETCH = 1
+"""The key of a fetch in Kafka's protocol."""
+
+
+class Answers:
+    """The client, as its fetcher sees it.
+
+    Args:
+        most: bytes that a batch may have, decompressed. What follows one that has more is cut off:
+            it is fetched again, by itself, when it is next.
+
+    Attributes:
+        faults: partitions of which nothing can be read, and why, since they were last looked at.
+    """
+
+    def __init__(self, client: Any, most: int) -> None:
+        self._client = client
+        self._most = most
+        self.faults: dict[TopicPartition, Exception] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    async def send(self, node: Any, request: Any, **options: Any) -> Any:
+        """Looks at the answer."""
+        answer = await self._client.send(node, request, **options)
+        if request.API_KEY == FETCH:
+            answer.topics = [
+                (topic, [self._look(topic, part) for part in partitions])
+                for topic, partitions in answer.topics
+            ]
+        return answer
+
+    def _look(self, topic: str, part: tuple[Any, ...]) -> tuple[Any, ...]:
+        number, code, *rest, batches = part
+        tp = TopicPartition(topic, number)
+        if code == CorruptRecordException.errno:
+            self.faults[tp] = CorruptRecordException("the broker finds its log corrupt")
+        found = oversized(batches or b"", self._most)
+        if found is None:
+            return part
+        at, error = found
+        if at == 0:
+            self.faults[tp] = error
+        return (number, code, *rest, batches[:at])
+
+
+def guard(fetcher: Any, most: int) -> None:
+    """An answer that cannot be used is an error of its partitions, not the end of all fetching.
+
+    Args:
+        most: bytes that a batch may have, decompressed.
+    """
+    fetch = fetcher._proc_fetch_request
+    answers = fetcher._client = Answers(fetcher._client, most)
+
+    async def fetch_guarded(assignment: Any, node: Any, request: Any) -> bool:
+        try:
+            has_news = bool(await fetch(assignment, node, request))
+        except Exception as error:  # noqa: BLE001 - it would end all fetching
+            log.warning("an answer of node %s cannot be used: %r", node, error)
+            asked = [TopicPartition(topic, part[0]) for topic, ps in request.topics for part in ps]
+            return _fail(fetcher, assignment, dict.fromkeys(asked, _unusable(error)))
+        faults, answers.faults = answers.faults, {}
+        return _fail(fetcher, assignment, faults) or has_news
+
+    fetcher._proc_fetch_request = fetch_guarded
+
+
+def _unusable(cause: Exception) -> Exception:
+    error: Exception = CorruptRecordException(f"no answer: {cause!r}")
+    error.__cause__ = cause
+    return error
+
+
+def _fail(fetcher: Any, assignment: Any, faults: Mapping[TopicPartition, Exception]) -> bool:
+    """Gives each of them its error; whether there was one."""
+    # 1. a fetch is under way; 2. the group rebalances, and the client has another assignment; 3. the
+    # answer cannot be used. That is no error of whoever has the partition now.
+    if not assignment.active:
+        return False
+    for tp, error in faults.items():
+        # What came before the fault, in this answer or the last one, is to be taken first. The client
+        # fetches the partition again after that, and meets the fault again.
+        if tp not in fetcher._records:
+            fetcher._set_error(tp, error)
+    return bool(faults)

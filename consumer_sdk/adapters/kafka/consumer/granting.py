@@ -10,9 +10,9 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.adapters.kafka.client.offsets import Offsets
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants, GrantState
+from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
 from consumer_sdk.errors import FencedError, TransientAdapterError, TransientStoreError
 from consumer_sdk.log_limits import REPEATS

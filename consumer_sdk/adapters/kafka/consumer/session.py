@@ -13,16 +13,15 @@ from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.kafka.client.client import connect, make_consumer
 from consumer_sdk.adapters.kafka.client.closing import stop_client
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.client.guarding import guard
-from consumer_sdk.adapters.kafka.client.offsets import Offsets
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
-from consumer_sdk.adapters.kafka.consumer.fetching import Buffer
+from consumer_sdk.adapters.kafka.consumer.fetching import Buffer, guard
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
 from consumer_sdk.adapters.kafka.consumer.grants import Grants
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
+from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
 from consumer_sdk.adapters.kafka.consumer.watching import TopicWatch
 from consumer_sdk.adapters.kafka.options import KafkaOptions
@@ -182,17 +181,21 @@ class Session:
     async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
         """What is there, or what comes within ``max_wait`` seconds."""
         self._raise_errors()
-        # Also while other partitions always have something; and before what they have is taken, as a
-        # cancellation would lose that.
-        await self.buffer.salvage.run()
+        # What is salvaged comes first, also while other partitions always have something:
+        #   1. records are taken: they are nowhere else any more;
+        #   2. salvaging waits for a broker, and the fetch is cancelled;
+        #   3. nobody has the records.
+        # So nothing may be awaited between taking and returning.
+        salvage = self.buffer.salvage
+        if salvage.waiting:
+            await salvage.run()
         runs = self.buffer.take(max_records, max_bytes)
         if runs:
             return runs
         time = asyncio.get_running_loop().time
         deadline = time() + max_wait
         while not runs and (left := deadline - time()) > 0:
-            if not await self.buffer.salvage.run():
-                await self.buffer.wait(left)
+            await (salvage.run() if salvage.waiting else self.buffer.wait(left))
             self._raise_errors()
             runs = self.buffer.take(max_records, max_bytes)
         if not runs:

@@ -47,32 +47,32 @@ class Salvage:
 
     Args:
         most: bytes that a batch may have, decompressed.
+
+    Attributes:
+        waiting: those grants, and the error of each.
     """
 
     def __init__(self, consumer: Any, most: int) -> None:
         self._consumer = consumer
         self._most = most
-        self._grants: dict[Grant, Exception] = {}
+        self.waiting: dict[Grant, Exception] = {}
 
     def add(self, grant: Grant, error: Exception) -> None:
         """Takes a grant whose position cannot be read."""
         grant.is_salvaged = True
         grant.cursor.pause()
-        self._grants[grant] = error
+        self.waiting[grant] = error
 
-    async def run(self) -> bool:
+    async def run(self) -> None:
         """Puts what can be read of one, and what cannot, where the client keeps what it fetched.
 
         One at a time, so that the partitions that can be read do not wait for all of them.
 
         Cancellation: what is not done yet is done by the next call.
-
-        Returns:
-            whether there was anything to do.
         """
-        grant = next(iter(self._grants), None)
+        grant = next(iter(self.waiting), None)
         if grant is None:
-            return False
+            return
         try:
             is_open = grant.state is GrantState.OPEN
             self._put(grant, self._judge(grant, await self._fetch(grant)) if is_open else None)
@@ -80,7 +80,6 @@ class Salvage:
             self._put(grant, unknown(grant.cursor.position, b"", error))
         except (KafkaError, OSError, TimeoutError) as error:
             await self._give_back(grant, error)
-        return True
 
     async def _give_back(self, grant: Grant, error: Exception) -> None:
         """Lets the client fetch: it asks for leaders, and says what the consumer is to be told."""
@@ -102,7 +101,7 @@ class Salvage:
         """What the leader sent: the client may read a follower, whose copy is another."""
         position = grant.cursor.position
         trial = self._unpacker(grant, answer)
-        error = self._grants[grant]
+        error = self.waiting[grant]
         try:
             trial.take(grant.assignment, 1, 1)
         except Exception as failure:  # noqa: BLE001 - codecs raise whatever they like
@@ -126,10 +125,12 @@ class Salvage:
         return Unpacker(records, answer["highwater_offset"], skips_old=True)
 
     def _put(self, grant: Grant, batch: Salvaged | Unpacker | None) -> None:
-        del self._grants[grant]
+        del self.waiting[grant]
         grant.is_salvaged = False
+        # 1. the fetch is under way; 2. the partition is revoked, and perhaps granted anew; 3. the answer
+        # comes. Under the new grant the position is another one, and the client fetches by itself.
         if grant.state is not GrantState.OPEN:
-            return  # lost meanwhile
+            return
         if batch is not None:
             assignment = grant.client_assignment
             self._consumer._fetcher._records[grant.tp] = FetchResult(
