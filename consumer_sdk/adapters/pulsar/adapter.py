@@ -285,14 +285,19 @@ class PulsarAdapter(Adapter):
             return _lost(partition)
         if not flush.settled:
             return Outcome(OutcomeKind.SENT)
-        await subscriber.heard()
-        if not subscriber.is_connected:
+        await subscriber.wait_for_first_redelivery()
+        if not subscriber.is_connected:  # the client would drop the acks, and say nothing
             return Outcome.retry(TransientAdapterError(f"{partition} is disconnected"))
-        if subscriber.assignment is not flush.assignment:
+        if subscriber.assignment is not flush.assignment:  # what came first has shown a reset
             return _lost(partition)
-        resets = subscriber.resets  # of this assignment, whatever comes meanwhile
+        # Nothing waits from here to `confirm`, so that these acks are made under this assignment. It may end
+        # while `confirm` waits: the flush's watermark goes to the `resets` of this assignment all the same.
+        resets = subscriber.resets
         self._ack(subscriber, flush)
-        subscriber.acks_each = True  # also if this is cancelled
+        # 1. A cumulative ack is lost with its connection. 2. The flush is tried again. 3. The client takes that
+        # ack for done, and sends nothing. So after an ack that was not confirmed each record is acked alone.
+        # It is said before the wait, which may be cancelled.
+        subscriber.acks_each = True
         try:
             await subscriber.confirm()
         except ConsumerSdkError as error:

@@ -1,9 +1,17 @@
-"""Receives from one native consumer, in a thread of its own.
+"""Receives from one native consumer in a thread, and hands what comes over to the event loop.
 
-The client's asyncio front loses a message with each receive that is cancelled, and pays a wake-up
-of the loop for each message. Here nothing that waits for the client can be cancelled: the thread
-receives batches, makes messages of them, and wakes the loop once for each batch. It stops when it
-is told that there is no room, and the broker's own flow control does the rest.
+The client's asyncio front loses a message with each receive that is cancelled, and wakes the loop for each
+message. Here nothing that waits for the client can be cancelled: the thread receives batches, makes messages
+of them, and wakes the loop once for each batch. The loop lets it rest while there is no room; then the broker's
+own flow control holds back what the client has no permits for.
+
+How a batch is handed over:
+1. The thread takes a slot (`_untaken`), waits for room in memory (`Room.enter`), and receives.
+2. The room counts what has come (`Turn.end`) before the loop hears of it.
+3. The thread posts the batch to the loop (`_tell`), and begins again. With `POSTED` batches posted it waits
+   for a slot: a loop that is blocked would otherwise fill the memory.
+4. The loop gives the slot back (`_take`), and delivers the batch. Whoever made the pump looks whether this
+   native consumer is still the one of the partition.
 """
 
 from __future__ import annotations
@@ -30,15 +38,16 @@ HOLD = 0.005
 
 
 class Pump:
-    """The thread.
+    """The thread that receives from one native consumer.
 
     Args:
         consumer: the client's consumer, with a batch receive policy.
-        deliver: called in the loop with each batch, in parts that ascend.
-        failed: called in the loop with what a receive raised; then it has stopped.
-        room: in memory, which it shares with others; None: there is no limit.
+        name: of the topic, for the thread's name.
+        deliver: called in the loop with each batch, in parts whose positions ascend.
+        failed: called in the loop with the error of a receive; the thread has ended then.
+        room: in memory, which all partitions share; None: there is no limit.
 
-    Concurrency: belongs to a loop, but for what runs in the thread.
+    Concurrency: belongs to an event loop, but for what runs in the thread.
     """
 
     def __init__(
@@ -67,35 +76,38 @@ class Pump:
 
     @property
     def is_going(self) -> bool:
-        """Whatever the client has is received."""
+        """The thread receives whatever the client has."""
         return self._may_run.is_set()
 
     def go(self) -> None:
-        """There is room: receive."""
+        """Has the thread receive, since there is room."""
         if not self._may_run.is_set():
             self._may_run.set()
 
     def rest(self) -> None:
-        """There is no room; the batch that is being received still comes."""
+        """Has the thread stop receiving, since there is no room; the batch that is on its way still comes."""
         self._may_run.clear()
 
     async def hold(self) -> None:
-        """Rests, and returns when nothing more comes.
+        """Rests, and returns when nothing more comes, so that no batch of before a seek comes after it.
 
-        An event that the thread sets cannot tell: (1) the thread sees that it may not run, and
-        posts that it is idle; (2) it may run again, and receives; (3) the post arrives. A batch
-        of before a seek would come out after it.
+        Cancellation: the pump rests.
         """
         self.rest()
+        # An event that the thread sets when it is idle would not do:
+        # 1. the thread sees that it may not run, and posts that it is idle;
+        # 2. the loop lets it run again, and it receives; the loop holds it once more;
+        # 3. the post of step 1 arrives, and a batch is still on its way.
+        # So the loop looks at what the thread does now.
         while self._is_receiving:  # noqa: ASYNC110 - see above
             await asyncio.sleep(HOLD)
-        await asyncio.sleep(0)  # what the thread has posted before comes first
+        await asyncio.sleep(0)  # the loop runs what the thread has posted before that
 
     def stop(self) -> None:
-        """Ends the thread, soon. Close the consumer to end it at once."""
-        self._is_stopped = True
+        """Ends the thread, soon. Close the native consumer to end it at once."""
+        self._is_stopped = True  # before it is woken, or it would go on
         self._may_run.set()
-        self._untaken.release()
+        self._untaken.release()  # it may wait for a slot, which a busy loop gives back late
 
     def _take(self, deliveries: list[Delivery]) -> None:
         self._untaken.release()
@@ -109,12 +121,15 @@ class Pump:
             self._untaken.acquire()
             turn = self._enter()
             has_come = False
-            self._is_receiving = True  # before it looks whether it may, or `hold` could miss it
+            # Set before `_deliver_next` looks whether it may receive. The other way round:
+            # 1. the thread sees that it may; 2. `hold` takes that back, and finds nobody receiving;
+            # 3. the thread receives, and a batch of before the seek comes out after it.
+            self._is_receiving = True
             try:
                 has_come = turn is not None and self._deliver_next(turn)
                 if not has_come:
                     self._untaken.release()
-            except Exception as error:  # noqa: BLE001 - the client's errors have no base of use
+            except Exception as error:  # noqa: BLE001 - the client's errors have no common base
                 self._is_stopped = True
                 self._tell(self._failed, translate(error, self._thread.name))
             finally:
@@ -123,7 +138,7 @@ class Pump:
                 self._stay_away(turn, has_come=has_come)
 
     def _stay_away(self, turn: Turn, *, has_come: bool) -> None:
-        """Others receive meanwhile; nothing is reserved."""
+        """Lets other partitions receive for a while; nothing is reserved meanwhile."""
         self._in_vain = 0 if has_come else self._in_vain + 1
         if (seconds := turn.pause(self._in_vain)) and not self._is_over():
             sleep(seconds)
@@ -146,7 +161,7 @@ class Pump:
         return bool(deliveries)
 
     def _receive(self, turn: Turn) -> list[Delivery]:
-        # The first message wakes at once; a batch waits until it is full, or its time over.
+        # `receive` returns with the first message at once; a batch waits until it is full or its time is over.
         batch: list[Any] = []
         with inside:
             try:

@@ -63,7 +63,7 @@ BEHIND = (
     "set the cursor back, see how to have that followed in docs/pulsar.md, 'An operator's reset'"
 )
 
-HEARD = 0.02
+LOOK = 0.02
 """Seconds between two looks whether something has come since a reconnect."""
 
 CONFIRM = 3.0
@@ -166,6 +166,9 @@ class Subscriber:
         return self._options.for_consumer(is_discovered=self.is_discovered, queue=queue)
 
     def _new_pump(self, consumer: Any) -> Pump:
+        # 1. A thread receives a batch, and posts it. 2. The loop replaces the native consumer, and drops what
+        # is buffered. 3. The batch arrives. Nothing of it is acked, so the new consumer gets it again: here it
+        # would come twice, and before what is older. Only the room hears that it is not in hand any more.
         def deliver(deliveries: list[Delivery]) -> None:
             if consumer is self._consumer:
                 self._deliver(deliveries)
@@ -436,15 +439,19 @@ class Subscriber:
         with inside:
             self._consumer.acknowledge_cumulative_async(native, None)
 
-    async def heard(self) -> None:
-        """Waits, after a reconnect, for what comes first: it may show that the cursor was set back.
+    async def wait_for_first_redelivery(self) -> None:
+        """Waits, after a reconnect, for the first record that comes; it may show that the cursor was set back.
 
-        For a moment at most; that nothing comes is no reason to keep acks for ever.
+        For `FIRST` seconds at most: if nothing is to come again, nothing tells so.
         """
+        # 1. An operator sets the cursor back, and the broker disconnects the consumer.
+        # 2. The client connects again, and the broker reads the first records that it sends again.
+        # 3. A flush acks records of before. The broker takes that for acks of after the reset, and does not
+        #    send those records: the operator's reset is lost for them.
         clock = asyncio.get_running_loop().time
         until = clock() + FIRST
         while self.is_connected and self._is_awaited and clock() < until:  # noqa: ASYNC110 - the client tells nobody
-            await asyncio.sleep(HEARD)
+            await asyncio.sleep(LOOK)
 
     @property
     def _is_awaited(self) -> bool:
@@ -456,11 +463,15 @@ class Subscriber:
         Raises:
             TransientAdapterError: nobody knows, since the connection was lost.
         """
+        # The client answers no ack. It sends them within `GROUP_TIME`, and drops them with a connection:
+        # 1. acks are made, and wait in the client; 2. the connection is lost, and they with it; 3. the client
+        # connects again, and a question that it asks is answered. So an answer confirms the acks only if
+        # it came on the connection of before: neither the consumer nor the count of losses has changed.
         consumer, losses = self._consumer, self.losses
         await asyncio.sleep(GROUP_TIME)
         try:
             async with asyncio.timeout(min(CONFIRM, self._options.connection.operation_timeout)):
-                # On the same connection, and so behind the acks.
+                # A connection keeps the order: the broker has read the acks before it answers.
                 await call(consumer.get_last_message_id_async, f"asking {self.topic}")
         except TimeoutError as error:
             raise TransientAdapterError(f"{self.topic}: no answer after acks") from error
