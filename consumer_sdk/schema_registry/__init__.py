@@ -10,8 +10,7 @@ from consumer_sdk.errors import (
     UnknownSchemaError,
 )
 from consumer_sdk.schema_registry.answers import Reference, RegisteredSchema
-from consumer_sdk.schema_registry.avro_references import avro_schema
-from consumer_sdk.schema_registry.protobuf_imports import imported_files, serialized_file
+from consumer_sdk.schema_registry.references import avro_schema, imported_files, serialized_file
 from consumer_sdk.schema_registry.registry import SchemaRegistry
 from consumer_sdk.schema_registry.wire_format import read_message_indexes, read_schema_number
 
