@@ -15,7 +15,7 @@ from consumer_sdk.cli.groups import checkpoints, leases
 from consumer_sdk.cli.operators import add_dead_letters, add_doctor, add_groups, add_lags
 from consumer_sdk.cli.parsing import Commands, Parser, add_json, add_yes, in_loop, text
 from consumer_sdk.cli.run.arguments import add_run
-from consumer_sdk.cli.top.arguments import add_top
+from consumer_sdk.cli.top.command import add_top
 from consumer_sdk.stores.urls import FORMS
 
 __all__ = ["make_parser", "parse"]

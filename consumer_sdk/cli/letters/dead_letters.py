@@ -10,10 +10,10 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.cli.letters.choice import Choice, Pace
 from consumer_sdk.cli.letters.listing import ENDLESS, Deal, Found, Letters, opened_letters
 from consumer_sdk.cli.terminal import Bar, Rows, clean
 from consumer_sdk.cli.times import parse_time, shown_time
@@ -23,7 +23,10 @@ from consumer_sdk.dead_letters.resending import resending_to
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.records import DeadLetter
 
-__all__ = ["purge", "replay", "show", "show_all"]
+__all__ = ["Choice", "Pace", "purge", "replay", "show", "show_all"]
+
+
+MOST_AT_ONCE = 100
 
 
 async def show_all(arguments: Namespace) -> None:
@@ -258,3 +261,59 @@ def _say_counts(verb: str, counts: Counter[str], arguments: Namespace) -> None:
         sys.stdout.write(f"{verb} {count} of {clean(stream, sys.stdout)}\n")
     note = "" if arguments.yes else "; --yes does it"
     sys.stdout.write(f"{verb} {counts.total()}{note}\n")
+
+
+# -- which letters, and how fast ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which letters an operator has chosen: those that meet each condition that was given.
+
+    Attributes:
+        error_type: the error's whole name, or its last part: ``JSONDecodeError``.
+        stream: from which the record came.
+        since: seconds since the epoch; the record was given up then or later.
+        places: where the letters are; None for everywhere.
+    """
+
+    error_type: str | None = None
+    stream: str | None = None
+    since: float | None = None
+    places: frozenset[str] | None = None
+
+    def matches(self, place: str, letter: DeadLetter) -> bool:
+        """Whether a letter is chosen."""
+        name = letter.error_type
+        return (
+            self.error_type in (None, name, name.rpartition(".")[2])
+            and self.stream in (None, letter.partition.stream)
+            and (self.since is None or letter.failed_at >= self.since)
+            and (self.places is None or place in self.places)
+        )
+
+
+@dataclass(slots=True)
+class Pace:
+    """How many letters are sent a second, at most.
+
+    Attributes:
+        rate: letters a second; None for no limit.
+        free_at: when the next one may go, on the clock of whoever asks.
+    """
+
+    rate: float | None
+    free_at: float = 0.0
+
+    @property
+    def at_once(self) -> int:
+        """Letters that may go in one step: a tenth of a second's, and one at least."""
+        return MOST_AT_ONCE if self.rate is None else min(max(int(self.rate / 10), 1), MOST_AT_ONCE)
+
+    def wait(self, count: int, now: float) -> float:
+        """Seconds to wait before so many go."""
+        if self.rate is None:
+            return 0.0
+        begin = max(self.free_at, now)
+        self.free_at = begin + count / self.rate
+        return begin - now

@@ -1,4 +1,4 @@
-"""Asks an admin server, by its Unix socket or its URL."""
+"""Asks an admin server through its Unix socket or its URL."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from consumer_sdk.admin.addresses import default_directory, living_sockets
-from consumer_sdk.cli.top.texts import printable
 from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 
-__all__ = ["AdminClient", "NoAnswerError", "find"]
+__all__ = ["AdminClient", "NoAnswerError", "find", "printable"]
+
 
 PATIENCE = 5.0
-"""Seconds that one answer may take."""
+"""Seconds that the server may take for one answer."""
 VIEW = {"name", "streams", "state", "reasons", "totals", "held", "partitions", "points", "events"}
 """What `top` shows of a consumer."""
 FORMS = "a socket's path, unix:/path, or http://host:port"
@@ -152,3 +152,16 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(PATIENCE)
         self.sock.connect(os.fspath(self._path))
+
+
+def printable(value: Any) -> Any:
+    """An answer without characters that a terminal obeys: a record's key, say, may hold anything."""
+    if isinstance(value, str):
+        return value if value.isprintable() else "".join(map(_escaped, value))
+    if isinstance(value, dict):
+        return {name: printable(each) for name, each in value.items()}
+    return [printable(each) for each in value] if isinstance(value, list) else value
+
+
+def _escaped(letter: str) -> str:
+    return letter if letter.isprintable() else letter.encode("unicode_escape").decode()

@@ -1,4 +1,4 @@
-"""The command: asks once a second, draws, and hears keys."""
+"""``top``: asks a consumer's admin server once a second, draws its answer, and does what keys say."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from consumer_sdk.cli.parsing import Commands, add_json, text
 from consumer_sdk.cli.top.client import AdminClient, NoAnswerError, find
 from consumer_sdk.cli.top.looking import Look, Wish, pressed
 from consumer_sdk.errors import ConfigurationError
@@ -20,10 +21,36 @@ from consumer_sdk.named_secrets import secret
 if TYPE_CHECKING:
     from rich.live import Live
 
-__all__ = ["top"]
+__all__ = ["add_top", "top"]
 
 INTERVAL = 1.0
 ARROWS = {b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down", b"\x1b": "q"}
+
+
+def add_top(topics: Commands) -> None:
+    """Adds ``top`` and its options to the command line."""
+    parser = topics.add_parser(
+        "top",
+        help="watch a running consumer, and pause its partitions",
+        description="Watch a running consumer by its admin server: admin.serve(consumer).",
+    )
+    parser.epilog = (
+        "Keys: arrows choose a partition, p pauses or resumes it, e explains it, s sorts, tab goes to\n"
+        "the next consumer of the process, q leaves."
+    )
+    parser.add_argument(
+        "where",
+        metavar="SOCKET|URL",
+        nargs="?",
+        type=text,
+        help="the admin server: /path, unix:/path or http://host:port; by default the one of this user",
+    )
+    parser.add_argument(
+        "--token", type=text, metavar="TOKEN", help="the server's: env:NAME or file:/path"
+    )
+    parser.add_argument("--once", action="store_true", help="show it once, and end")
+    add_json(parser)
+    parser.set_defaults(command=top)
 
 
 def top(arguments: Namespace) -> None:

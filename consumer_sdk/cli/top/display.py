@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from consumer_sdk.cli.top.client import printable
 from consumer_sdk.cli.top.looking import Look, Row, rows
-from consumer_sdk.cli.top.texts import printable
 from consumer_sdk.errors import MissingExtraError
 
 try:

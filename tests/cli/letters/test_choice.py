@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.cli.letters.choice import Choice, Pace
+from consumer_sdk.cli.letters.dead_letters import Choice, Pace
 from consumer_sdk.cli.times import parse_time
 from consumer_sdk.errors import ConfigurationError
 from tests.cli.worlds import letter_of
