@@ -6,7 +6,7 @@ exit status   means
 0             done
 1             it failed; the last line on stderr says what, where, and what to do
 2             the command line or a URL cannot work
-3             an import was refused: the store knows better, or consumers run
+3             an import was refused: a checkpoint in the store is ahead, or consumers run
 130           interrupted
 ============  =============================================================================
 """

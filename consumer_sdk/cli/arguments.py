@@ -1,4 +1,4 @@
-"""What can be written on the command line."""
+"""The command line's parser: commands, options and their help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["make_parser", "parse"]
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; ``command`` is the function that takes them.
+    """Parses the command line; ``command`` of the result is the function to call with it.
 
     Raises:
         SystemExit: with status 2, after saying what cannot work; with 0 after ``--help`` and ``--version``.
@@ -32,12 +32,17 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_parser() -> Parser:
-    """What can be written, for `parse` and for documents."""
-    parser = Parser(prog="consumer-sdk", description="Runs services, and looks after their groups.")
+    """The parser of the command line, for `parse` and for documents."""
+    parser = Parser(
+        prog="consumer-sdk",
+        description="Runs services that consume streams, and looks after their consumer groups.",
+    )
     parser.add_argument("--version", action="version", version=f"consumer-sdk {__version__}")
     topics = parser.add_subparsers(required=True, metavar="TOPIC")
     add_run(topics)
-    topic = topics.add_parser("checkpoints", help="look at, move and delete checkpoints")
+    topic = topics.add_parser(
+        "checkpoints", help="show, move and delete the checkpoints of a group"
+    )
     topic.epilog = f"STORE_URL: {FORMS}"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     _add_export(commands)
@@ -61,69 +66,91 @@ def make_parser() -> Parser:
 
 def _add_export(commands: Commands) -> None:
     parser = commands.add_parser(
-        "export", help="write a group's checkpoints to stdout, as JSON lines"
+        "export", help="write the checkpoints of a group to stdout, as JSON lines"
     )
     _add_store(parser)
-    parser.add_argument("--stream", type=text, help="of this stream alone")
-    add_json(parser, "how many, on stderr, as a JSON object too")
+    parser.add_argument("--stream", type=text, help="only those of this stream")
+    add_json(parser, "write the number of checkpoints, on stderr, as a JSON object too")
     parser.set_defaults(command=in_loop(checkpoints.export))
 
 
 def _add_import(commands: Commands) -> None:
-    parser = commands.add_parser("import", help="write what was exported into a store")
+    parser = commands.add_parser("import", help="write exported checkpoints into a store")
     parser.add_argument("store", metavar="STORE_URL", type=text)
-    parser.add_argument("file", metavar="FILE", help="- for stdin")
+    parser.add_argument("file", metavar="FILE", help="the file that `export` wrote; - for stdin")
     _add_import_options(parser)
     parser.set_defaults(command=checkpoints.import_file)
 
 
 def _add_import_storm(commands: Commands) -> None:
-    parser = commands.add_parser("import-storm", help="take over from a KafkaSpout of Storm")
-    parser.add_argument("hosts", metavar="ZK_HOSTS", type=text, help="zk1:2181,zk2:2181")
-    parser.add_argument("zk_root", metavar="ZK_ROOT", type=text, help="SpoutConfig.zkRoot")
-    parser.add_argument("spout_id", metavar="ID", type=text, help="SpoutConfig.id")
-    parser.add_argument("--topic", required=True, type=text, help="which the spout has read")
+    parser = commands.add_parser("import-storm", help="import the offsets of a KafkaSpout of Storm")
+    parser.add_argument(
+        "hosts", metavar="ZK_HOSTS", type=text, help="ZooKeeper servers: zk1:2181,zk2:2181"
+    )
+    parser.add_argument(
+        "zk_root", metavar="ZK_ROOT", type=text, help="the SpoutConfig.zkRoot of the spout"
+    )
+    parser.add_argument("spout_id", metavar="ID", type=text, help="the SpoutConfig.id of the spout")
+    parser.add_argument(
+        "--topic", required=True, type=text, help="the topic that the spout has read"
+    )
     _add_store(parser)
     _add_import_options(parser)
     parser.set_defaults(command=in_loop(checkpoints.import_storm))
 
 
 def _add_import_kinesis_spout(commands: Commands) -> None:
-    parser = commands.add_parser("import-kinesis-spout", help="take over from kinesis-storm-spout")
-    parser.add_argument("hosts", metavar="ZK_HOSTS", type=text, help="zk1:2181,zk2:2181")
-    parser.add_argument("prefix", metavar="PREFIX", type=text, help="its zookeeperPrefix")
-    parser.add_argument("topology", metavar="TOPOLOGY", type=text, help="its topologyName")
-    parser.add_argument("stream", metavar="STREAM", type=text, help="its streamName")
+    parser = commands.add_parser(
+        "import-kinesis-spout", help="import the positions of a kinesis-storm-spout"
+    )
+    parser.add_argument(
+        "hosts", metavar="ZK_HOSTS", type=text, help="ZooKeeper servers: zk1:2181,zk2:2181"
+    )
+    parser.add_argument(
+        "prefix", metavar="PREFIX", type=text, help="the zookeeperPrefix of the spout"
+    )
+    parser.add_argument(
+        "topology", metavar="TOPOLOGY", type=text, help="the topologyName of the spout"
+    )
+    parser.add_argument("stream", metavar="STREAM", type=text, help="the streamName of the spout")
     _add_store(parser)
     _add_import_options(parser)
     parser.set_defaults(command=in_loop(checkpoints.import_kinesis_spout))
 
 
 def _add_import_kcl(commands: Commands) -> None:
-    parser = commands.add_parser("import-kcl", help="take over from the Kinesis Client Library")
-    parser.add_argument("file", metavar="FILE", help="from `aws dynamodb scan`; - for stdin")
-    parser.add_argument("stream", metavar="STREAM", type=text, help="which it has read")
+    parser = commands.add_parser(
+        "import-kcl", help="import the leases of the Kinesis Client Library"
+    )
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="the output of `aws dynamodb scan` on the lease table; - for stdin",
+    )
+    parser.add_argument(
+        "stream", metavar="STREAM", type=text, help="the stream that the library has read"
+    )
     _add_store(parser)
-    parser.add_argument("--shards", metavar="FILE", help="from `aws kinesis list-shards`")
+    parser.add_argument("--shards", metavar="FILE", help="the output of `aws kinesis list-shards`")
     parser.add_argument(
         "--unread",
         choices=["start", "earliest"],
-        help="where leases at LATEST or AT_TIMESTAMP begin: where the consumer's start= says, or "
-        "at their first record",
+        help="where shards begin whose leases are at LATEST or AT_TIMESTAMP: where the consumer's start= "
+        "says, or at their first record",
     )
     _add_import_options(parser)
     parser.set_defaults(command=checkpoints.import_kcl)
 
 
 def _add_list(commands: Commands) -> None:
-    parser = commands.add_parser("list", help="show a group's checkpoints")
+    parser = commands.add_parser("list", help="show the checkpoints of a group")
     _add_store(parser)
     add_json(parser)
     parser.set_defaults(command=in_loop(checkpoints.show))
 
 
 def _add_delete(commands: Commands) -> None:
-    parser = commands.add_parser("delete", help="delete checkpoints; their fences stay")
+    parser = commands.add_parser("delete", help="delete checkpoints, and keep their fences")
     _add_store(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -131,60 +158,70 @@ def _add_delete(commands: Commands) -> None:
         action="append",
         type=text,
         metavar="STREAM/ID",
-        help="as `list` writes it; may be given several times",
+        help="a partition as `list` writes it; may be given several times",
     )
-    which.add_argument("--stream", type=text, help="all of this stream")
-    which.add_argument("--all", action="store_true", help="all of the group")
+    which.add_argument("--stream", type=text, help="all partitions of this stream")
+    which.add_argument("--all", action="store_true", help="all partitions of the group")
     add_json(parser)
     parser.set_defaults(command=in_loop(checkpoints.delete))
 
 
 def _add_unpin(commands: Commands) -> None:
-    parser = commands.add_parser("unpin", help="delete a group's pinned start")
+    parser = commands.add_parser("unpin", help="delete the pinned start of a group")
     _add_store(parser)
-    parser.add_argument("stream", metavar="STREAM", type=text, help="as `list` writes it")
+    parser.add_argument(
+        "stream", metavar="STREAM", type=text, help="the stream as `list` writes it"
+    )
     add_json(parser)
     parser.set_defaults(command=in_loop(checkpoints.unpin))
 
 
 def _add_leases(topics: Commands) -> None:
-    topic = topics.add_parser("leases", help="look at who reads what, release it, take ends back")
+    topic = topics.add_parser(
+        "leases", help="show, release, reopen and remove the leases of a group"
+    )
     topic.epilog = f"STORE_URL: {FORMS}"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
-    shown = commands.add_parser("list", help="show who holds what, since when, and what has ended")
+    shown = commands.add_parser(
+        "list", help="show who holds each lease and since when, and which partitions have ended"
+    )
     _add_store(shown)
-    shown.add_argument("--stream", type=text, help="of this stream alone")
-    add_json(shown, "a JSON object for each lease")
+    shown.add_argument("--stream", type=text, help="only those of this stream")
+    add_json(shown, "write a JSON object for each lease")
     shown.set_defaults(command=in_loop(leases.show))
     _add_release(commands)
-    reopened = commands.add_parser("reopen", help="take back that partitions have ended")
+    reopened = commands.add_parser(
+        "reopen", help="have partitions read again that were marked as ended"
+    )
     _add_store(reopened)
     _add_listed(reopened)
-    add_json(reopened, "how many, as a JSON object")
+    add_json(reopened, "write the number of leases as a JSON object")
     reopened.set_defaults(command=in_loop(leases.reopen))
-    removed = commands.add_parser("remove", help="remove a stream's leases, also damaged ones")
+    removed = commands.add_parser("remove", help="remove all leases of a stream, also damaged ones")
     _add_store(removed)
-    removed.add_argument("--stream", type=text, required=True, help="as `list` writes it")
-    add_json(removed, "how many, as a JSON object")
+    removed.add_argument(
+        "--stream", type=text, required=True, help="the stream as `list` writes it"
+    )
+    add_json(removed, "write the number of leases as a JSON object")
     removed.set_defaults(command=in_loop(leases.remove))
 
 
 def _add_release(commands: Commands) -> None:
     released = commands.add_parser(
         "release",
-        help="take partitions from their holders, for others to read",
-        description="Take partitions from their holders: whose share they are takes them, and goes on "
-        "at the\ncheckpoint. A holder that lives stops with its next renewal, a third of its "
-        "lease_duration\nat most; what it has not flushed by then is read again.",
+        help="take leases from their holders, so that others read the partitions",
+        description="Take leases from their holders. The consumers that have room for the partitions take them, "
+        "and go\non at the checkpoints. A holder that still runs stops at its next renewal, after a third of "
+        "its\nlease_duration at most; what it has not flushed by then is read again.",
     )
-    released.exits[3] = "refused: the holder seems to live"
+    released.exits[3] = "refused: the holder seems to run"
     _add_store(released)
     _add_listed(released)
     released.add_argument(
-        "--force", action="store_true", help="also from a holder that seems to live"
+        "--force", action="store_true", help="take a lease also from a holder that seems to run"
     )
     add_yes(released)
-    add_json(released, "a JSON object for each lease")
+    add_json(released, "write a JSON object for each lease")
     released.set_defaults(command=in_loop(leases.release))
 
 
@@ -195,21 +232,27 @@ def _add_listed(parser: Parser) -> None:
         type=text,
         required=True,
         metavar="STREAM/ID",
-        help="as `list` writes it; may be given several times",
+        help="a partition as `list` writes it; may be given several times",
     )
 
 
 def _add_fan_out(topics: Commands) -> None:
-    topic = topics.add_parser("fan-out", help="look at and remove a Kinesis stream's consumers")
+    topic = topics.add_parser(
+        "fan-out", help="show and remove the enhanced fan-out consumers of a Kinesis stream"
+    )
     topic.epilog = "STREAM_URL: kinesis://region/stream?option=value, as the consumer is given it"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     parser = commands.add_parser("list", help="show the registered enhanced fan-out consumers")
     parser.add_argument("stream", metavar="STREAM_URL", type=text)
     add_json(parser)
     parser.set_defaults(command=in_loop(fan_out.show))
-    parser = commands.add_parser("remove", help="deregister some, which nobody reads by any more")
+    parser = commands.add_parser(
+        "remove", help="deregister enhanced fan-out consumers that nobody uses any more"
+    )
     parser.add_argument("stream", metavar="STREAM_URL", type=text)
-    parser.add_argument("name", metavar="NAME", nargs="+", type=text, help="as `list` writes it")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="+", type=text, help="a consumer as `list` writes it"
+    )
     add_json(parser)
     parser.set_defaults(command=in_loop(fan_out.remove))
 
@@ -217,11 +260,15 @@ def _add_fan_out(topics: Commands) -> None:
 def _add_assets(topics: Commands) -> None:
     topic = topics.add_parser("assets", help="write files for Grafana, Prometheus, editors, shells")
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
-    parser = commands.add_parser("schema", help="a JSON schema of the file of `run --config`")
+    parser = commands.add_parser("schema", help="write a JSON schema of the file of `run --config`")
     add_json(parser, AS_IT_IS)
     parser.set_defaults(command=_write_schema)
-    parser = commands.add_parser("completion", help="completion for a shell, to be sourced")
-    parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help="bash, zsh or fish")
+    parser = commands.add_parser(
+        "completion", help="write a completion script, which the shell sources"
+    )
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=SHELLS, help="the shell: bash, zsh or fish"
+    )
     add_json(parser, AS_TEXT)
     parser.set_defaults(command=_write_completion)
     add_monitoring(commands)
@@ -242,7 +289,11 @@ def _add_store(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_import_options(parser: Parser) -> None:
-    parser.exits[3] = "refused: the store knows better, or consumers run"
-    parser.add_argument("--force", action="store_true", help="overwrite also what is ahead")
-    parser.add_argument("--dry-run", action="store_true", help="read and compare alone")
+    parser.exits[3] = "refused: a checkpoint in the store is ahead, or consumers run"
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite checkpoints that are ahead, too"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="read and compare, and write nothing"
+    )
     add_json(parser)

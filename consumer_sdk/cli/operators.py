@@ -1,4 +1,4 @@
-"""What can be written for the commands that look at streams and groups from outside."""
+"""The parsers of the commands that look at streams and groups from outside."""
 
 from __future__ import annotations
 
@@ -35,51 +35,55 @@ LETTERS = (
 
 def add_dead_letters(topics: Commands) -> None:
     """``dead-letters``."""
-    topic = topics.add_parser(
-        "dead-letters", help="look at dead letters, send them again, purge them"
-    )
+    topic = topics.add_parser("dead-letters", help="show, replay and purge dead letters")
     topic.epilog = LETTERS
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
-    listed = _letters(commands, "list", "show a line for each letter that is left")
+    listed = _letters(
+        commands, "list", "show a line for each letter that was not replayed or purged"
+    )
     listed.set_defaults(command=in_loop(dead_letters.show_all))
-    shown = _letters(commands, "show", "show all of letters: why, headers, value")
-    shown.add_argument("place", metavar="PLACE", nargs="*", type=text, help="as `list` writes it")
+    shown = _letters(commands, "show", "show letters as a whole: error, headers, value")
+    shown.add_argument(
+        "place", metavar="PLACE", nargs="*", type=text, help="a letter's place as `list` writes it"
+    )
     shown.set_defaults(command=in_loop(dead_letters.show))
     replayed = _letters(
         commands,
         "replay",
-        "send records again, as they were",
-        "A letter goes only when its record is stored where it was sent. A replay that was killed is "
-        "called again: no letter is lost, and the last few may be sent twice.",
+        "send the records of letters again, unchanged",
+        "A letter is removed only after its record is stored where it was sent. After a replay that was killed, "
+        "run it again: no letter is lost, and the last few may be sent twice.",
     )
     replayed.add_argument(
         "--to",
         type=text,
         metavar="URL",
-        help="where to, with or without a topic; by default each record's own stream",
+        help="where to send them, with or without a topic; by default each record's own stream",
     )
-    replayed.add_argument("--rate", type=rate, metavar="N", help="letters a second, at most")
+    replayed.add_argument("--rate", type=rate, metavar="N", help="send N letters a second at most")
     add_yes(replayed)
     replayed.set_defaults(command=in_loop(dead_letters.replay))
-    purged = _letters(commands, "purge", "throw letters away")
+    purged = _letters(commands, "purge", "delete letters")
     add_yes(purged)
     purged.set_defaults(command=in_loop(dead_letters.purge))
 
 
 def add_groups(commands: Commands) -> None:
     """``checkpoints show`` and ``reset``, which take a consumer's URL."""
-    shown = _group(commands, "show", "show where a group would start, with its holes and attempts")
+    shown = _group(commands, "show", "show where a group would start, its holes and its attempts")
     shown.set_defaults(command=in_loop(resets.show))
     moved = _group(
         commands,
         "reset",
         "set where a group starts",
-        "In the store and in the broker; what was known of holes and attempts is cleared.",
+        "The store and the broker are set; the group's holes and attempts are forgotten.",
     )
     moved.exits[3] = "refused: consumers of the group run"
-    moved.add_argument("--to", type=text, metavar="earliest|latest|POSITION|TIME", help="where to")
-    moved.add_argument("--shift", type=int, metavar="N", help="so many records on, or back (-N)")
-    moved.add_argument("--force", action="store_true", help="also while consumers seem to run")
+    moved.add_argument(
+        "--to", type=text, metavar="earliest|latest|POSITION|TIME", help="where the group starts"
+    )
+    moved.add_argument("--shift", type=int, metavar="N", help="move N records forth, or back (-N)")
+    moved.add_argument("--force", action="store_true", help="do it although consumers seem to run")
     add_yes(moved)
     moved.epilog = f"{STREAMS}\n{TIMES}"
     moved.set_defaults(command=in_loop(resets.reset))
@@ -87,16 +91,24 @@ def add_groups(commands: Commands) -> None:
 
 def add_lags(topics: Commands) -> None:
     """``lag``, ``explain`` and ``tail``."""
-    parser = _group(topics, "lag", "show how far a group is behind, whether it runs or not")
-    parser.add_argument("--watch", type=rate, metavar="SECONDS", help="again and again, so often")
+    parser = _group(topics, "lag", "show how far a group is behind; its consumers need not run")
+    parser.add_argument("--watch", type=rate, metavar="SECONDS", help="show it again every SECONDS")
     parser.add_argument(
-        "--fail-above", type=amount, metavar="N", help="status 1 if one is farther behind"
+        "--fail-above",
+        type=amount,
+        metavar="N",
+        help="exit with status 1 if a partition is farther behind",
     )
     parser.add_argument(
-        "--by", choices=["records", "seconds"], default="records", help="what N counts; records"
+        "--by",
+        choices=["records", "seconds"],
+        default="records",
+        help="the unit of N; default: records",
     )
     parser.set_defaults(command=in_loop(lags.lag))
-    parser = _group(topics, "explain", "show what pins a group's position, whether it runs or not")
+    parser = _group(
+        topics, "explain", "show which record pins a group's position; its consumers need not run"
+    )
     parser.set_defaults(command=in_loop(lags.explain))
     _add_tail(topics)
 
@@ -105,32 +117,49 @@ def add_doctor(topics: Commands) -> None:
     """``doctor``."""
     parser = topics.add_parser(
         "doctor",
-        help="say what would keep a consumer from running",
-        description="Say what would keep a consumer from running: a line for each thing that it needs.",
+        help="check what a consumer needs to run",
+        description="Check what a consumer needs to run, and write a line for each check.",
     )
     parser.epilog = STREAMS
-    parser.exits[1] = "something fails; its line says what, and what to do"
-    parser.exits[3] = "nothing fails, and something is worth a look"
+    parser.exits[1] = "a check fails; its line says what was found, and what to do"
+    parser.exits[3] = "no check fails, and one warns"
     parser.add_argument("url", metavar="URL", type=text)
-    parser.add_argument("store", metavar="STORE_URL", nargs="?", type=text, help="the consumers'")
+    parser.add_argument(
+        "store", metavar="STORE_URL", nargs="?", type=text, help="the store of the consumers"
+    )
     add_json(parser)
     parser.set_defaults(command=in_loop(doctor))
 
 
 def _add_tail(topics: Commands) -> None:
-    parser = topics.add_parser("tail", help="show records", description="Show records of a stream.")
+    parser = topics.add_parser(
+        "tail", help="show records of a stream", description="Show records of a stream."
+    )
     parser.epilog = f"{STREAMS}\n{TIMES}"
     parser.add_argument("url", metavar="URL", type=text)
     parser.add_argument(
-        "--last", type=count, default=10, metavar="N", help="the last N of each partition; 10"
+        "--last",
+        type=count,
+        default=10,
+        metavar="N",
+        help="show the last N records of each partition; default: 10",
     )
-    parser.add_argument("--from", dest="start", type=text, metavar="TIME", help="from then on")
-    parser.add_argument("-f", "--follow", action="store_true", help="go on as records come")
-    parser.add_argument("-n", dest="count", type=count, metavar="N", help="end after N records")
-    parser.add_argument("--key", type=text, help="records of this key alone")
-    parser.add_argument("--headers", action="store_true", help="place, time, key and headers too")
     parser.add_argument(
-        "--format", choices=["raw", "json", "hex"], default="raw", help="of values; raw"
+        "--from", dest="start", type=text, metavar="TIME", help="show records from then on"
+    )
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on, and show records as they come"
+    )
+    parser.add_argument("-n", dest="count", type=count, metavar="N", help="end after N records")
+    parser.add_argument("--key", type=text, help="only records with this key")
+    parser.add_argument(
+        "--headers", action="store_true", help="show position, time, key and headers too"
+    )
+    parser.add_argument(
+        "--format",
+        choices=["raw", "json", "hex"],
+        default="raw",
+        help="the form of values; default: raw",
     )
     add_partitions(parser)
     add_json(parser)
@@ -143,7 +172,9 @@ def _group(commands: Commands, name: str, what: str, more: str = "") -> Parser:
     )
     parser.epilog = STREAMS
     parser.add_argument("url", metavar="URL", type=text)
-    parser.add_argument("--store", type=text, metavar="STORE_URL", help="that of the consumers")
+    parser.add_argument(
+        "--store", type=text, metavar="STORE_URL", help="the store of the consumers"
+    )
     add_partitions(parser)
     add_json(parser)
     return parser
@@ -156,22 +187,32 @@ def _letters(commands: Commands, name: str, what: str, more: str = "") -> Parser
     parser.epilog = f"{LETTERS}\n{TIMES}"
     parser.add_argument("url", metavar="URL", type=text)
     parser.add_argument(
-        "--error-type", type=text, metavar="NAME", help="ValueError, json.JSONDecodeError"
+        "--error-type",
+        type=text,
+        metavar="NAME",
+        help="only letters with this error: ValueError, json.JSONDecodeError",
     )
-    parser.add_argument("--since", type=text, metavar="TIME", help="given up then or later")
-    parser.add_argument("--stream", type=text, metavar="NAME", help="that came from this stream")
-    parser.add_argument("--limit", type=count, metavar="N", help="so many letters, at most")
+    parser.add_argument(
+        "--since", type=text, metavar="TIME", help="only letters that were given up then or later"
+    )
+    parser.add_argument(
+        "--stream",
+        type=text,
+        metavar="NAME",
+        help="only letters whose record came from this stream",
+    )
+    parser.add_argument("--limit", type=count, metavar="N", help="N letters at most")
     parser.add_argument(
         "--group",
         type=text,
         metavar="NAME",
-        help="who deals with them, in a topic or stream; dead-letters, if neither this nor the URL says",
+        help="the group that settles the letters of a topic or stream; default: the URL's, or dead-letters",
     )
     parser.add_argument(
         "--store",
         type=text,
         metavar="STORE_URL",
-        help="where that is kept: Kinesis needs one to replay and purge",
+        help="the store of that group; Kinesis needs one to replay and purge",
     )
     add_json(parser)
     return parser

@@ -49,12 +49,12 @@ class Parser(argparse.ArgumentParser):
         self.exits = dict(EXITS)
 
     def format_help(self) -> str:
-        """With the exit status at its end."""
+        """The help, with the exit statuses at its end."""
         lines = [f"  {status:<4} {meaning}" for status, meaning in sorted(self.exits.items())]
         return "\n".join([super().format_help().rstrip(), "", "exit status:", *lines, ""])
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Its arguments; of what nobody knows, the nearest is named by the command that was called."""
+        """Parses the arguments. For an unknown one, the command that was called names the nearest known one."""
         arguments, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser: Parser = arguments.parser
@@ -86,7 +86,7 @@ def _meant(name: str, known: Iterable[str]) -> str:
 def in_loop(
     command: Callable[[argparse.Namespace], Coroutine[Any, Any, T]],
 ) -> Callable[[argparse.Namespace], T]:
-    """A command that is a coroutine, as one that is called."""
+    """Makes a plain function of a command that is a coroutine; it runs in an event loop of its own."""
     return lambda arguments: asyncio.run(command(arguments))
 
 
@@ -127,24 +127,26 @@ def _number(argument: str) -> float:
         return float("nan")
 
 
-def add_json(parser: argparse.ArgumentParser, what: str = "a JSON object for each line") -> None:
-    """``--json``, which every command has."""
+def add_json(
+    parser: argparse.ArgumentParser, what: str = "write a JSON object for each line"
+) -> None:
+    """Adds ``--json``, which every command has."""
     parser.add_argument("--json", action="store_true", help=what)
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:
-    """``--yes``."""
+    """Adds ``--yes``."""
     parser.add_argument(
-        "--yes", action="store_true", help="do it; without this, say what would be done"
+        "--yes", action="store_true", help="do it; without --yes, say what would be done"
     )
 
 
 def add_partitions(parser: argparse.ArgumentParser) -> None:
-    """``--partition``, of a URL's streams."""
+    """Adds ``--partition``: some of the partitions of the URL's streams."""
     parser.add_argument(
         "--partition",
         action="append",
         type=text,
         metavar="ID",
-        help="this one alone, such as 3 or shardId-000000000002; may be given several times",
+        help="only this partition, such as 3 or shardId-000000000002; may be given several times",
     )

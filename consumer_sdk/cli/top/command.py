@@ -31,8 +31,8 @@ def add_top(topics: Commands) -> None:
     """Adds ``top`` and its options to the command line."""
     parser = topics.add_parser(
         "top",
-        help="watch a running consumer, and pause its partitions",
-        description="Watch a running consumer by its admin server: admin.serve(consumer).",
+        help="watch a running consumer, pause and resume its partitions",
+        description="Watch a running consumer through its admin server: admin.serve(consumer).",
     )
     parser.epilog = (
         "Keys: arrows choose a partition, p pauses or resumes it, e explains it, s sorts, tab goes to\n"
@@ -43,12 +43,15 @@ def add_top(topics: Commands) -> None:
         metavar="SOCKET|URL",
         nargs="?",
         type=text,
-        help="the admin server: /path, unix:/path or http://host:port; by default the one of this user",
+        help="the admin server: /path, unix:/path or http://host:port; default: the only one of this user",
     )
     parser.add_argument(
-        "--token", type=text, metavar="TOKEN", help="the server's: env:NAME or file:/path"
+        "--token",
+        type=text,
+        metavar="TOKEN",
+        help="the token of the server: env:NAME or file:/path",
     )
-    parser.add_argument("--once", action="store_true", help="show it once, and end")
+    parser.add_argument("--once", action="store_true", help="show the consumer once, and end")
     add_json(parser)
     parser.set_defaults(command=top)
 

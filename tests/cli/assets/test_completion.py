@@ -124,13 +124,12 @@ def test_fish_has_a_line_for_each_word() -> None:
 
     when = """'__consumer_sdk_at " checkpoints reset"'"""
     assert (
-        f"complete -c consumer-sdk -n {when} -l yes -d 'do it; without this, say what would be done'"
+        f"complete -c consumer-sdk -n {when} -l yes -d 'do it; without --yes, say what would be done'"
         in lines
     )
     assert any("-l by -x -a 'records seconds'" in line for line in lines)
     assert any(
-        line.endswith("-f -a doctor -d 'say what would keep a consumer from running'")
-        for line in lines
+        line.endswith("-f -a doctor -d 'check what a consumer needs to run'") for line in lines
     )
 
 
