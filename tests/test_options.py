@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters import KafkaAdapter
+from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, MemoryAdapter, PulsarAdapter
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions as KafkaRangeOptions
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
+from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
     COUNT,
@@ -25,12 +27,18 @@ from consumer_sdk.options import (
     option,
     optional,
 )
+from consumer_sdk.testing.memory.options import Options as MemoryOptions
 
 COMPONENTS: dict[Callable[..., Any], type] = {
     KafkaAdapter: KafkaOptions,
     KafkaRanges: KafkaRangeOptions,
+    KinesisAdapter: KinesisOptions,
+    PulsarAdapter: PulsarOptions,
+    MemoryAdapter: MemoryOptions,
 }
 """What users call → the dataclass of its options."""
+NO_FIELDS = {"bootstrap_servers", "service_url", "region_name", "faults"}
+"""Arguments that are made something else of before the dataclass gets it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +69,12 @@ def arguments_of(called: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 @pytest.mark.parametrize("called", COMPONENTS, ids=lambda called: str(called.__name__))
 def test_every_option_is_an_argument_of_the_same_type(called: Callable[..., Any]) -> None:
-    """An option of the dataclass that nobody can give, or under another type, is a mistake."""
+    """An option that nobody can give, or as another type, is a mistake; None is for a made default."""
     found = arguments_of(called)
-    types = {each.name: each.type for each in fields(COMPONENTS[called])}
+    types = {
+        each.name: f"{each.type}{'' if each.default_factory is MISSING else ' | None'}"
+        for each in fields(COMPONENTS[called])
+    }
     options = kinds_of(COMPONENTS[called])
     assert options
     assert {name: found[name].annotation for name in options} == {n: types[n] for n in options}
@@ -73,7 +84,7 @@ def test_every_option_is_an_argument_of_the_same_type(called: Callable[..., Any]
 def test_every_argument_is_an_option_or_a_connection(called: Callable[..., Any]) -> None:
     """An argument that is no field would be dropped without a word."""
     known = {each.name for each in fields(COMPONENTS[called])}
-    assert arguments_of(called).keys() - known <= {"bootstrap_servers"}
+    assert arguments_of(called).keys() - known <= NO_FIELDS
 
 
 @pytest.mark.parametrize("called", COMPONENTS, ids=lambda called: str(called.__name__))

@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, unquote
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConsumerSdkError
-from consumer_sdk.options import read_texts
+from consumer_sdk.options import kinds_of, read_texts
 from consumer_sdk.records import DeadLetter, Outcome
 
 if TYPE_CHECKING:
@@ -58,19 +58,21 @@ def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> 
 
 
 def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
-    from consumer_sdk.adapters.pulsar.client.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.client.connection import Connection
     from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarRecords
     from consumer_sdk.adapters.pulsar.options import read_url
 
-    _, options = read_url(parts, _known(texts, CONNECTION, is_source=is_source), CONNECTION, FORM)
+    kinds = kinds_of(Connection)
+    _, options = read_url(parts, _known(texts, kinds, is_source=is_source), kinds, FORM)
     return PulsarRecords(_name(parts, is_source=is_source), initial_subscription=None, **options)
 
 
 def _kinesis(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
     from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisRecords
-    from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
+    from consumer_sdk.adapters.kinesis.service.connection import Connection
 
-    options = read_texts(_known(texts, CONNECTION, is_source=is_source), CONNECTION)
+    kinds = kinds_of(Connection)
+    options = read_texts(_known(texts, kinds, is_source=is_source), kinds)
     options["region_name"] = unquote(parts.netloc) or None
     name = _name(parts, is_source=is_source)
     return _EachStream(name, lambda stream: KinesisRecords(stream, **options))

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, unquote
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.options import NAME, SECONDS, read_texts
+from consumer_sdk.options import NAME, SECONDS, kinds_of, read_texts
 
 __all__ = ["dead_letters_from_url"]
 
@@ -52,20 +52,21 @@ def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
 
 
 def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
-    from consumer_sdk.adapters.pulsar.client.connection import CONNECTION
+    from consumer_sdk.adapters.pulsar.client.connection import Connection
     from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
     from consumer_sdk.adapters.pulsar.options import read_url
 
-    _, options = read_url(parts, texts, {**CONNECTION, "initial_subscription": NAME}, FORM)
+    kinds = kinds_of(Connection) | {"initial_subscription": NAME}
+    _, options = read_url(parts, texts, kinds, FORM)
     return PulsarDeadLetters(_topic(parts), **options)
 
 
 def _kinesis(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
     from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
     from consumer_sdk.adapters.kinesis.options import read_url
-    from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
+    from consumer_sdk.adapters.kinesis.service.connection import Connection
 
-    stream, options = read_url(parts, texts, CONNECTION, FORM)
+    stream, options = read_url(parts, texts, kinds_of(Connection), FORM)
     return KinesisDeadLetters(stream, **options)
 
 

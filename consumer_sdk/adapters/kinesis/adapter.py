@@ -28,7 +28,7 @@ from consumer_sdk.errors import (
     StoreError,
 )
 from consumer_sdk.leases.memory import private_leases
-from consumer_sdk.options import make_options
+from consumer_sdk.options import given_fields, make_options
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -110,21 +110,9 @@ class KinesisAdapter(Adapter):
         **connection: Any,
     ) -> None:
         regions = read_streams([stream, *more], region_name)
-        self._options = KinesisOptions(
-            stream=next(iter(regions)),
-            group=group,
-            fan_out=fan_out,
-            lease_duration=lease_duration,
-            handover_timeout=handover_timeout,
-            max_shards=max_shards,
-            weight=weight,
-            discovery_interval=discovery_interval,
-            poll_interval=poll_interval,
-            buffer_bytes=buffer_bytes,
-            dead_letter_stream=dead_letter_stream,
-            limits=Limits() if limits is None else limits,
-            connection=make_options(Connection, {"region_name": region_name, **connection}),
-        )
+        made = make_options(Connection, {"region_name": region_name, **connection})
+        given = {**locals(), "stream": next(iter(regions)), "connection": made}
+        self._options = KinesisOptions(**given_fields(KinesisOptions, given))
         self._streams = {
             stream: replace(
                 self._options,

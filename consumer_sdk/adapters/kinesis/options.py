@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from consumer_sdk.adapters.kinesis.service.connection import CONNECTION, Connection
+from consumer_sdk.adapters.kinesis.service.connection import Connection
 from consumer_sdk.adapters.kinesis.service.rates import Limits
 from consumer_sdk.adapters.kinesis.service.requests import address
 from consumer_sdk.adapters.urls import split_url
@@ -17,8 +17,10 @@ from consumer_sdk.options import (
     NAME,
     SECONDS,
     OptionType,
-    check_options,
+    check_fields,
+    kinds_of,
     names_of,
+    option,
     optional,
     read_texts,
 )
@@ -43,24 +45,11 @@ def _unknown(value: str) -> int:
     raise ValueError(value)
 
 
-OWN: Mapping[str, OptionType] = {
-    "group": optional(NAME),
-    "fan_out": optional(NAME),
-    "lease_duration": SECONDS,
-    "handover_timeout": SECONDS,
-    "max_shards": optional(COUNT),
-    "weight": COUNT,
-    "discovery_interval": SECONDS,
-    "poll_interval": SECONDS,
-    "buffer_bytes": COUNT,
-    "dead_letter_stream": optional(NAME),
-    "limits": OptionType(
-        "Limits(calls=…, bytes=…), in a URL calls:2,bytes:1048576",
-        lambda value: isinstance(value, Limits),
-        _limits,
-    ),
-}
-"""`KinesisAdapter`'s own options."""
+LIMITS = OptionType(
+    "Limits(calls=…, bytes=…), in a URL calls:2,bytes:1048576",
+    lambda value: isinstance(value, Limits),
+    _limits,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,21 +57,21 @@ class KinesisOptions:
     """`KinesisAdapter`'s docstring says what each does."""
 
     stream: str
-    group: str | None
-    fan_out: str | None
-    lease_duration: float
-    handover_timeout: float
-    max_shards: int | None
-    weight: int
-    discovery_interval: float
-    poll_interval: float
-    buffer_bytes: int
-    dead_letter_stream: str | None
-    limits: Limits
     connection: Connection
+    group: str | None = option(optional(NAME))
+    fan_out: str | None = option(optional(NAME))
+    lease_duration: float = option(SECONDS)
+    handover_timeout: float = option(SECONDS)
+    max_shards: int | None = option(optional(COUNT))
+    weight: int = option(COUNT)
+    discovery_interval: float = option(SECONDS)
+    poll_interval: float = option(SECONDS)
+    buffer_bytes: int = option(COUNT)
+    dead_letter_stream: str | None = option(optional(NAME))
+    limits: Limits = option(LIMITS, default_factory=Limits)
 
     def __post_init__(self) -> None:
-        check_options(self, OWN)
+        check_fields(self)
         if self.max_shards is not None and self.group is None:
             raise ConfigurationError(
                 f"max_shards={self.max_shards} without a group: nobody would read the others; give "
@@ -129,6 +118,9 @@ def _name_of(stream: str) -> str:
     return stream.rpartition("/")[2]
 
 
+KINDS = kinds_of(Connection) | kinds_of(KinesisOptions)
+
+
 def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
     """The streams, and the keyword arguments of `KinesisAdapter`.
 
@@ -136,7 +128,7 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
         ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
     """
     parts, texts = split_url(url, {"kinesis"}, FORM)
-    streams, options = read_url(parts, texts, {**CONNECTION, **OWN}, FORM)
+    streams, options = read_url(parts, texts, KINDS, FORM)
     return streams.split(","), options
 
 

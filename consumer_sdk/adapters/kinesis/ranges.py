@@ -14,9 +14,9 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, ClassVar
 
-from consumer_sdk.adapters.kinesis.options import FORM, OWN, read_streams, read_url
+from consumer_sdk.adapters.kinesis.options import FORM, KinesisOptions, read_streams, read_url
 from consumer_sdk.adapters.kinesis.service.aggregation import user_records
-from consumer_sdk.adapters.kinesis.service.connection import CONNECTION
+from consumer_sdk.adapters.kinesis.service.connection import Connection
 from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Service
 from consumer_sdk.adapters.kinesis.starts import after, iterator_start
@@ -24,7 +24,7 @@ from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.checkpoints.positions import BEGINNING, decode_sequence, encode_sequence
 from consumer_sdk.errors import ConfigurationError, PartitionLostError
-from consumer_sdk.options import NAME, make_options, optional
+from consumer_sdk.options import NAME, kinds_of, make_options, optional
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import (
     AtPosition,
@@ -71,7 +71,7 @@ class KinesisRanges(RangeReader):
         region_name: str | None = None,
         **connection: Any,
     ) -> None:
-        from consumer_sdk.adapters.kinesis.service.client import ClientService, Connection
+        from consumer_sdk.adapters.kinesis.service.client import ClientService
 
         self.group = group
         self._connection = make_options(Connection, {"region_name": region_name, **connection})
@@ -90,13 +90,14 @@ class KinesisRanges(RangeReader):
             ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
         """
         parts, texts = split_url(url, {"kinesis"}, FORM)
-        streams, options = read_url(parts, texts, {**CONNECTION, "group": optional(NAME)}, FORM)
+        kinds = kinds_of(Connection) | {"group": optional(NAME)}
+        streams, options = read_url(parts, texts, kinds, FORM)
         return cls(*streams.split(","), **options)
 
     @classmethod
     def consumer_options(cls) -> Collection[str]:
         """Options of a consumer's URL that have no meaning here."""
-        return OWN.keys()
+        return kinds_of(KinesisOptions).keys()
 
     async def open(self) -> None:
         for service in self._services.values():

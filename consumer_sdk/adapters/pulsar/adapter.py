@@ -31,7 +31,7 @@ from consumer_sdk.errors import (
     PartitionLostError,
     TransientAdapterError,
 )
-from consumer_sdk.options import make_options, names_of
+from consumer_sdk.options import given_fields, make_options, names_of
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -163,35 +163,9 @@ class PulsarAdapter(Adapter):
         replicate_subscription_state_enabled: bool = False,
         **connection: Any,
     ) -> None:
-        self._options = PulsarOptions(
-            topics=names_of(topics),
-            pattern=pattern,
-            subscription=subscription,
-            type=type,
-            initial_position=initial_position,
-            consumer_name=consumer_name,
-            admin_url=admin_url,
-            admin_token=admin_token,
-            receiver_queue=receiver_queue,
-            buffer_bytes=buffer_bytes,
-            memory_limit=memory_limit,
-            max_message_size=max_message_size,
-            cumulative_acks=cumulative_acks,
-            busy_timeout=busy_timeout,
-            discovery_interval=discovery_interval,
-            persist_time=persist_time,
-            retry_topic=retry_topic,
-            retry_limit=retry_limit,
-            crypto_key_reader=crypto_key_reader,
-            encryption_keys=encryption_keys,
-            crypto_failure_action=crypto_failure_action,
-            max_pending_chunked_message=max_pending_chunked_message,
-            is_read_compacted=is_read_compacted,
-            key_shared_policy=key_shared_policy,
-            properties=properties,
-            replicate_subscription_state_enabled=replicate_subscription_state_enabled,
-            connection=make_options(Connection, {"service_url": service_url, **connection}),
-        )
+        made = make_options(Connection, {"service_url": service_url, **connection})
+        given = {**locals(), "topics": names_of(topics), "connection": made}
+        self._options = PulsarOptions(**given_fields(PulsarOptions, given))
         self.group = subscription
         self.capabilities = self._options.capabilities
         self._opened: Session | None = None

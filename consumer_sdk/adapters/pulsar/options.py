@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import SplitResult
 
@@ -13,7 +13,7 @@ from consumer_sdk.adapters.pulsar import client_support as _support  # noqa: F40
 import _pulsar
 import pulsar
 
-from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
+from consumer_sdk.adapters.pulsar.client.connection import SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.client.topics import read_pattern
 from consumer_sdk.adapters.urls import read_server_url, split_url
 from consumer_sdk.errors import ConfigurationError
@@ -27,8 +27,11 @@ from consumer_sdk.options import (
     SECRET,
     TEXT,
     OptionType,
-    check_options,
+    check_fields,
     choice,
+    instance,
+    kinds_of,
+    option,
     optional,
 )
 from consumer_sdk.records import Capabilities, Kind
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from consumer_sdk.adapters.pulsar.consumer.room import Room
 
 __all__ = [
-    "OWN",
+    "KINDS",
     "CryptoFailureAction",
     "InitialPosition",
     "PulsarOptions",
@@ -70,39 +73,11 @@ def _are_texts(value: object) -> bool:
     )
 
 
-OWN: Mapping[str, OptionType] = {
-    "pattern": optional(TEXT),
-    "subscription": NAME,
-    "type": choice(*get_args(SubscriptionType)),
-    "initial_position": choice(*get_args(InitialPosition)),
-    "consumer_name": optional(NAME),
-    "admin_url": optional(HTTP_URL),
-    "admin_token": optional(SECRET),
-    "receiver_queue": COUNT,
-    "buffer_bytes": COUNT,
-    "memory_limit": optional(COUNT),
-    "max_message_size": COUNT,
-    "cumulative_acks": FLAG,
-    "busy_timeout": SECONDS,
-    "discovery_interval": SECONDS,
-    "persist_time": SECONDS,
-    "retry_topic": FLAG,
-    "retry_limit": COUNT,
-    "crypto_key_reader": OptionType(
-        "a pulsar.CryptoKeyReader, or None", lambda v: v is None or hasattr(v, "cryptoKeyReader")
-    ),
-    "encryption_keys": NAMES,
-    "crypto_failure_action": choice(*get_args(CryptoFailureAction)),
-    "max_pending_chunked_message": COUNT,
-    "is_read_compacted": FLAG,
-    "key_shared_policy": OptionType(
-        "a pulsar.ConsumerKeySharedPolicy, or None",
-        lambda value: value is None or isinstance(value, pulsar.ConsumerKeySharedPolicy),
-    ),
-    "properties": OptionType("names with texts, {'team': 'billing'}", _are_texts),
-    "replicate_subscription_state_enabled": FLAG,
-}
-"""`PulsarAdapter`'s own options."""
+KEY_READER = OptionType(
+    "a pulsar.CryptoKeyReader, or None", lambda v: v is None or hasattr(v, "cryptoKeyReader")
+)
+KEY_SHARED = optional(instance(pulsar.ConsumerKeySharedPolicy, "a pulsar.ConsumerKeySharedPolicy"))
+PROPERTIES = OptionType("names with texts, {'team': 'billing'}", _are_texts)
 MOST_UNACKED = 50_000
 """``maxUnackedMessagesPerConsumer`` of a broker that was not told otherwise: then it sends no more. It counts on queues alone."""
 
@@ -112,35 +87,35 @@ class PulsarOptions:
     """`PulsarAdapter`'s docstring says what each does."""
 
     topics: tuple[str, ...]
-    pattern: str | None
-    subscription: str
-    type: SubscriptionType
-    initial_position: InitialPosition
-    consumer_name: str | None
-    admin_url: str | None
-    admin_token: str | None = field(repr=False)
-    receiver_queue: int
-    buffer_bytes: int
-    cumulative_acks: bool
-    busy_timeout: float
-    discovery_interval: float
-    retry_topic: bool
-    retry_limit: int
-    crypto_key_reader: Any
-    encryption_keys: Sequence[str]
     connection: Connection
-    memory_limit: int | None = None
-    max_message_size: int = 5 << 20
-    persist_time: float = 180.0
-    crypto_failure_action: CryptoFailureAction = "fail"
-    max_pending_chunked_message: int = 100
-    is_read_compacted: bool = False
-    key_shared_policy: pulsar.ConsumerKeySharedPolicy | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-    replicate_subscription_state_enabled: bool = False
+    pattern: str | None = option(optional(TEXT))
+    subscription: str = option(NAME)
+    type: SubscriptionType = option(choice(*get_args(SubscriptionType)))
+    initial_position: InitialPosition = option(choice(*get_args(InitialPosition)))
+    consumer_name: str | None = option(optional(NAME))
+    admin_url: str | None = option(optional(HTTP_URL))
+    admin_token: str | None = option(optional(SECRET))
+    receiver_queue: int = option(COUNT)
+    buffer_bytes: int = option(COUNT)
+    memory_limit: int | None = option(optional(COUNT))
+    max_message_size: int = option(COUNT)
+    cumulative_acks: bool = option(FLAG)
+    busy_timeout: float = option(SECONDS)
+    discovery_interval: float = option(SECONDS)
+    persist_time: float = option(SECONDS)
+    retry_topic: bool = option(FLAG)
+    retry_limit: int = option(COUNT)
+    crypto_key_reader: Any = option(KEY_READER)
+    encryption_keys: Sequence[str] = option(NAMES)
+    crypto_failure_action: CryptoFailureAction = option(choice(*get_args(CryptoFailureAction)))
+    max_pending_chunked_message: int = option(COUNT)
+    is_read_compacted: bool = option(FLAG)
+    key_shared_policy: Any = option(KEY_SHARED)
+    properties: Mapping[str, str] = option(PROPERTIES)
+    replicate_subscription_state_enabled: bool = option(FLAG)
 
     def __post_init__(self) -> None:
-        check_options(self, OWN)
+        check_fields(self)
         self._check_topics()
         if self.cumulative_acks and self.is_queue:
             raise ConfigurationError(
@@ -319,8 +294,12 @@ BATCH_WAIT = 2
 """Milliseconds that they are waited for."""
 
 
+KINDS = kinds_of(PulsarOptions)
+"""What each of `PulsarAdapter`'s own options takes."""
+
+
 def parse_url(
-    url: str, own: Mapping[str, OptionType] = OWN, form: str = FORM
+    url: str, own: Mapping[str, OptionType] = KINDS, form: str = FORM
 ) -> tuple[list[str], dict[str, Any]]:
     """Topics, and the keyword arguments of `PulsarAdapter`, or of a reader with other options.
 
@@ -331,7 +310,7 @@ def parse_url(
         ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
     """
     parts, texts = split_url(url, SCHEMES, form)
-    return read_url(parts, texts, {**CONNECTION, **own}, form)
+    return read_url(parts, texts, kinds_of(Connection) | {**own}, form)
 
 
 def read_url(

@@ -19,7 +19,7 @@ import _pulsar
 
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.pulsar.client.calls import CLOSE, call, close
-from consumer_sdk.adapters.pulsar.client.connection import CONNECTION, SCHEMES, Connection
+from consumer_sdk.adapters.pulsar.client.connection import SCHEMES, Connection
 from consumer_sdk.adapters.pulsar.client.faults import translate, translate_result
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, held, inside
 from consumer_sdk.adapters.pulsar.client.outgoing import OutgoingRecord, make_message, properties_of
@@ -32,7 +32,7 @@ from consumer_sdk.errors import (
     ConsumerSdkError,
     TransientAdapterError,
 )
-from consumer_sdk.options import SECONDS, OptionType, check_options, choice, make_options
+from consumer_sdk.options import SECONDS, OptionType, check_options, choice, kinds_of, make_options
 from consumer_sdk.record_writes import Outgoing, RecordWriter
 
 __all__ = ["PulsarWriter"]
@@ -98,12 +98,7 @@ class PulsarWriter(RecordWriter):
         delivery_timeout: float = 120.0,
         **connection: Any,
     ) -> None:
-        own = {
-            "batching": batching,
-            "compression": compression,
-            "delivery_timeout": delivery_timeout,
-        }
-        check_options(own, OWN)
+        check_options(locals(), OWN)
         self._connection = make_options(Connection, {"service_url": service_url, **connection})
         self._batching = batching
         self._compression = COMPRESSIONS[compression]
@@ -126,7 +121,7 @@ class PulsarWriter(RecordWriter):
             ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
         """
         parts, texts = split_url(url, SCHEMES, FORM)
-        _, options = read_url(parts, texts, {**CONNECTION, **OWN}, FORM)
+        _, options = read_url(parts, texts, kinds_of(Connection) | {**OWN}, FORM)
         return cls(**options)
 
     async def open(self) -> None:

@@ -11,7 +11,7 @@ from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
 from consumer_sdk.adapters.fetching import fetch
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
-from consumer_sdk.options import instance, names_of, read_texts
+from consumer_sdk.options import given_fields, instance, kinds_of, names_of, read_texts
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -24,7 +24,7 @@ from consumer_sdk.records import (
 )
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.memory.broker import MemoryBroker
-from consumer_sdk.testing.memory.options import TYPES, ConsumerKind, Options
+from consumer_sdk.testing.memory.options import ConsumerKind, Options
 from consumer_sdk.testing.memory.session import Session
 
 __all__ = ["MemoryAdapter"]
@@ -104,14 +104,8 @@ class MemoryAdapter(Adapter):
         faults: Faults | None = None,
     ) -> None:
         instance(MemoryBroker, "a MemoryBroker()").check("broker", broker, "MemoryAdapter")
-        self._options = Options(
-            streams=names_of(streams),
-            group=group,
-            subscription=subscription,
-            metadata_size=metadata_size,
-            prefetch=prefetch,
-            batch_index_acks=batch_index_acks,
-        )
+        given = {**locals(), "streams": names_of(streams)}
+        self._options = Options(**given_fields(Options, given))
         self.group = group
         self.capabilities = self._options.capabilities
         self.memory = broker
@@ -133,7 +127,8 @@ class MemoryAdapter(Adapter):
         streams = topics_of(parts.path)
         if not streams:
             raise ConfigurationError(f"{shown(url)}: the streams are missing in the URL: {FORM}")
-        options = read_texts(texts, {name: TYPES[name] for name in ("group", "subscription")})
+        kinds = kinds_of(Options)
+        options = read_texts(texts, {name: kinds[name] for name in ("group", "subscription")})
         return cls(MemoryBroker.named(parts.netloc), *streams, **options)
 
     def __repr__(self) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
     COUNT,
     FLAG,
+    LEAST_0,
     NAMES,
     TEXT,
-    WHOLE_NUMBER,
-    OptionType,
-    check_options,
+    check_fields,
     choice,
+    option,
     optional,
 )
 from consumer_sdk.records import Capabilities, Kind
@@ -27,34 +26,21 @@ __all__ = ["ConsumerKind", "Options"]
 ConsumerKind = Literal["group"] | CursorKind
 
 
-def _is_size(value: object) -> bool:
-    return WHOLE_NUMBER.accepts(value) and isinstance(value, int) and value >= 0
-
-
-TYPES: Mapping[str, OptionType] = {
-    "group": optional(TEXT),
-    "subscription": choice("group", *get_args(CursorKind)),
-    "metadata_size": replace(COUNT, wanted="a whole number, 0 or more", accepts=_is_size),
-    "prefetch": COUNT,
-    "batch_index_acks": FLAG,
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of a `MemoryAdapter`; its docstring says what each does."""
 
     streams: tuple[str, ...]
-    group: str | None
-    subscription: ConsumerKind
-    metadata_size: int
-    prefetch: int
-    batch_index_acks: bool
+    group: str | None = option(optional(TEXT))
+    subscription: ConsumerKind = option(choice("group", *get_args(CursorKind)))
+    metadata_size: int = option(LEAST_0)
+    prefetch: int = option(COUNT)
+    batch_index_acks: bool = option(FLAG)
 
     def __post_init__(self) -> None:
         if not self.streams:
             raise ConfigurationError("MemoryAdapter: name at least one stream")
-        check_options(self, TYPES, "MemoryAdapter")
+        check_fields(self, "MemoryAdapter")
         NAMES.check("streams", self.streams, "MemoryAdapter")
         if self.cursor_kind is not None and self.group is None:
             raise ConfigurationError(

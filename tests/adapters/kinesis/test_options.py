@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
-from consumer_sdk.adapters.kinesis.options import OWN
+from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.options import SECONDS
+from consumer_sdk.options import SECONDS, kinds_of
 
 ARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 
@@ -54,7 +54,9 @@ def test_region_is_that_of_each_stream() -> None:
         KinesisAdapter("clicks", ARN, region_name="us-east-1")
 
 
-@pytest.mark.parametrize("name", [name for name, wanted in OWN.items() if wanted is SECONDS])
+@pytest.mark.parametrize(
+    "name", [name for name, wanted in kinds_of(KinesisOptions).items() if wanted is SECONDS]
+)
 @pytest.mark.parametrize("value", [0, -1, math.inf, math.nan, True, "1", None])
 def test_seconds_that_are_none_are_refused(name: str, value: Any) -> None:
     """With the name of the option."""

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,8 @@ from consumer_sdk.options import (
     TEXT,
     TRUTH,
     OptionType,
-    check_options,
+    check_fields,
+    option,
     optional,
 )
 
@@ -49,21 +50,9 @@ def _verify(text: str) -> bool | str:
     return TRUTH.get(text.lower(), text)
 
 
-CONNECTION: Mapping[str, OptionType] = {
-    "region_name": optional(NAME),
-    "endpoint_url": optional(HTTP_URL),
-    "aws_access_key_id": optional(TEXT),
-    "aws_secret_access_key": optional(SECRET),
-    "aws_session_token": optional(SECRET),
-    "profile": optional(NAME),
-    "verify": OptionType(
-        "True, False or a file of authorities", lambda v: isinstance(v, bool | str), _verify
-    ),
-    "request_timeout": SECONDS,
-    "connect_timeout": SECONDS,
-    "connections": COUNT,
-    "fast_decode": FLAG,
-}
+VERIFY = OptionType(
+    "True, False or a file of authorities", lambda v: isinstance(v, bool | str), _verify
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,20 +82,20 @@ class Connection:
             of keys is missing.
     """
 
-    region_name: str | None = None
-    endpoint_url: str | None = None
-    aws_access_key_id: str | None = None
-    aws_secret_access_key: str | None = field(default=None, repr=False)
-    aws_session_token: str | None = field(default=None, repr=False)
-    profile: str | None = None
-    verify: bool | str = True
-    request_timeout: float = 30.0
-    connect_timeout: float = 10.0
-    connections: int = 1000
-    fast_decode: bool = True
+    region_name: str | None = option(optional(NAME), default=None)
+    endpoint_url: str | None = option(optional(HTTP_URL), default=None)
+    aws_access_key_id: str | None = option(optional(TEXT), default=None)
+    aws_secret_access_key: str | None = option(optional(SECRET), default=None)
+    aws_session_token: str | None = option(optional(SECRET), default=None)
+    profile: str | None = option(optional(NAME), default=None)
+    verify: bool | str = option(VERIFY, default=True)
+    request_timeout: float = option(SECONDS, default=30.0)
+    connect_timeout: float = option(SECONDS, default=10.0)
+    connections: int = option(COUNT, default=1000)
+    fast_decode: bool = option(FLAG, default=True)
 
     def __post_init__(self) -> None:
-        check_options(self, CONNECTION)
+        check_fields(self)
         if isinstance(self.verify, str) and not Path(self.verify).exists():
             raise ConfigurationError(f"verify={self.verify!r}: there is no such file")
         if (self.aws_access_key_id is None) != (self.aws_secret_access_key is None):

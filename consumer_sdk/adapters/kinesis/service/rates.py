@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from consumer_sdk.options import COUNT, SECONDS, check_options, endless
+from consumer_sdk.options import COUNT, SECONDS, check_fields, endless, option
 
 __all__ = ["NO_LIMITS", "Limits", "ShardRates"]
 
@@ -38,11 +38,11 @@ class Limits:
         ConfigurationError: nothing could be read at all.
     """
 
-    calls: int = 5
-    bytes: float = 2 * 1024 * 1024
+    calls: int = option(COUNT, default=5)
+    bytes: float = option(BYTES_A_SECOND, default=2 * 1024 * 1024)
 
     def __post_init__(self) -> None:
-        check_options(self, {"calls": COUNT, "bytes": BYTES_A_SECOND}, "Limits")
+        check_fields(self, "Limits")
 
 
 NO_LIMITS = Limits(calls=1_000, bytes=float("inf"))

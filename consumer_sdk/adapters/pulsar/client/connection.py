@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,8 +24,9 @@ from consumer_sdk.options import (
     SECONDS,
     SECRET,
     OptionType,
-    check_options,
+    check_fields,
     choice,
+    option,
     optional,
 )
 
@@ -43,38 +44,23 @@ def _is_service_url(value: object) -> bool:
     return is_plain and all(map(is_host, parts.netloc.split(",")))
 
 
-CONNECTION: Mapping[str, OptionType] = {
-    "service_url": OptionType(
-        "pulsar://host:port or pulsar+ssl://host:port, without credentials",
-        _is_service_url,
-        show=shown,
-    ),
-    "token": optional(
-        replace(
-            SECRET,
-            wanted="a JWT, or a function that returns one",
-            accepts=lambda value: isinstance(value, str) or callable(value),
-        )
-    ),
-    "tls_certificate": optional(PATH),
-    "tls_key": optional(PATH),
-    "oauth2": optional(
-        replace(
-            SECRET,
-            wanted="the flow's parameters, {'issuer_url': …}",
-            accepts=lambda value: isinstance(value, Mapping),
-            read=None,
-        )
-    ),
-    "tls_trust_certs": optional(PATH),
-    "tls_validate_hostname": FLAG,
-    "operation_timeout": SECONDS,
-    "connect_timeout": SECONDS,
-    "io_threads": COUNT,
-    "listener_name": optional(NAME),
-    "log_level": choice("debug", "info", "warn", "error"),
-    "log_file": optional(PATH),
-}
+SERVICE_URL = OptionType(
+    "pulsar://host:port or pulsar+ssl://host:port, without credentials",
+    _is_service_url,
+    show=shown,
+)
+TOKEN = replace(
+    SECRET,
+    wanted="a JWT, or a function that returns one",
+    accepts=lambda value: isinstance(value, str) or callable(value),
+)
+OAUTH2 = replace(
+    SECRET,
+    wanted="the flow's parameters, {'issuer_url': …}",
+    accepts=lambda value: isinstance(value, Mapping),
+    read=None,
+)
+LOG_LEVEL = choice("debug", "info", "warn", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,22 +88,22 @@ class Connection:
         ConfigurationError: an option cannot work.
     """
 
-    service_url: str
-    token: str | Callable[[], str] | None = field(default=None, repr=False)
-    tls_certificate: str | None = None
-    tls_key: str | None = None
-    oauth2: Mapping[str, str] | None = field(default=None, repr=False)
-    tls_trust_certs: str | None = None
-    tls_validate_hostname: bool = True
-    operation_timeout: float = 30.0
-    connect_timeout: float = 10.0
-    io_threads: int = 1
-    listener_name: str | None = None
-    log_level: str = "error"
-    log_file: str | None = None
+    service_url: str = option(SERVICE_URL)
+    token: str | Callable[[], str] | None = option(optional(TOKEN), default=None)
+    tls_certificate: str | None = option(optional(PATH), default=None)
+    tls_key: str | None = option(optional(PATH), default=None)
+    oauth2: Mapping[str, str] | None = option(optional(OAUTH2), default=None)
+    tls_trust_certs: str | None = option(optional(PATH), default=None)
+    tls_validate_hostname: bool = option(FLAG, default=True)
+    operation_timeout: float = option(SECONDS, default=30.0)
+    connect_timeout: float = option(SECONDS, default=10.0)
+    io_threads: int = option(COUNT, default=1)
+    listener_name: str | None = option(optional(NAME), default=None)
+    log_level: str = option(LOG_LEVEL, default="error")
+    log_file: str | None = option(optional(PATH), default=None)
 
     def __post_init__(self) -> None:
-        check_options(self, CONNECTION)
+        check_fields(self)
         for name in ("tls_certificate", "tls_key", "tls_trust_certs"):
             path = getattr(self, name)
             if path is not None and not Path(path).is_file():  # the client would retry for ever

@@ -22,6 +22,14 @@ from consumer_sdk.records.dead_letter import own_headers
 __all__ = ["PulsarDeadLetters", "PulsarRecords"]
 
 
+OWN = {
+    "topic": optional(NAME),
+    "initial_subscription": optional(NAME),
+    "encryption_keys": NAMES,
+}
+"""`PulsarDeadLetters`' own options."""
+
+
 class PulsarDeadLetters(DeadLetters):
     """Writes dead letters to a Pulsar topic, each acknowledged by the broker.
 
@@ -57,13 +65,7 @@ class PulsarDeadLetters(DeadLetters):
         crypto_key_reader: Any = None,
         **connection: Any,
     ) -> None:
-        own = {
-            "topic": topic,
-            "initial_subscription": initial_subscription,
-            "encryption_keys": encryption_keys,
-        }
-        name = optional(NAME)
-        check_options(own, {"topic": name, "initial_subscription": name, "encryption_keys": NAMES})
+        check_options(locals(), OWN)
         if topic is not None and (not topic or topic != topic.strip()):
             raise ConfigurationError(f"topic={topic!r}: give the name of a topic")
         if bool(encryption_keys) != (crypto_key_reader is not None):

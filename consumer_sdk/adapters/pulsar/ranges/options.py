@@ -10,8 +10,8 @@ from typing import Any
 import _pulsar
 
 from consumer_sdk.adapters.pulsar.client.connection import Connection
-from consumer_sdk.adapters.pulsar.options import OWN, PulsarOptions, parse_url
-from consumer_sdk.options import SECONDS, check_options, make_options
+from consumer_sdk.adapters.pulsar.options import KINDS, PulsarOptions, parse_url
+from consumer_sdk.options import SECONDS, check_fields, kinds_of, make_options, option
 
 __all__ = ["NOBODY", "SHARED", "RangeOptions", "adapter_options", "parse_range_url"]
 
@@ -19,12 +19,32 @@ NOBODY = "-"
 """The subscription's name where there is none: it is never subscribed to."""
 
 FORM = "write pulsar://host:port/topic[,topic]?subscription=name&admin_url=http://host:8080"
-TIMES = {"stall_timeout": SECONDS, "seen_within": SECONDS}
 SHARED = (
     *("subscription", "pattern", "initial_position", "admin_url", "admin_token", "receiver_queue"),
     "crypto_key_reader",
 )
 """Options that an adapter has too."""
+UNUSED: Mapping[str, Any] = {
+    "type": "exclusive",
+    "consumer_name": None,
+    "buffer_bytes": 1,
+    "memory_limit": None,
+    "max_message_size": 1,
+    "cumulative_acks": False,
+    "busy_timeout": 1.0,
+    "discovery_interval": 1.0,
+    "persist_time": 1.0,
+    "retry_topic": False,
+    "retry_limit": 1,
+    "encryption_keys": (),
+    "crypto_failure_action": "fail",
+    "max_pending_chunked_message": 1,
+    "is_read_compacted": False,
+    "key_shared_policy": None,
+    "properties": {},
+    "replicate_subscription_state_enabled": False,
+}
+"""Options that an adapter alone has, and a value for each that passes its check."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +57,11 @@ class RangeOptions:
     """
 
     pulsar: PulsarOptions
-    stall_timeout: float
-    seen_within: float
+    stall_timeout: float = option(SECONDS)
+    seen_within: float = option(SECONDS)
 
     def __post_init__(self) -> None:
-        check_options(self, TIMES)
+        check_fields(self)
 
     def for_reader(self, queue: int) -> Any:
         """The native reader's options, with so many messages that are sent ahead."""
@@ -67,16 +87,8 @@ def adapter_options(
     return PulsarOptions(
         topics=topics,
         subscription=NOBODY if subscription is None else subscription,
-        type="exclusive",
-        consumer_name=None,
-        buffer_bytes=1,
-        cumulative_acks=False,
-        busy_timeout=1.0,
-        discovery_interval=1.0,
-        retry_topic=False,
-        retry_limit=1,
-        encryption_keys=(),
         connection=make_options(Connection, connection),
+        **UNUSED,
         **own,
     )
 
@@ -87,4 +99,4 @@ def parse_range_url(url: str) -> tuple[list[str], dict[str, Any]]:
     Raises:
         ConfigurationError: the URL is malformed, or an option is unknown or only a consumer's.
     """
-    return parse_url(url, {name: OWN[name] for name in SHARED} | TIMES, FORM)
+    return parse_url(url, {name: KINDS[name] for name in SHARED} | kinds_of(RangeOptions), FORM)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from consumer_sdk.adapters.pulsar.client.admin import progress_in
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
-from consumer_sdk.adapters.pulsar.options import OWN, InitialPosition
+from consumer_sdk.adapters.pulsar.options import KINDS, InitialPosition
 from consumer_sdk.adapters.pulsar.ranges.connection import Connected
 from consumer_sdk.adapters.pulsar.ranges.options import (
     SHARED,
@@ -143,7 +143,7 @@ class PulsarRanges(RangeReader):
     @classmethod
     def consumer_options(cls) -> Collection[str]:
         """Options of a consumer's URL that have no meaning here."""
-        return OWN.keys() - set(SHARED)
+        return KINDS.keys() - set(SHARED)
 
     @property
     def _open(self) -> Connected:
