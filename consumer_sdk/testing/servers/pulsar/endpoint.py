@@ -160,6 +160,7 @@ def _producer(service_url: str, topic: str, *, batch: bool) -> Iterator[Any]:
     except pulsar.PulsarException as error:
         raise ServerError(f"Pulsar at {service_url}: {topic!r}: {error}") from error
 
+
 _AGAIN = 0.02
 """Seconds until something is looked at again."""
 
