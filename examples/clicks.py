@@ -1,9 +1,9 @@
-"""A service: counts the clicks of a Kinesis stream; several of it share the stream.
+"""A service that counts the clicks of a Kinesis stream. Several processes of it share the stream.
 
 python examples/clicks.py "kinesis://eu-central-1/clicks?group=counting&dead_letter_stream=dead"
 
 Checkpoints and leases are in a file, for the processes of one host (``--zookeeper`` for many hosts).
-It runs until SIGTERM or Ctrl-C, which let it finish what it has in hand.
+It runs until SIGTERM or Ctrl-C, and then finishes the records in its handlers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from consumer_sdk.stores import LocalStore, ZooKeeperStore
 
 
 async def handle(message: Message) -> None:
-    """Returning acks. Raising tries again later and, at the limit, dead-letters."""
+    """A return acks the click. An exception retries it, and dead-letters it at the retry limit."""
     click = json.loads(message.value or b"")
     if "page" not in click:
         raise Reject("a click without a page")  # no use in trying again
@@ -30,8 +30,12 @@ async def main() -> None:
     """Reads the command line and serves."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", help="kinesis://region/stream?group=name&dead_letter_stream=name")
-    parser.add_argument("--store", default="clicks.db", help="a file")
-    parser.add_argument("--zookeeper", metavar="HOST:PORT", help="instead of a file")
+    parser.add_argument(
+        "--store", default="clicks.db", help="the SQLite file of checkpoints and leases"
+    )
+    parser.add_argument(
+        "--zookeeper", metavar="HOST:PORT", help="keep them in this ZooKeeper instead"
+    )
     options = parser.parse_args()
     hosts = options.zookeeper
     consumer = Consumer(

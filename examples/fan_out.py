@@ -1,8 +1,10 @@
-"""Fan-out: splits records into lines, which worker tasks handle; a record is done when all are.
+"""Fan-out: a handler splits records into lines, and worker tasks handle the lines.
+
+A record is settled when all of its lines are.
 
 python examples/fan_out.py --kafka 127.0.0.1:9092 --topic carts
 
-It runs until SIGTERM or Ctrl-C, which let it finish the lines that it has in hand.
+It runs until SIGTERM or Ctrl-C, and then finishes the lines of its records in flight.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ Lines: TypeAlias = asyncio.Queue[tuple[bytes, Branch]]
 
 
 async def work(lines: Lines) -> None:
-    """Handles lines, whichever records they come from; each settles its own branch."""
+    """Handles lines of all records. Each line settles its own branch."""
     while True:
         line, branch = await lines.get()
         try:
@@ -40,7 +42,7 @@ async def main() -> None:
     lines: Lines = asyncio.Queue(maxsize=100)
 
     async def split(message: Message) -> None:
-        """Returning does not ack here: the branches do."""
+        """Its return does not ack the record: the branches do."""
         with message.tree() as tree:
             for line in (message.value or b"").splitlines():
                 await lines.put((line, tree.branch()))

@@ -1,10 +1,10 @@
-"""An adapter of one's own: a directory is a stream, each ``*.log`` file in it a partition.
+"""An adapter of your own: a directory is a stream, and each ``*.log`` file in it is a partition.
 
 python examples/files_adapter.py DIRECTORY --store files.db
 
-A record is a line, its position the offset of its first byte. A line may begin with its time, in
+A record is a line, and its position is the offset of its first byte. A line may begin with its time in
 milliseconds and a blank. All of `Consumer` works on it: retries, dead letters, order, checkpoints.
-``tests/examples/test_files_adapter.py`` runs the conformance suite, which is how to begin one.
+``tests/examples/test_files_adapter.py`` runs the conformance suite. Begin your own adapter with that.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LONGEST_POSITION = 19
 
 
 class File:
-    """A file that is held, and how far it was fetched."""
+    """An assigned file, and the position up to which it was fetched."""
 
     def __init__(self, path: Path, position: int) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class File:
         self.is_paused = False
 
     def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Run:
-        """The next lines; a fault where the file does not reach as far."""
+        """The next lines, or a fault if the file ends before the position."""
         if self.position > self.path.stat().st_size:
             self.is_paused = True
             text = f"{self.path} has no position {self.position}: it was cut"
@@ -80,7 +80,7 @@ class File:
 
 
 class FilesAdapter(Adapter):
-    """Reads all files of a directory. Positions are kept by a store, under the group's name."""
+    """Reads all files of a directory. A store keeps the positions, under the group's name."""
 
     broker: ClassVar[str] = "files"
     capabilities = Capabilities(commits=False, lag_unit=None)
@@ -97,14 +97,14 @@ class FilesAdapter(Adapter):
     # -- assignments --------------------------------------------------------------------------
 
     async def open(self, owner: AssignmentOwner, leases: LeaseSource | None = None) -> None:  # noqa: ARG002 - one consumer has all files
-        """Checks the directory; from here on the owner is told of its files."""
+        """Checks the directory, and begins to assign its files to the owner."""
         if not self._directory.is_dir():
             raise ConfigurationError(f"{self._directory} is no directory: make it, or name another")
         self._owner = owner
         self._granting = asyncio.create_task(self._grant_all())
 
     async def run(self) -> None:
-        """Raises what ended the granting, if anything does."""
+        """Waits for the task that assigns files; raises its error, if it ends with one."""
         if self._granting is not None:
             await asyncio.wait({self._granting})
             if not self._granting.cancelled():
@@ -131,7 +131,7 @@ class FilesAdapter(Adapter):
             await asyncio.sleep(DISCOVERY)
 
     async def _grant(self, assignments: Sequence[Assignment]) -> None:
-        """What the owner leaves out of its answer is not read; it is asked again later."""
+        """Asks the owner for the starts. A file that the owner leaves out is not read, and offered again."""
         starts = await self._owner.assigned(assignments) if assignments else {}
         for assignment, start in starts.items():
             path = self._path(assignment.partition)
@@ -142,11 +142,11 @@ class FilesAdapter(Adapter):
         self._paused.clear()
 
     def drop(self, assignment: Assignment) -> None:
-        """Reads it no more; it is granted again, under a new epoch."""
+        """Stops reading a partition, which is assigned again later, under a new epoch."""
         self._held.pop(assignment, None)
 
     async def aclose(self) -> None:
-        """The owner finishes what it has, then all is given up."""
+        """Lets the owner finish its records, and then revokes all partitions."""
         if self._granting is None:
             return
         self._granting.cancel()
@@ -159,7 +159,7 @@ class FilesAdapter(Adapter):
     # -- records ------------------------------------------------------------------------------
 
     async def fetch(self, *, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """New lines. What is taken is returned without another await: a cancel loses nothing."""
+        """Returns new lines. It takes them without another await, so a cancel loses none."""
         loop = asyncio.get_running_loop()
         until = loop.time() + max_wait
         while True:
@@ -182,54 +182,54 @@ class FilesAdapter(Adapter):
                     yield run
 
     def pause(self, assignment: Assignment) -> None:
-        """Keeps its position. The owner may say so while it is asked for the start."""
+        """Pauses a partition, which keeps its position. The owner may call this while it chooses a start."""
         if assignment in self._held:
             self._held[assignment].is_paused = True
         else:
             self._paused.add(assignment)
 
     def resume(self, assignment: Assignment) -> None:
-        """Also after a fault."""
+        """Resumes a partition, also after a fault."""
         if assignment in self._held:
             self._held[assignment].is_paused = False
 
     # -- positions ----------------------------------------------------------------------------
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Files keep no group's position: the store does."""
+        """Does nothing: the store keeps the group's positions, files do not."""
         return [Outcome(OutcomeKind.SENT) for _ in flushes]
 
     async def committed(
         self, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, Committed | None]:
-        """Nothing, for the same reason."""
+        """Returns no positions: the store keeps them."""
         return dict.fromkeys(assignments)
 
     async def positions(
         self, assignments: Sequence[Assignment], at: Start
     ) -> Mapping[Assignment, Position | None]:
-        """What a start stands for now."""
+        """The positions of a start as of now."""
         return {each: place(self._path(each.partition), at) for each in assignments}
 
     async def partitions(self, stream: str) -> Sequence[Partition]:
-        """Its files, if it is this directory."""
+        """The files, if the stream is this directory."""
         is_ours = stream == str(self._directory)
         return [self._partition(name) for name in self._names()] if is_ours else []
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        """Not known: lines are not counted."""
+        """Returns None: lines are not counted."""
         return dict.fromkeys(assignments)
 
     def identity(self, assignment: Assignment) -> str | None:
-        """The number of the file: another one at its path has another checkpoint."""
+        """The file's inode number: another file at the same path has another checkpoint."""
         return str(self._path(assignment.partition).stat().st_ino)
 
     def encode_position(self, position: Position) -> str:
-        """Decimal digits."""
+        """Writes decimal digits."""
         return str(position)
 
     def decode_position(self, text: str) -> Position:
-        """Reads them back, and nothing else."""
+        """Reads decimal digits, and refuses any other text."""
         if text.isascii() and text.isdigit() and len(text) <= LONGEST_POSITION:
             return int(text)
         raise CheckpointFormatError(f"{text[:80]!r} is no position in a file")
@@ -245,7 +245,7 @@ class FilesAdapter(Adapter):
 
 
 def lines(path: Path, position: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The whole lines from ``position`` on; one that is still being written is none yet."""
+    """The whole lines from ``position`` on, without a last line that is still being written."""
     with path.open("rb") as file:
         file.seek(position)
         for line in file:
@@ -255,18 +255,18 @@ def lines(path: Path, position: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def split(line: bytes) -> tuple[int | None, bytes]:
-    """A line's time and its value; all of it is the value where it begins with no time."""
+    """A line's time and its value; without a time at its start, the whole line is the value."""
     time, blank, value = line.rstrip(b"\n").partition(b" ")
     return (int(time), value) if blank and time.isdigit() else (None, time + blank + value)
 
 
 def end(path: Path) -> int:
-    """Where the next line begins."""
+    """The position where the next line begins."""
     return path.read_bytes().rfind(b"\n") + 1
 
 
 def place(path: Path, at: Start) -> int | None:
-    """What a start stands for; None where no line is that new."""
+    """The position of a start; None if no line is that new."""
     if isinstance(at, AtPosition):
         position: int = at.position
         return position

@@ -1,9 +1,9 @@
-"""A service: sends the mails of a Pulsar topic; several of it share the work, mail by mail.
+"""A service that sends the mails of a Pulsar topic. Several processes of it share the mails.
 
 python examples/mails.py "pulsar://127.0.0.1:6650/mails?subscription=sending&type=shared&retry_topic=yes"
 
-A mail that is to go out later waits at the broker, on the retry topic, and counts for nothing here. It
-runs until SIGTERM or Ctrl-C, which let it finish what it has in hand.
+A mail that is to go out later waits at the broker, on the retry topic, and does not count as in flight.
+The service runs until SIGTERM or Ctrl-C, and then finishes the records in its handlers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sending:
         self._adapter = adapter
 
     async def handle(self, message: Message) -> None:
-        """Returning acks. Raising tries again later and, at the limit, dead-letters."""
+        """A return acks the mail. An exception retries it, and dead-letters it at the retry limit."""
         mail = json.loads(message.value or b"")
         if "to" not in mail:
             raise Reject("a mail to nobody")  # no use in trying again

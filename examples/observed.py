@@ -2,7 +2,7 @@
 
 python examples/observed.py --kafka 127.0.0.1:9092 --topic orders --port 8000
 
-- http://127.0.0.1:8000/totals           what this service knows
+- http://127.0.0.1:8000/totals           what this service has added up
 - http://127.0.0.1:8000/consumer/        the page of its consumer; /consumer/healthz, /consumer/metrics
 - the console                            a span for each delivery
 

@@ -1,11 +1,11 @@
-"""Effects in PostgreSQL that happen once, and an outbox: an order that comes twice changes nothing.
+"""Effects in PostgreSQL that happen once, and an outbox: a redelivered order changes nothing.
 
 python examples/outbox.py --database postgresql://127.0.0.1/shop --kafka 127.0.0.1:9092 --topic orders --to receipts
 
-One transaction has the position of an order, what it changes, and the receipt that is to be sent. So
-an order that is delivered again, after a ``kill -9`` or a rebalance, finds its position there and does
-nothing. Receipts are sent from the table by a task of its own, and are gone from it once the broker has
-them: at least once, so each has an ``id``, by which a reader knows the second one.
+One transaction writes the position of an order, its effect, and its receipt. If an order is delivered
+again, after a ``kill -9`` or a rebalance, the handler finds its position there and does nothing. A task
+sends receipts from the table, and deletes each when the broker has it. So receipts are sent at least
+once, and a reader recognises a second one by its ``id``.
 
 It needs the extra ``kafka`` and the package ``asyncpg``. It runs until SIGTERM or Ctrl-C.
 """
@@ -61,7 +61,7 @@ AWAY = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Internal
 
 
 def connect(url: str, patience: float = PATIENCE) -> Pool:
-    """Connections for all handlers, and one for the outbox."""
+    """Opens a connection for each handler, and one for the outbox."""
     return asyncpg.create_pool(
         url,
         min_size=1,
@@ -72,7 +72,7 @@ def connect(url: str, patience: float = PATIENCE) -> Pool:
 
 
 async def handle(pool: Pool, message: Message) -> None:
-    """Returning acks what the database has committed. An error rolls all of it back, and is a retry."""
+    """Returns, which acks, after the database has committed. An error rolls back, and retries."""
     customer, amount = read(message)
     try:
         await charge(pool, message, customer, amount)
@@ -81,7 +81,7 @@ async def handle(pool: Pool, message: Message) -> None:
 
 
 async def charge(pool: Pool, message: Message, customer: str, amount: int) -> None:
-    """Does nothing if it has been done."""
+    """Charges an order, unless this was done before."""
     async with pool.acquire() as database, database.transaction():
         # If another transaction has the position and is not over, this waits for its end.
         if await database.execute(REMEMBER, *identity(message)) == "INSERT 0 0":
@@ -95,16 +95,16 @@ async def charge(pool: Pool, message: Message, customer: str, amount: int) -> No
 
 
 def identity(message: Message) -> tuple[str, str, str, int, int]:
-    """What no other record has, for these consumers.
+    """The identity of a record for this group; no other record has it.
 
-    A topic that is deleted and made again has the same positions again, at other times.
+    A topic that is deleted and created again has the same positions, at other times.
     """
     where = message.partition
     return GROUP, where.stream, where.id, message.position, message.timestamp or 0
 
 
 def read(message: Message) -> tuple[str, int]:
-    """The customer and the amount of an order; whatever fails later is worth another try."""
+    """The customer and the amount of an order. Raises `Reject` for an order that no retry can mend."""
     try:
         order = json.loads(message.value or b"")
         return str(order["customer"]), int(order["amount"])
@@ -113,7 +113,7 @@ def read(message: Message) -> tuple[str, int]:
 
 
 async def publish(pool: Pool, producer: AIOKafkaProducer, topic: str) -> None:
-    """Empties the outbox again and again; what a database that was away did not commit comes again."""
+    """Empties the outbox, for ever. Receipts are sent again if the database did not commit."""
     while True:
         count, pause = 0, PAUSE
         try:
@@ -126,7 +126,7 @@ async def publish(pool: Pool, producer: AIOKafkaProducer, topic: str) -> None:
 
 
 async def publish_some(pool: Pool, producer: AIOKafkaProducer, topic: str) -> int:
-    """Sends the oldest receipts; that they are gone is committed once the broker has them; how many."""
+    """Sends the oldest receipts, then commits their deletion; returns how many it sent."""
     async with pool.acquire() as database, database.transaction():
         # One process at a time, until its transaction ends: else a customer's receipts change places.
         if not await database.fetchval("SELECT pg_try_advisory_xact_lock('outbox'::regclass::int)"):

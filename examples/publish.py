@@ -1,10 +1,11 @@
-"""Publish on result: each order is priced, and its price goes to another topic before the ack.
+"""Publish on result: a handler prices each order, and sends the price to another topic before the ack.
 
 python examples/publish.py --kafka 127.0.0.1:9092 --topic orders --to prices
 
-At least once: a price is stored by all replicas of its partition when the order is acked. Killed
-between the two, the order comes again, and so does its price. So each price names its order, by which
-a reader knows the second one. A customer's prices are in the order of the customer's orders.
+Prices are sent at least once: all replicas of its partition have a price before the order is acked. If
+the process is killed between the two, the order is delivered again, and its price is sent again. So each
+price names its order, and a reader recognises a second one. A customer's prices are in the order of the
+customer's orders.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from consumer_sdk.adapters import KafkaAdapter
 
 
 def price(order: dict[str, int]) -> int:
-    """What the order costs, in cents."""
+    """The price of the order, in cents."""
     if order["amount"] <= 0:
         raise Reject("the amount must be above 0")  # no use in trying again
     return order["amount"] * 250
 
 
 async def handle(producer: AIOKafkaProducer, topic: str, message: Message) -> None:
-    """Returning acks, so it returns when the broker has the price; a send that fails is a retry."""
+    """Returns, which acks, when the broker has the price. A failed send retries the order."""
     order = json.loads(message.value or b"")
     result = {"order": f"{message.partition}/{message.position}", "cents": price(order)}
     await producer.send_and_wait(topic, json.dumps(result).encode(), key=message.key)

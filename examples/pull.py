@@ -1,4 +1,4 @@
-"""Pull style: takes messages, or batches of them, at its own pace and acks them itself.
+"""Pull style: a loop takes messages, or batches, at its own pace and acks them itself.
 
 python examples/pull.py --kafka 127.0.0.1:9092 --topic orders --count 10 [--batches]
 """
@@ -13,7 +13,7 @@ from consumer_sdk.adapters import KafkaAdapter
 
 
 async def one_by_one(consumer: Consumer, count: int) -> None:
-    """Acks each message; asks for another delivery of those it cannot use yet."""
+    """Acks each message; the comment shows the other outcomes."""
     seen = 0
     async for message in consumer:
         print(message.position, message.value, flush=True)
@@ -39,7 +39,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kafka", metavar="HOST:PORT", default="127.0.0.1:9092")
     parser.add_argument("--topic", default="orders")
-    parser.add_argument("--count", type=int, default=10, help="stop after so many messages")
+    parser.add_argument("--count", type=int, default=10, help="stop after this many messages")
     parser.add_argument("--batches", action="store_true", help="take batches")
     options = parser.parse_args()
     adapter = KafkaAdapter(options.topic, bootstrap_servers=options.kafka, group="pull")

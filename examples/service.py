@@ -1,8 +1,8 @@
-"""A service: handles the orders of a Kafka topic, each customer's in order.
+"""A service that handles the orders of a Kafka topic, each customer's in order.
 
 python examples/service.py --kafka 127.0.0.1:9092 --topic orders
 
-It runs until SIGTERM or Ctrl-C, which let it finish what it has in hand.
+It runs until SIGTERM or Ctrl-C, and then finishes the records in its handlers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from consumer_sdk.adapters import KafkaAdapter
 
 
 async def handle(message: Message) -> None:
-    """Returning acks. Raising tries again later and, at the limit, dead-letters."""
+    """A return acks the order. An exception retries it, and dead-letters it at the retry limit."""
     order = json.loads(message.value or b"")
     if order["amount"] <= 0:
         raise Reject("the amount must be above 0")  # no use in trying again

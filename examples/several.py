@@ -1,4 +1,4 @@
-r"""Several consumers in one process: orders of one broker, clicks of another, and one SIGTERM for both.
+r"""Several consumers in one process: orders of one broker, clicks of another. One SIGTERM ends both.
 
 python examples/several.py "kafka://127.0.0.1:9092/orders?group=shop" \
     "kinesis://eu-central-1/clicks?group=shop&dead_letter_stream=dead"
@@ -22,7 +22,7 @@ async def charge(message: Message) -> None:
 
 
 async def count(batch: Batch) -> None:
-    """Handles clicks, many at once; an error would have all of them again, so a bad one is settled alone."""
+    """Handles a batch of clicks. An error would retry the whole batch, so a bad click is rejected alone."""
     for message in batch:
         try:
             page = json.loads(message.value or b"")["page"]
@@ -36,7 +36,9 @@ async def main() -> None:
     """Reads the command line and serves."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("orders", help="a URL, such as kafka://host:9092/orders?group=shop")
-    parser.add_argument("clicks", help="likewise; kinesis://region/clicks?group=shop needs a store")
+    parser.add_argument(
+        "clicks", help="a URL, such as kinesis://region/clicks?group=shop, which needs a store"
+    )
     parser.add_argument("--store", default="several.db", help="the file of the clicks' checkpoints")
     options = parser.parse_args()
     retry = RetryPolicy(max_attempts=3, initial=0.1)

@@ -1,11 +1,11 @@
-"""A consumer of one's own, of a tracker and a store: follows a file, and handles each line.
+"""A consumer of your own, built from a tracker and a store: it follows a file, and handles each line.
 
 python examples/tail.py app.log --store app.db
 
-A line's position is the offset of its first byte. Each line is handled at least once, up to four at
-a time, and what was handled is not handled again after a restart, in whatever order that happened.
-A line that fails three times goes to ``app.log.dead``. It runs until SIGTERM or Ctrl-C; after a
-``kill -9`` nothing is lost, and what was handled in the last tenth of a second comes again.
+A line's position is the offset of its first byte. Each line is handled at least once, up to four lines at
+a time, in any order. After a restart, handled lines are not handled again. A line that fails three times
+goes to ``app.log.dead``. It runs until SIGTERM or Ctrl-C. After a ``kill -9`` no line is lost, and lines
+that were handled in the last tenth of a second are handled again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_UNSETTLED = 1000
 
 
 class Tail:
-    """Follows one file; its checkpoint is in a store, under the file's path."""
+    """Follows one file. A store keeps its checkpoint, under the file's path."""
 
     def __init__(
         self, path: Path, store: LocalStore, handle: Callable[[Message], Awaitable[None]]
@@ -62,7 +62,7 @@ class Tail:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Follows the file until ``stop`` is set, then finishes what it has in hand."""
+        """Follows the file until ``stop`` is set, then finishes the lines that are being handled."""
         await self._restore()
         while not stop.is_set():
             self._take_retries()
@@ -76,7 +76,7 @@ class Tail:
         self._tracker.close()
 
     async def _restore(self) -> None:
-        """Claims the checkpoint: whoever had it before can no longer write it."""
+        """Claims the checkpoint, so that a former owner can no longer write it."""
         text = (await self._store.claim(GROUP, [self._assignment]))[self._assignment]
         if not isinstance(text, str):
             return  # the first start: from the beginning
@@ -94,7 +94,7 @@ class Tail:
         self._file.seek(start)
 
     def _read(self) -> Run:
-        """The next whole lines; the rest of a line comes once its end is written."""
+        """Reads the next whole lines, without a last line that is still being written."""
         run, position = Run(self._assignment, ascends=True), self._file.tell()
         for line in self._file.readlines(READ_BYTES):
             if not line.endswith(b"\n"):
@@ -107,7 +107,7 @@ class Tail:
         return run
 
     def _take(self, run: Run) -> None:
-        """A checkpoint says that some were handled, or failed, before the restart."""
+        """Tracks lines. Those that the checkpoint has as settled are dropped, and failures keep their count."""
         tracked = self._tracker.track(run, time.monotonic())
         for message, arrival in tracked.arrivals(tracked.bind(run.messages)):
             if arrival is Arrival.DELIVER:
@@ -137,7 +137,7 @@ class Tail:
             self._tracker.ack(message.index)
 
     def _give_up(self, message: Message) -> None:
-        """The record is settled once its dead letter is on the disk, and not before."""
+        """Writes the dead letter to the disk, and then settles the record."""
         with self._dead.open("ab") as dead:
             dead.write((message.value or b"") + b"\n")
             dead.flush()
@@ -164,7 +164,7 @@ class Tail:
 
 
 async def show(message: Message) -> None:
-    """Handles a line: here it is printed."""
+    """Handles a line: prints it."""
     line = (message.value or b"").decode()
     if line.startswith("bad"):
         raise ValueError(line)

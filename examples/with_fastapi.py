@@ -1,8 +1,8 @@
-"""A FastAPI service that consumes: its lifespan runs the consumer, and its probes are the consumer's.
+"""A FastAPI service that consumes. Its lifespan runs the consumer, and its probes are the consumer's.
 
 python examples/with_fastapi.py --kafka 127.0.0.1:9092 --topic orders --port 8000
 
-- http://127.0.0.1:8000/totals           what this service knows
+- http://127.0.0.1:8000/totals           what this service has added up
 - http://127.0.0.1:8000/healthz          and /readyz, /metrics: for Kubernetes, and for Prometheus
 
 It needs the extras ``kafka`` and ``admin``, and the package ``fastapi``. SIGTERM and Ctrl-C end both
@@ -39,7 +39,7 @@ async def handle(message: Message) -> None:
 
 
 async def consume(consumer: Consumer) -> None:
-    """Until the end; a failure is logged at once, since nobody awaits this before the server ends."""
+    """Runs the consumer. Logs a failure at once, because nobody awaits this before the server ends."""
     try:
         await consumer.run(handle)
     except Exception:
@@ -48,7 +48,7 @@ async def consume(consumer: Consumer) -> None:
 
 
 def make_service(consumer: Consumer) -> FastAPI:
-    """The web service: the consumer runs while it is up."""
+    """The web service; the consumer runs as long as it does."""
 
     @asynccontextmanager
     async def life(_service: FastAPI) -> AsyncIterator[None]:
@@ -61,7 +61,7 @@ def make_service(consumer: Consumer) -> FastAPI:
 
     @service.get("/totals")
     async def answer() -> dict[str, int]:
-        """What this service knows."""
+        """What this service has added up."""
         return dict(totals)
 
     service.mount("/", admin.app(consumer, view=False))  # last: it answers what nobody above does

@@ -1,8 +1,8 @@
-"""A Litestar service that consumes: its lifespan runs the consumer, and its probes are the consumer's.
+"""A Litestar service that consumes. Its lifespan runs the consumer, and its probes are the consumer's.
 
 python examples/with_litestar.py --kafka 127.0.0.1:9092 --topic orders --port 8000
 
-- http://127.0.0.1:8000/totals           what this service knows
+- http://127.0.0.1:8000/totals           what this service has added up
 - http://127.0.0.1:8000/healthz          and /readyz: 200 or 503, for Kubernetes
 
 It needs the extra ``kafka``, and the packages ``litestar`` and ``uvicorn``. SIGTERM and Ctrl-C end both
@@ -40,12 +40,12 @@ async def handle(message: Message) -> None:
 
 @get("/totals")
 async def answer() -> dict[str, int]:
-    """What this service knows."""
+    """What this service has added up."""
     return dict(totals)
 
 
 async def consume(consumer: Consumer) -> None:
-    """Until the end; a failure is logged at once, since nobody awaits this before the server ends."""
+    """Runs the consumer. Logs a failure at once, because nobody awaits this before the server ends."""
     try:
         await consumer.run(handle)
     except Exception:
@@ -54,11 +54,11 @@ async def consume(consumer: Consumer) -> None:
 
 
 def make_service(consumer: Consumer) -> Litestar:
-    """The web service: the consumer runs while it is up."""
+    """The web service; the consumer runs as long as it does."""
 
     @get("/healthz")
     async def healthz() -> Response[None]:
-        """503 has Kubernetes restart the process; the reasons may quote records, and are in the log."""
+        """A 503 makes Kubernetes restart the process. The log has the reasons, which may quote records."""
         return Response(None, status_code=200 if consumer.health().live else 503)
 
     @get("/readyz")

@@ -32,16 +32,26 @@ def command_line() -> argparse.Namespace:
     parser.add_argument(
         "--source", choices=("feed", "pull"), default="feed", help="how Spark gets the flights"
     )
-    parser.add_argument("--kafka", metavar="HOST:PORT", help="use this one; else start one")
-    parser.add_argument("--keep", metavar="DIR", type=Path, help="leave all data and logs there")
+    parser.add_argument(
+        "--kafka", metavar="HOST:PORT", help="use this Kafka; without it, start one"
+    )
+    parser.add_argument(
+        "--keep", metavar="DIR", type=Path, help="keep all data and logs in this folder"
+    )
     parser.add_argument("--limit", metavar="N", type=int, default=ROWS, help="produce N flights")
     parser.add_argument(
-        "--kill-at", metavar="SHARE", type=float, default=0.5, help="of the flights (default 0.5)"
+        "--kill-at",
+        metavar="SHARE",
+        type=float,
+        default=0.5,
+        help="kill the reader after this share of the flights (default 0.5)",
     )
     parser.add_argument(
         "--stay", action="store_true", help="afterwards, keep the consumer's page up until Ctrl-C"
     )
-    parser.add_argument("--picture", type=Path, default=Path("build/flights.png"), help="the PNG")
+    parser.add_argument(
+        "--picture", type=Path, default=Path("build/flights.png"), help="where to write the PNG"
+    )
     options = parser.parse_args()
     if not 0 < options.limit <= ROWS:
         parser.error(f"--limit must be between 1 and {ROWS}")

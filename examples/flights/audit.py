@@ -1,4 +1,4 @@
-"""The demo's promise: every record produced was either processed once or dead-lettered."""
+"""Checks the demo's promise: each produced record was either processed once or dead-lettered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Audit:
         missing: records of the topic that are in neither.
         both: seen *and* dead-lettered.
         repeated: seen more than once.
-        strange: seen or dead-lettered, but not in the topic.
+        strange: seen or dead-lettered, although they are not in the topic.
         redelivered: delivered to the handler again after the kill.
     """
 
@@ -59,7 +59,7 @@ def audit(
     dead: AbstractSet[Origin],
     redelivered: int,
 ) -> Audit:
-    """Compares what went in with what came out.
+    """Compares the topic with the records that Spark saw and with the dead letters.
 
     Args:
         produced: how many records the producer counted.

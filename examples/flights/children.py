@@ -1,4 +1,4 @@
-"""The demo's processes: each reports on its standard output, one JSON object a line."""
+"""The demo's processes. Each reports on its standard output, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOP_WITHIN = 15.0  # seconds, then SIGKILL
 
 
 def report(**facts: object) -> None:
-    """Tells the parent; ends this process with an error when there is none any more."""
+    """Reports to the parent; ends this process with an error if the parent is gone."""
     print(json.dumps(facts), flush=True)
 
 
@@ -25,7 +25,7 @@ class Child:
     that Ctrl-C reaches the parent alone, which ends its children in the right order.
 
     Attributes:
-        facts: the newest value of everything that it has reported.
+        facts: the newest value of each reported name.
     """
 
     def __init__(self, module: str, *arguments: str, log: Path) -> None:
@@ -52,13 +52,13 @@ class Child:
         await self.kill()
 
     async def kill(self) -> None:
-        """``kill -9``: it gets no chance to finish anything."""
+        """Kills the process with ``kill -9``, so it cannot finish anything."""
         self._signal(signal.SIGKILL)
         await self._process.wait()
         await self._reader
 
     def check(self) -> None:
-        """Raises if it has failed.
+        """Raises an error if the process has failed.
 
         Raises:
             RuntimeError: with the end of its log.

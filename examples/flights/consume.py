@@ -58,7 +58,7 @@ async def show(consumer: Consumer, wanted: str, stack: AsyncExitStack) -> str:
 
 
 def sort_out(batch: list[Message]) -> tuple[list[Message], list[Message]]:
-    """The good flights, and the bad ones."""
+    """Splits a batch into good flights and bad ones."""
     good: list[Message] = []
     bad: list[Message] = []
     for message in batch:
@@ -67,7 +67,7 @@ def sort_out(batch: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def is_good(value: bytes | None) -> bool:
-    """Whether a flight has flown: it was not cancelled, and it arrived."""
+    """Whether a flight was not cancelled, and arrived."""
     try:
         flight = json.loads(value or b"{}")
     except ValueError:
@@ -82,7 +82,9 @@ def main() -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--folder", type=Path, required=True, help="checkpoints and feed")
     parser.add_argument("--journal", type=Path, required=True, help="where deliveries are noted")
-    parser.add_argument("--page", metavar="HOST:PORT", default=ANY_PORT, help="of its live page")
+    parser.add_argument(
+        "--page", metavar="HOST:PORT", default=ANY_PORT, help="address of its live page"
+    )
     asyncio.run(consume(parser.parse_args()))
 
 

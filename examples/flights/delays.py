@@ -36,7 +36,7 @@ class Cell:
 
 @dataclass
 class Delays:
-    """Cells of flights, counted in three ways; only those that have flights.
+    """Flights and delays, counted in three ways; a cell without flights is left out.
 
     Attributes:
         cells: by carrier and scheduled hour.
@@ -75,7 +75,7 @@ class Delays:
         ]
 
     def by_decade(self) -> dict[str, Cell]:
-        """By the decade in which the aircraft was built; those that nobody knows of come last."""
+        """By the decade in which the aircraft was built; unknown aircraft come last."""
         known = {f"{decade}s": cell for decade, cell in sorted(self.built.items()) if decade}
         return known | ({"?": self.built[UNKNOWN]} if UNKNOWN in self.built else {})
 

@@ -1,6 +1,6 @@
-"""The demo's course: start everything, kill who reads in the middle, wait, count.
+"""The demo's course: start everything, kill the reader in the middle, wait, count.
 
-Who reads Kafka is the consumer (feed), or the Spark job itself (pull).
+The reader of Kafka is the consumer (feed), or the Spark job itself (pull).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Demo:
     """One run, with all its data in one folder.
 
     Attributes:
-        ledger: what Spark saw.
+        ledger: the records that Spark saw.
     """
 
     def __init__(self, options: argparse.Namespace, folder: Path, progress: Progress) -> None:
@@ -47,7 +47,7 @@ class Demo:
         self._running: dict[str, Child] = {}
 
     async def run(self) -> Audit:
-        """Runs it all; when it returns, raises or is cancelled, nothing is left running."""
+        """Runs the demo. However it ends, no process is left running."""
         async with AsyncExitStack() as stack:
             if not self._is_pull:
                 await self._start_spark(stack, *self._feed())
@@ -63,7 +63,7 @@ class Demo:
             return found
 
     async def _linger(self, found: Audit) -> None:
-        """The consumer and its page stay while somebody wants to look at them."""
+        """Keeps the consumer and its page up until Ctrl-C, if ``--stay`` asks for that."""
         if self._stay and self._page is not None:
             self._progress.say(f"{found}\n{self._page} stays until Ctrl-C")
             await asyncio.Event().wait()
@@ -130,7 +130,7 @@ class Demo:
         return len(self.ledger.seen) + len(topics.dead)
 
     async def _watch(self, topics: Topics, until: Callable[[], bool]) -> bool:
-        """Shows how it goes until something is so; False when nothing moves any more."""
+        """Shows the progress until a condition holds; returns False if the progress stops before."""
         before, moved = None, time.monotonic()
         while not until():
             if time.monotonic() - moved > GIVE_UP_AFTER:
@@ -149,7 +149,7 @@ class Demo:
         return True
 
     def _tell_page(self) -> None:
-        """Says where the consumer's page is; once, unless its successor has another one."""
+        """Prints the address of the consumer's page once, and again if the next consumer has another."""
         reader = self._running.get("consume")
         page = None if reader is None else reader.facts.get("page")
         if page is not None and page != self._page:

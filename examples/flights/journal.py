@@ -1,4 +1,4 @@
-"""Every delivery of a record to the handler, or to the Spark job, on disk.
+"""A journal on disk of every delivery of a record to the handler, or to the Spark job.
 
 It survives ``kill -9`` and tells redeliveries from first deliveries.
 """
@@ -21,11 +21,11 @@ class Journal:
         self._file = path.open("ab", buffering=0)
 
     def write(self, batch: Iterable[Message]) -> None:
-        """Notes the deliveries of a batch."""
+        """Writes the deliveries of a batch."""
         self.note((int(m.partition.id), m.position, m.attempt) for m in batch)
 
     def note(self, entries: Iterable[tuple[int, int, int]]) -> None:
-        """Notes deliveries: partition, offset, attempt."""
+        """Writes deliveries: partition, offset, attempt."""
         self._file.write(b"".join(ENTRY.pack(*entry) for entry in entries))
 
     def close(self) -> None:

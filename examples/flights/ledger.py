@@ -16,7 +16,7 @@ Origin = tuple[int, int]
 
 
 def write_batch(folder: Path, batch: int, cells: pa.Table) -> None:
-    """Writes what one micro-batch saw; written again, it replaces itself.
+    """Writes what one micro-batch saw. A second write of the same micro-batch replaces the first.
 
     Args:
         folder: the ledger.

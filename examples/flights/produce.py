@@ -1,4 +1,4 @@
-"""Produces the flights to a Kafka topic, about 100 000 a second, and says so as it goes.
+"""Produces the flights to a Kafka topic, about 100 000 a second, and reports its progress.
 
 python -m examples.flights.produce --kafka 127.0.0.1:9092 --topic flights
 """
@@ -30,7 +30,7 @@ class Batches:
         self._sent: list[asyncio.Future[object]] = []
 
     async def add(self, partition: int, key: bytes | None, value: bytes) -> None:
-        """Appends a record, and sends the batch that it no longer fits in."""
+        """Appends a record, and sends the batch if the record no longer fits."""
         if self._open[partition].append(key=key, value=value, timestamp=None) is None:
             await self._send(partition)
             self._open[partition].append(key=key, value=value, timestamp=None)
@@ -50,14 +50,14 @@ class Batches:
 
 
 def partition_of(key: bytes | None, number: int) -> int:
-    """Kafka's own rule: a key decides; records without one are spread evenly."""
+    """Kafka's own rule: the key decides; records without a key are spread evenly."""
     return (number if key is None else murmur2(key) & 0x7FFFFFFF) % PARTITIONS
 
 
 async def produce(kafka: str, topic: str, flights: Iterable[tuple[bytes | None, bytes]]) -> int:
-    """Sends ``flights`` to ``topic``; returns how many there were.
+    """Sends ``flights`` to ``topic``; returns their number.
 
-    The producer is idempotent: a batch that it has to send again is stored once.
+    The producer is idempotent: a batch that it sends again is stored once.
     """
     producer = AIOKafkaProducer(
         bootstrap_servers=kafka, enable_idempotence=True, linger_ms=5, max_batch_size=256 * 1024
@@ -79,8 +79,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="examples.flights.produce", description=__doc__)
     parser.add_argument("--kafka", metavar="HOST:PORT", required=True)
     parser.add_argument("--topic", required=True)
-    parser.add_argument("--limit", type=int, default=ROWS, help="how many flights")
-    parser.add_argument("--create", action="store_true", help="make the topic first")
+    parser.add_argument("--limit", type=int, default=ROWS, help="number of flights")
+    parser.add_argument("--create", action="store_true", help="create the topic first")
     options = parser.parse_args()
     if options.create:
         asyncio.run(ExternalKafka(options.kafka).create_topic(options.topic, PARTITIONS))

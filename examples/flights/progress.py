@@ -1,4 +1,4 @@
-"""What the demo shows: a live table and bars on a terminal, plain lines elsewhere."""
+"""The demo's output: a live table and bars on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE_EVERY = 0.25  # of the whole, between two plain tables
 
 @dataclass(frozen=True)
 class Gauge:
-    """How far one part is: its share of the whole, and what it has done as text."""
+    """The progress of one part: its share of the whole, and a text."""
 
     name: str
     share: float
@@ -43,7 +43,7 @@ class Progress:
         self._next_table = TABLE_EVERY
 
     def show(self, gauges: Sequence[Gauge], table: Sequence[str]) -> None:
-        """Shows how far it is; the last gauge is the one that ends at 100 %."""
+        """Shows the progress; the last gauge is the one that ends at 100 %."""
         elapsed = self._clock() - self._started
         if self._live:
             self._redraw([*table, "", *map(str, gauges), f"{elapsed:.0f} s"])
@@ -76,5 +76,5 @@ class Progress:
 
 
 def number(value: int) -> str:
-    """A number with thin groups: 336 776."""
+    """A number with its digits in groups: 336 776."""
     return f"{value:,}".replace(",", " ")

@@ -66,9 +66,9 @@ def aircraft_of(spark: SparkSession) -> DataFrame:
 
 
 def keep_in(ledger: Path, aircraft: DataFrame) -> Keep:
-    """What becomes of good flights: each micro-batch is one file of the ledger.
+    """Writes good flights: each micro-batch is one file of the ledger.
 
-    So one that runs twice counts once.
+    So a micro-batch that runs twice counts once.
     """
 
     def keep(flights: DataFrame, number: int) -> None:
@@ -79,7 +79,7 @@ def keep_in(ledger: Path, aircraft: DataFrame) -> Keep:
 
 
 def noting(journal: Journal, keep: Keep) -> Keep:
-    """Notes what a micro-batch reads before it begins; the source gives the same rows again."""
+    """Writes what a micro-batch reads before it begins; the source returns the same rows again."""
 
     def run(rows: DataFrame, number: int) -> None:
         origins = rows.select("partition", "offset").toArrow()
@@ -92,13 +92,13 @@ def noting(journal: Journal, keep: Keep) -> Keep:
 
 
 def feed(spark: SparkSession, options: argparse.Namespace, keep: Keep) -> tuple[DataFrame, Keep]:
-    """Flights that a consumer has checked: all of them are good."""
+    """Reads flights that a consumer has checked: all of them are good."""
     url = f"feed://{options.feed.resolve()}?maxRowsPerTrigger={options.at_once}"
     return spark_bridge.from_json_value(spark_bridge.read_stream(spark, url), SCHEMA), keep
 
 
 def pull(spark: SparkSession, options: argparse.Namespace, keep: Keep) -> tuple[DataFrame, Keep]:
-    """Flights as they are in Kafka: the bad ones go to the dead letters."""
+    """Reads flights as they are in Kafka: the bad ones go to the dead letters."""
     flights = spark_bridge.read_stream(
         spark,
         f"kafka://{options.kafka}/{options.topic}?group={GROUP}",
@@ -111,9 +111,9 @@ def pull(spark: SparkSession, options: argparse.Namespace, keep: Keep) -> tuple[
 
 
 def session() -> SparkSession:
-    """Spark on all cores, its workers on this Python: their default is the first in the path.
+    """Spark on all cores, with workers on this Python; their default is the first in the path.
 
-    The JVM compiles quickly rather than well, which halves its work in a run this short.
+    The JVM uses only its quick compiler, which halves its work in a run this short.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
@@ -132,14 +132,18 @@ def command_line() -> argparse.Namespace:
     """The options."""
     parser = argparse.ArgumentParser(prog="examples.flights.spark_job", description=__doc__)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--feed", type=Path, help="what the consumer writes")
+    source.add_argument("--feed", type=Path, help="the feed that the consumer writes")
     source.add_argument("--kafka", metavar="HOST:PORT", help="read Kafka itself")
-    parser.add_argument("--topic", help="of the flights, with --kafka")
-    parser.add_argument("--dead-letters", metavar="TOPIC", help="of bad flights, with --kafka")
-    parser.add_argument("--journal", type=Path, help="where reads are noted, with --kafka")
+    parser.add_argument("--topic", help="topic of the flights, with --kafka")
+    parser.add_argument(
+        "--dead-letters", metavar="TOPIC", help="topic for bad flights, with --kafka"
+    )
+    parser.add_argument("--journal", type=Path, help="file for a journal of reads, with --kafka")
     parser.add_argument("--at-once", type=int, default=50_000, help="flights of a micro-batch")
-    parser.add_argument("--ledger", type=Path, required=True, help="where the results go")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="the query's own folder")
+    parser.add_argument("--ledger", type=Path, required=True, help="folder for the results")
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, help="folder for the query's checkpoint"
+    )
     return parser.parse_args()
 
 

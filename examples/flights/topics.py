@@ -1,4 +1,4 @@
-"""The demo's topics: made at the start, counted, deleted at the end."""
+"""The demo's topics: created at the start, counted, deleted at the end."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ class Topics:
         await admin.close()
 
     async def refresh(self) -> None:
-        """Reads the dead letters that are new."""
+        """Reads new dead letters."""
         for letters in (await self._reader.getmany(timeout_ms=0)).values():
             self.dead.update(origin(letter.headers) for letter in letters)
 
     async def ends(self) -> dict[int, int]:
-        """How many flights each partition holds."""
+        """The number of flights in each partition."""
         ends = await self._reader.end_offsets(_partitions(self.flights))
         return {at.partition: end for at, end in ends.items()}
 
