@@ -303,8 +303,10 @@ def help_of(documented: object) -> dict[str, str]:
 # -- what was given -------------------------------------------------------------------------
 
 
-def check_options(options: object, kinds: Mapping[str, OptionType], owner: str = "") -> None:
-    """Sees that an object's attributes, or a mapping's values, are of their kinds.
+def check_options(
+    given: Mapping[str, Any], kinds: Mapping[str, OptionType], owner: str = ""
+) -> None:
+    """Sees that values are of their kinds.
 
     Args:
         owner: whose options they are, where their names do not say that.
@@ -313,8 +315,7 @@ def check_options(options: object, kinds: Mapping[str, OptionType], owner: str =
         ConfigurationError: one is not.
     """
     for name, kind in kinds.items():
-        value = options[name] if isinstance(options, dict) else getattr(options, name)
-        kind.check(name, value, owner)
+        kind.check(name, given[name], owner)
 
 
 def make_options(kind: Callable[..., T], options: Mapping[str, Any]) -> T:

@@ -20,8 +20,8 @@ from consumer_sdk.options import (
     NAME,
     SECONDS,
     SECONDS_OR_0,
-    check_options,
     endless,
+    given_fields,
     instance,
     optional,
 )
@@ -45,13 +45,12 @@ from consumer_sdk.runtime.observing.observer import explain, looking, snapshot
 from consumer_sdk.runtime.observing.snapshots import Snapshot
 from consumer_sdk.runtime.observing.stats import ConsumerStats
 from consumer_sdk.runtime.options import (
-    RUN_TYPES,
     HolePolicy,
     LagPolicy,
-    LoopClock,
     Options,
     OutOfRange,
     Restart,
+    RunOptions,
     StartName,
     Unreadable,
     parse_ordering,
@@ -175,35 +174,8 @@ class Consumer(RunsHandlers):
         hooks: Hooks | None = None,
         clock: Clock | None = None,
     ) -> None:
-        options = Options(
-            retry=RetryPolicy() if retry is None else retry,
-            decode=decode,
-            start=parse_start(start),
-            restart=restart,
-            application_id=application_id,
-            out_of_range=out_of_range,
-            unreadable=unreadable,
-            max_lag=max_lag,
-            lag_policy=lag_policy,
-            flush_interval=flush_interval,
-            flush_count=flush_count,
-            ack_timeout=ack_timeout,
-            drain_timeout=drain_timeout,
-            max_in_flight=max_in_flight,
-            max_in_flight_per_partition=max_in_flight_per_partition,
-            max_in_flight_bytes=max_in_flight_bytes,
-            max_retrying=max_retrying,
-            max_holes=max_holes,
-            max_hole_age=max_hole_age,
-            hole_policy=hole_policy,
-            fetch_records=fetch_records,
-            fetch_bytes=fetch_bytes,
-            fetch_wait=fetch_wait,
-            trees=trees,
-            name_branches=name_branches,
-            hooks=hooks,
-            clock=LoopClock() if clock is None else clock,
-        )
+        given = {**locals(), "start": parse_start(start)}
+        options = Options(**given_fields(Options, given))
         self._adapter = _adapter(adapter)
         self._store = _store(store)
         self._engine = Engine(self._adapter, self._store, _dead_letters(dead_letters), options)
@@ -412,14 +384,13 @@ class Consumer(RunsHandlers):
 
         Cancellation: drains and flushes first.
         """
-        FLAG.check("handle_signals", handle_signals, "run")
+        given = {**locals(), "ordering": parse_ordering(ordering)}
+        options = RunOptions(**given_fields(RunOptions, given))
         takes_batch = batch_size is not None
         handler = check_handler(handler, takes_batch=takes_batch)
         handler = wrap_handler(handler, around, takes_batch=takes_batch)
         handler = prepared_handler(handler, self._options.decode, takes_batch=takes_batch)
-        workers = self._make_workers(
-            handler, concurrency, parse_ordering(ordering), batch_size, batch_wait
-        )
+        workers = self._make_workers(handler, options)
         # Around the drain too: a second signal is not to cut it short, for it bounds itself.
         with stopped_by_signals(self.stop) if handle_signals else nullcontext():
             if self._loop is not None:
@@ -439,38 +410,20 @@ class Consumer(RunsHandlers):
         engine.raise_failure()
 
     def _make_workers(
-        self,
-        handler: Callable[[Any], Awaitable[object]],
-        concurrency: int,
-        ordering: Ordering,
-        batch_size: int | None,
-        batch_wait: float,
+        self, handler: Callable[[Any], Awaitable[object]], run: RunOptions
     ) -> Workers:
-        given = {"concurrency": concurrency, "batch_size": batch_size, "batch_wait": batch_wait}
-        check_options(given, RUN_TYPES, "run")
         engine = self._engine
-        engine.allow(concurrency * (batch_size or 1), ordering)
-        if batch_size is None:
-            return Workers(
-                handler,
-                concurrency,
-                ordering,
-                has_left=engine.nudge,
-                crashed=engine.fail,
-                watch=engine.watch,
-                timing=engine.timing,
-            )
-        return BatchWorkers(
-            handler,
-            concurrency,
-            ordering,
-            size=batch_size,
-            wait=batch_wait,
-            has_left=engine.nudge,
-            crashed=engine.fail,
-            watch=engine.watch,
-            timing=engine.timing,
-        )
+        engine.allow(run.concurrency * (run.batch_size or 1), run.ordering)
+        shared: dict[str, Any] = {
+            "has_left": engine.nudge,
+            "crashed": engine.fail,
+            "watch": engine.watch,
+            "timing": engine.timing,
+        }
+        if run.batch_size is None:
+            return Workers(handler, run.concurrency, run.ordering, **shared)
+        shared |= {"size": run.batch_size, "wait": run.batch_wait}
+        return BatchWorkers(handler, run.concurrency, run.ordering, **shared)
 
     # -- looking --------------------------------------------------------------------------
 
@@ -617,24 +570,20 @@ def _adapter(adapter: Adapter | str) -> Adapter:
 
 
 def check_run(
-    consumer: Consumer,
-    handler: Callable[[Any], Awaitable[object]],
-    *,
-    ordering: Ordering | OrderingName = Ordering.KEY,
-    batch_size: int | None = None,
-    **options: Any,
+    consumer: Consumer, handler: Callable[[Any], Awaitable[object]], **options: Any
 ) -> None:
     """Looks at what `Consumer.run` would be given; nothing is called, opened or changed.
 
     Raises:
         ConfigurationError: as that.
     """
-    check_handler(handler, takes_batch=batch_size is not None)
-    given = {"concurrency": 100, "batch_size": batch_size, **options}
-    check_options(given, {name: kind for name, kind in RUN_TYPES.items() if name in given}, "run")
+    given = DEFAULTS["run()"] | options
+    check_handler(handler, takes_batch=given["batch_size"] is not None)
+    given["ordering"] = parse_ordering(given["ordering"])
+    run = RunOptions(**given_fields(RunOptions, given))
     adapter, kept = consumer._adapter, consumer._options  # noqa: SLF001 - same module
-    check_ordering(adapter, parse_ordering(ordering))
-    in_flight_of(adapter, kept, given["concurrency"] * (batch_size or 1))
+    check_ordering(adapter, run.ordering)
+    in_flight_of(adapter, kept, run.concurrency * (run.batch_size or 1))
 
 
 def _store(store: CheckpointStore | str | None) -> CheckpointStore | None:
@@ -655,12 +604,14 @@ def _dead_letters(dead_letters: DeadLetters | str | None) -> DeadLetters | None:
     return dead_letters_from_url(dead_letters)
 
 
-def _keywords(function: Callable[..., object]) -> frozenset[str]:
+def _keywords(function: Callable[..., object]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
-    return frozenset(each.name for each in parameters if each.kind is each.KEYWORD_ONLY)
+    return {each.name: each.default for each in parameters if each.kind is each.KEYWORD_ONLY}
 
 
-OPTION_NAMES = {"Consumer": _keywords(Consumer.__init__), "run()": _keywords(Consumer.run)}
+DEFAULTS = {"Consumer": _keywords(Consumer.__init__), "run()": _keywords(Consumer.run)}
+"""Options of a consumer and of `Consumer.run` → their defaults."""
+OPTION_NAMES = {owner: frozenset(defaults) for owner, defaults in DEFAULTS.items()}
 
 
 _consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from consumer_sdk.abc import Clock
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
+    ANYTHING,
     COUNT,
     FLAG,
     SECONDS,
     SECONDS_OR_0,
     TEXT,
     OptionType,
-    check_options,
+    check_fields,
     choice,
     endless,
     instance,
+    option,
     optional,
 )
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
@@ -30,13 +31,13 @@ from consumer_sdk.runtime.hooks import Hooks, check_hooks
 from consumer_sdk.trackers import RetryPolicy
 
 __all__ = [
-    "RUN_TYPES",
     "HolePolicy",
     "LagPolicy",
     "LoopClock",
     "Options",
     "OutOfRange",
     "Restart",
+    "RunOptions",
     "StartName",
     "Unreadable",
     "parse_ordering",
@@ -78,50 +79,17 @@ def _is_start(value: object) -> bool:
 START = OptionType(
     "'earliest', 'latest', AtTime(seconds or datetime) or AtPosition(position)", _is_start
 )
+APPLICATION_ID = OptionType(
+    f"a text of 1 to {LONGEST_ID} characters",
+    lambda value: TEXT.accepts(value) and 0 < len(value) <= LONGEST_ID,
+)
+OUT_OF_RANGE = OptionType(
+    "'fail', 'earliest', 'latest' or AtTime(seconds or datetime)",
+    lambda value: isinstance(value, AtTime) or value in get_args(OutOfRange),
+)
+RETRY = instance(RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=5)")
+CLOCK = OptionType("an object with the methods monotonic() and wall()", _is_clock)
 LONG = endless(SECONDS)
-TYPES: Mapping[str, OptionType] = {
-    "retry": instance(RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=5)"),
-    "decode": DECODE,
-    "restart": choice(*get_args(Restart)),
-    "application_id": optional(
-        OptionType(
-            f"a text of 1 to {LONGEST_ID} characters",
-            lambda value: TEXT.accepts(value) and 0 < len(value) <= LONGEST_ID,
-        )
-    ),
-    "out_of_range": OptionType(
-        "'fail', 'earliest', 'latest' or AtTime(seconds or datetime)",
-        lambda value: isinstance(value, AtTime) or value in get_args(OutOfRange),
-    ),
-    "unreadable": choice(*get_args(Unreadable)),
-    "max_lag": optional(COUNT),
-    "lag_policy": choice(*get_args(LagPolicy)),
-    "flush_interval": endless(SECONDS_OR_0),
-    "flush_count": COUNT,
-    "ack_timeout": optional(LONG),
-    "drain_timeout": LONG,
-    "max_in_flight": optional(COUNT),
-    "max_in_flight_per_partition": optional(COUNT),
-    "max_in_flight_bytes": COUNT,
-    "max_retrying": COUNT,
-    "max_holes": optional(COUNT),
-    "max_hole_age": optional(LONG),
-    "hole_policy": choice(*get_args(HolePolicy)),
-    "fetch_records": COUNT,
-    "fetch_bytes": COUNT,
-    "fetch_wait": LONG,
-    "trees": FLAG,
-    "name_branches": FLAG,
-    "clock": OptionType("an object with the methods monotonic() and wall()", _is_clock),
-}
-"""What each option of a `Consumer` takes."""
-
-RUN_TYPES: Mapping[str, OptionType] = {
-    "concurrency": COUNT,
-    "batch_size": optional(COUNT),
-    "batch_wait": endless(SECONDS_OR_0),
-}
-"""What each option of `Consumer.run` takes."""
 
 
 def parse_start(start: Start | str) -> Start:
@@ -153,38 +121,38 @@ def parse_ordering(ordering: Ordering | str) -> Ordering:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options of a `Consumer`; its docstring says what each does."""
+    """The options of a `Consumer`; its docstring says what each does, its signature has the defaults."""
 
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    decode: Decode | None = None
-    start: Start = StartPoint.EARLIEST
-    restart: Restart = "resume"
-    application_id: str | None = None
-    out_of_range: OutOfRange | AtTime = "fail"
-    unreadable: Unreadable = "fail"
-    max_lag: int | None = None
-    lag_policy: LagPolicy = "warn"
-    flush_interval: float = 0.1
-    flush_count: int = 1000
-    ack_timeout: float | None = None
-    drain_timeout: float = 5.0
-    max_in_flight: int | None = None
-    max_in_flight_per_partition: int | None = None
-    max_in_flight_bytes: int = 64 * 1024 * 1024
-    max_retrying: int = 10_000
-    max_holes: int | None = 10_000
-    max_hole_age: float | None = None
-    hole_policy: HolePolicy = "pause"
-    fetch_records: int = 500
-    fetch_bytes: int = 8 * 1024 * 1024
-    fetch_wait: float = 0.5
-    trees: bool = True
-    name_branches: bool = False
-    hooks: Hooks | None = None
-    clock: Clock = field(default_factory=LoopClock)
+    retry: RetryPolicy = option(RETRY, default_factory=RetryPolicy)
+    decode: Decode | None = option(DECODE)
+    start: Start = option(START)
+    restart: Restart = option(choice(*get_args(Restart)))
+    application_id: str | None = option(optional(APPLICATION_ID))
+    out_of_range: OutOfRange | AtTime = option(OUT_OF_RANGE)
+    unreadable: Unreadable = option(choice(*get_args(Unreadable)))
+    max_lag: int | None = option(optional(COUNT))
+    lag_policy: LagPolicy = option(choice(*get_args(LagPolicy)))
+    flush_interval: float = option(endless(SECONDS_OR_0))
+    flush_count: int = option(COUNT)
+    ack_timeout: float | None = option(optional(LONG))
+    drain_timeout: float = option(LONG)
+    max_in_flight: int | None = option(optional(COUNT))
+    max_in_flight_per_partition: int | None = option(optional(COUNT))
+    max_in_flight_bytes: int = option(COUNT)
+    max_retrying: int = option(COUNT)
+    max_holes: int | None = option(optional(COUNT))
+    max_hole_age: float | None = option(optional(LONG))
+    hole_policy: HolePolicy = option(choice(*get_args(HolePolicy)))
+    fetch_records: int = option(COUNT)
+    fetch_bytes: int = option(COUNT)
+    fetch_wait: float = option(LONG)
+    trees: bool = option(FLAG)
+    name_branches: bool = option(FLAG)
+    hooks: Hooks | None = option(ANYTHING)
+    clock: Clock = option(CLOCK, default_factory=LoopClock)
 
     def __post_init__(self) -> None:
-        check_options(self, TYPES)
+        check_fields(self)
         if self.restart == "from_start" and self.application_id is None:
             raise ConfigurationError(
                 "restart='from_start' starts an application anew once: give it an "
@@ -197,3 +165,17 @@ class Options:
     def gives_up_holes(self) -> bool:
         """The oldest unsettled record may have to be dead-lettered."""
         return self.hole_policy == "dead_letter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """The options of `Consumer.run`; its docstring says what each does, its signature has the defaults."""
+
+    concurrency: int = option(COUNT)
+    ordering: Ordering
+    batch_size: int | None = option(optional(COUNT))
+    batch_wait: float = option(endless(SECONDS_OR_0))
+    handle_signals: bool = option(FLAG)
+
+    def __post_init__(self) -> None:
+        check_fields(self, "run")

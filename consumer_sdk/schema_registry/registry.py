@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import final
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
@@ -16,7 +16,9 @@ from consumer_sdk.options import (
     SECONDS_OR_0,
     SECRET,
     TEXT,
-    check_options,
+    check_fields,
+    kinds_of,
+    option,
     optional,
     read_texts,
     shown,
@@ -26,16 +28,6 @@ from consumer_sdk.schema_registry.requests import fetch
 
 __all__ = ["SchemaRegistry"]
 
-_KINDS = {
-    "username": optional(TEXT),
-    "password": optional(SECRET),
-    "token": optional(SECRET),
-    "ca_file": optional(PATH),
-    "timeout": SECONDS,
-    "attempts": COUNT,
-    "retry_delay": SECONDS_OR_0,
-    "max_bytes": COUNT,
-}
 _REMEMBERED = 512
 
 
@@ -63,18 +55,18 @@ class SchemaRegistry:
         ConfigurationError: an option is none.
     """
 
-    url: str
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    token: str | None = field(default=None, repr=False)
-    ca_file: str | None = None
-    timeout: float = 10.0
-    attempts: int = 6
-    retry_delay: float = 0.2
-    max_bytes: int = 4 * 2**20
+    url: str = option(HTTP_URL)
+    username: str | None = option(optional(TEXT), default=None)
+    password: str | None = option(optional(SECRET), default=None)
+    token: str | None = option(optional(SECRET), default=None)
+    ca_file: str | None = option(optional(PATH), default=None)
+    timeout: float = option(SECONDS, default=10.0)
+    attempts: int = option(COUNT, default=6)
+    retry_delay: float = option(SECONDS_OR_0, default=0.2)
+    max_bytes: int = option(COUNT, default=4 * 2**20)
 
     def __post_init__(self) -> None:
-        check_options(self, {"url": HTTP_URL} | _KINDS, "SchemaRegistry")
+        check_fields(self, "SchemaRegistry")
         parts = _split(self.url)
         if parts.query or parts.fragment:
             raise ConfigurationError("url: SchemaRegistry.from_url reads options of a URL's query")
@@ -95,7 +87,8 @@ class SchemaRegistry:
         parts = _split(url)
         texts = dict(parse_qsl(parts.query, keep_blank_values=True))
         bare = parts._replace(query="", fragment="").geturl()
-        return cls(bare, **read_texts(texts, _KINDS))
+        kinds = {name: kind for name, kind in kinds_of(cls).items() if name != "url"}
+        return cls(bare, **read_texts(texts, kinds))
 
     def schema(self, number: int, *, serialized: bool = False) -> RegisteredSchema:
         """The schema that a value's head names.

@@ -111,15 +111,7 @@ class Deliveries(Grouping):
         random: Callable[[], float] = random.random,
         chunk_bits: int = BITS,
     ) -> None:
-        given = {
-            "flush_interval": flush_interval,
-            "ack_timeout": ack_timeout,
-            "policy": policy,
-            "identity": identity,
-            "random": random,
-            "chunk_bits": chunk_bits,
-        }
-        check_options(given, TYPES)
+        check_options(locals(), TYPES)
         super().__init__(wake, flush_interval)
         self._assignment = assignment
         self._has_tracked = False

@@ -13,7 +13,8 @@ from consumer_sdk.options import (
     SECONDS_OR_0,
     TEXT,
     OptionType,
-    check_options,
+    check_fields,
+    option,
     optional,
 )
 
@@ -57,13 +58,8 @@ class Reject(Exception):  # noqa: N818 - a handler's answer, not an error
         super().__init__(reason)
 
 
-TYPES = {
-    "max_attempts": optional(COUNT),
-    "initial": SECONDS_OR_0,
-    "multiplier": OptionType("1 or more", lambda v: NUMBER.accepts(v) and 1 <= v < math.inf),
-    "maximum": SECONDS_OR_0,
-    "jitter": OptionType("between 0 and 1", lambda v: NUMBER.accepts(v) and 0 <= v <= 1),
-}
+FACTOR = OptionType("1 or more", lambda v: NUMBER.accepts(v) and 1 <= v < math.inf)
+SHARE = OptionType("between 0 and 1", lambda v: NUMBER.accepts(v) and 0 <= v <= 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,14 +76,14 @@ class RetryPolicy:
             together do not come back together.
     """
 
-    max_attempts: int | None = 5
-    initial: float = 0.5
-    multiplier: float = 2.0
-    maximum: float = 60.0
-    jitter: float = 0.2
+    max_attempts: int | None = option(optional(COUNT), default=5)
+    initial: float = option(SECONDS_OR_0, default=0.5)
+    multiplier: float = option(FACTOR, default=2.0)
+    maximum: float = option(SECONDS_OR_0, default=60.0)
+    jitter: float = option(SHARE, default=0.2)
 
     def __post_init__(self) -> None:
-        check_options(self, TYPES, "RetryPolicy")
+        check_fields(self, "RetryPolicy")
         if self.maximum < self.initial:
             raise ConfigurationError(
                 f"RetryPolicy(maximum={self.maximum!r}): give at least initial={self.initial!r}"

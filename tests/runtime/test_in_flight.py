@@ -11,6 +11,7 @@ from consumer_sdk.abc import Adapter
 from consumer_sdk.runtime.compatibility import check, in_flight_of
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+from tests.runtime.consumer_options import options_of
 
 
 def adapter_with(max_unacked: int | None) -> Adapter:
@@ -35,21 +36,23 @@ def test_default_grows_with_the_handlers_up_to_what_the_broker_sends(
     max_unacked: int | None, handled: int, in_flight: int
 ) -> None:
     """Beyond, the broker would send no more, and the records that wait would hold it up."""
-    assert in_flight_of(adapter_with(max_unacked), Options(), handled) == in_flight
+    assert in_flight_of(adapter_with(max_unacked), options_of(), handled) == in_flight
 
 
 def test_more_handlers_than_the_broker_sends_records_are_an_error() -> None:
     """Some would never have anything to do."""
     with pytest.raises(ConfigurationError, match="36001 in flight with max_retrying=10000"):
-        in_flight_of(adapter_with(46_000), Options(), 36_001)
+        in_flight_of(adapter_with(46_000), options_of(), 36_001)
 
 
 def test_limit_that_is_given_is_kept() -> None:
     """Handlers beyond it wait."""
-    assert in_flight_of(adapter_with(46_000), Options(max_in_flight=5), 40_000) == 5
+    assert in_flight_of(adapter_with(46_000), options_of(max_in_flight=5), 40_000) == 5
 
 
-@pytest.mark.parametrize("options", [Options(max_in_flight=36_001), Options(max_retrying=36_001)])
+@pytest.mark.parametrize(
+    "options", [options_of(max_in_flight=36_001), options_of(max_retrying=36_001)]
+)
 def test_options_that_wait_for_more_than_the_broker_sends_are_an_error(options: Options) -> None:
     """The default is counted too."""
     with pytest.raises(ConfigurationError, match="about 46000 records are not acked"):

@@ -16,12 +16,12 @@ from consumer_sdk import Consumer, RetryPolicy
 from consumer_sdk.abc import CheckpointStore, StoreItem
 from consumer_sdk.errors import TransientStoreError
 from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Partition
-from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.queue_attempts import QueueAttempts, merge
 from consumer_sdk.stores import LocalStore, MemoryStore, ZooKeeperStore
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.servers import ZooKeeperEndpoint
 from tests.runtime.bench import Bench, Letters, bench
+from tests.runtime.consumer_options import options_of
 
 T = TypeVar("T")
 
@@ -319,7 +319,7 @@ def _attempts(
 ) -> QueueAttempts:
     """Those of a consumer that holds nothing."""
     adapter = MemoryAdapter(b.broker, "s", group="g", subscription="shared")
-    return QueueAttempts(adapter, store, Options(clock=b.simulation.clock), {}, chance)
+    return QueueAttempts(adapter, store, options_of(clock=b.simulation.clock), {}, chance)
 
 
 async def _save(

@@ -14,11 +14,12 @@ from consumer_sdk import (
     PositionOutOfRangeError,
 )
 from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition, Start, StartPoint
-from consumer_sdk.runtime.options import Options, OutOfRange
+from consumer_sdk.runtime.options import OutOfRange
 from consumer_sdk.runtime.starts.decide import decide
 from consumer_sdk.runtime.starts.inputs import Decision, Facts
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
+from tests.runtime.consumer_options import options_of
 
 HELD = Assignment(Partition("s", "0"), 1)
 NEW = Assignment(Partition("s", "0"), 1, discovered=True)
@@ -38,7 +39,7 @@ def given(assignment: Assignment = HELD, **facts: Any) -> Facts:
 
 def start_of(facts: Facts, **options: Any) -> tuple[Start, bool]:
     """Where it starts, and whether that is a pin; nothing is lost and nothing is said."""
-    decision = decide(facts, Options(**options))
+    decision = decide(facts, options_of(**options))
     assert (decision.lost, decision.reasons) == (0, ())
     return decision.start, decision.is_pin
 
@@ -48,7 +49,7 @@ def start_of(facts: Facts, **options: Any) -> tuple[Start, bool]:
 
 def test_foreign_position_elsewhere_replaces_the_stored_checkpoint_aloud() -> None:
     """From nothing: what was settled above the old place has no meaning at the new one."""
-    decision = decide(given(stored=WHOLE, committed=THEIRS), Options())
+    decision = decide(given(stored=WHOLE, committed=THEIRS), options_of())
 
     assert (decision.start, decision.is_pin, decision.is_reset) == (AtPosition(50), True, True)
     assert decision.checkpoint == Checkpoint(resume=50, application="a")
@@ -61,7 +62,7 @@ def test_foreign_position_where_the_store_is_keeps_the_stored_checkpoint() -> No
     """It was honoured just before a crash."""
     there = Committed(Checkpoint(watermark=30, resume=31), is_foreign=True)
     stored = Checkpoint(resume=31, identity="i", application="a")
-    decision = decide(given(stored=stored, committed=there), Options())
+    decision = decide(given(stored=stored, committed=there), options_of())
 
     assert decision == Decision(AtPosition(31), stored)
 
@@ -69,7 +70,7 @@ def test_foreign_position_where_the_store_is_keeps_the_stored_checkpoint() -> No
 def test_foreign_position_at_the_stored_hole_reads_what_was_settled_above_it_again() -> None:
     """Whoever sets a position wants all from there on."""
     there = Committed(Checkpoint(resume=31), is_foreign=True)
-    decision = decide(given(stored=WHOLE, committed=there), Options())
+    decision = decide(given(stored=WHOLE, committed=there), options_of())
 
     assert (decision.is_reset, decision.checkpoint.ranges) == (True, ())
 
@@ -78,7 +79,7 @@ def test_foreign_position_below_the_stored_watermark_reads_what_is_settled_there
     """A consumer reads on from below its watermark where all above was settled out of order."""
     there = Committed(Checkpoint(resume=31), is_foreign=True)
     stored = Checkpoint(watermark=35, resume=31)
-    decision = decide(given(stored=stored, committed=there), Options())
+    decision = decide(given(stored=stored, committed=there), options_of())
 
     assert (decision.is_reset, decision.checkpoint.watermark) == (True, None)
 
@@ -94,7 +95,7 @@ def test_own_position_of_the_broker_never_beats_the_store(at: int | None) -> Non
 def test_commit_of_a_consumer_without_the_store_replaces_the_stored_checkpoint_aloud() -> None:
     """With the ranges that it carries: both are of this SDK, and it was the last to settle."""
     committed = Committed(Checkpoint(49, 50, ((60, 61),)), is_copy=False)
-    decision = decide(given(stored=WHOLE, committed=committed), Options())
+    decision = decide(given(stored=WHOLE, committed=committed), options_of())
 
     assert (decision.start, decision.is_pin, decision.is_reset) == (AtPosition(50), True, True)
     assert decision.checkpoint == Checkpoint(49, 50, ((60, 61),), application="a")
@@ -111,7 +112,7 @@ def test_broker_that_redelivers_is_never_held_against_the_store() -> None:
 
 def test_cursor_that_another_program_has_set_comes_before_the_store() -> None:
     """Where the adapter can tell that from a cursor which is behind."""
-    decision = decide(given(stored=WHOLE, committed=THEIRS, redelivers=True), Options())
+    decision = decide(given(stored=WHOLE, committed=THEIRS, redelivers=True), options_of())
 
     assert (decision.start, decision.is_pin, decision.is_reset) == (AtPosition(50), True, True)
 
@@ -124,7 +125,7 @@ def test_foreign_position_without_a_store_is_where_it_starts() -> None:
 def test_foreign_position_comes_before_from_start() -> None:
     """Where it has erased the record, a reset would otherwise be ignored for ever."""
     assert start_of(given(committed=THEIRS), **B) == (AtPosition(50), False)
-    decision = decide(given(stored=WHOLE, committed=THEIRS), Options(**B))
+    decision = decide(given(stored=WHOLE, committed=THEIRS), options_of(**B))
     assert (decision.start, decision.checkpoint.application) == (AtPosition(50), "b")
 
 
@@ -132,7 +133,7 @@ def test_foreign_position_that_ended_a_checkpoint_reads_again() -> None:
     """Whoever sets a position wants it read."""
     ended = Checkpoint(99, 100, ended=True)
 
-    assert decide(given(stored=ended, committed=THEIRS), Options()).start == AtPosition(50)
+    assert decide(given(stored=ended, committed=THEIRS), options_of()).start == AtPosition(50)
 
 
 # -- 2: a new application ---------------------------------------------------------------------
@@ -157,7 +158,7 @@ def test_commit_whose_application_cannot_be_read_is_resumed() -> None:
 def test_new_application_begins_at_start_and_pins_its_id(start: Start, at: int) -> None:
     """Whatever start is: what was known is gone, so that a crash must not bring it back."""
     facts = given(stored=WHOLE, committed=OURS, resolved=77 if start == AtTime(5.0) else None)
-    decision = decide(facts, Options(start=start, **B))
+    decision = decide(facts, options_of(start=start, **B))
 
     assert (decision.start, decision.is_pin) == (AtPosition(at), True)
     assert decision.checkpoint == Checkpoint(resume=at, application="b")
@@ -173,29 +174,29 @@ def test_same_application_resumes() -> None:
 
 def test_new_application_on_a_commit_that_carries_no_id_begins_at_start() -> None:
     """A checkpoint of before there were ids."""
-    assert decide(given(committed=OURS), Options(**A)).start == AtPosition(10)
+    assert decide(given(committed=OURS), options_of(**A)).start == AtPosition(10)
 
 
 def test_new_application_reads_again_what_had_ended() -> None:
     """From the start means from the start."""
     ended = Checkpoint(99, 100, ended=True, application="a")
 
-    assert decide(given(stored=ended), Options(**B)).start == AtPosition(10)
+    assert decide(given(stored=ended), options_of(**B)).start == AtPosition(10)
 
 
 def test_new_application_without_any_checkpoint_just_starts() -> None:
     """There is nothing to start anew from; the id is in the first flush."""
-    decision = decide(given(), Options(**B))
+    decision = decide(given(), options_of(**B))
 
     assert decision == Decision(AtPosition(10), Checkpoint(application="b"))
 
 
 def test_resuming_under_an_id_renames_the_checkpoint() -> None:
     """It is that application's from here on; without an id it stays whose it was."""
-    resumed = decide(given(stored=WHOLE), Options(application_id="b"))
+    resumed = decide(given(stored=WHOLE), options_of(application_id="b"))
 
     assert (resumed.start, resumed.checkpoint.application) == (AtPosition(31), "b")
-    assert decide(given(stored=WHOLE), Options()).checkpoint.application == "a"
+    assert decide(given(stored=WHOLE), options_of()).checkpoint.application == "a"
 
 
 # -- 3 to 5: a checkpoint ---------------------------------------------------------------------
@@ -205,23 +206,23 @@ def test_checkpoint_that_ended_has_nothing_to_read() -> None:
     """The broker's log is not looked at."""
     ended = Checkpoint(5, 6, ended=True)
 
-    assert decide(given(stored=ended), Options()) == Decision(StartPoint.ENDED, ended)
+    assert decide(given(stored=ended), options_of()) == Decision(StartPoint.ENDED, ended)
 
 
 def test_cursor_of_a_broker_that_redelivers_is_left_alone() -> None:
     """A seek would make it forget what was settled above a hole; a store knows that itself."""
     facts = given(committed=OURS, redelivers=True)
-    assert decide(facts, Options()) == Decision(StartPoint.BROKER, OURS.checkpoint)
+    assert decide(facts, options_of()) == Decision(StartPoint.BROKER, OURS.checkpoint)
 
     facts = given(stored=WHOLE, committed=OURS, redelivers=True)
-    assert decide(facts, Options()).start == AtPosition(31)
+    assert decide(facts, options_of()).start == AtPosition(31)
 
 
 def test_cursor_without_a_position_is_left_alone_too() -> None:
     """The broker has one, whatever it says of it."""
     facts = given(committed=Committed(Checkpoint()), redelivers=True)
 
-    assert decide(facts, Options(start=LATEST)).start is StartPoint.BROKER
+    assert decide(facts, options_of(start=LATEST)).start is StartPoint.BROKER
 
 
 def test_store_comes_before_the_broker_and_that_before_start() -> None:
@@ -261,7 +262,7 @@ def test_start_means_what_it_says_and_what_moves_is_pinned(
     start: Start, resolved: int | None, at: int, *, is_pin: bool
 ) -> None:
     """A restart before the first ack finds the same place."""
-    decision = decide(given(resolved=resolved), Options(start=start))
+    decision = decide(given(resolved=resolved), options_of(start=start))
 
     assert (decision.start, decision.is_pin) == (AtPosition(at), is_pin)
     assert decision.checkpoint == Checkpoint(resume=at if is_pin else None)
@@ -285,7 +286,7 @@ AHEAD = Checkpoint(199, 200, identity="i", application="a")
 def test_start_that_is_not_stored_fails_by_default(stored: Checkpoint, at: int) -> None:
     """The error says where both are, and what to do."""
     with pytest.raises(PositionOutOfRangeError, match=f"s/0: .* at {at}, .*'earliest' or 'latest'"):
-        decide(given(stored=stored), Options())
+        decide(given(stored=stored), options_of())
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_start_that_is_not_stored_follows_the_policy_aloud(
     stored: Checkpoint, policy: OutOfRange, at: int, lost: int, checkpoint: Checkpoint
 ) -> None:
     """What is lost is counted; ranges that are still stored stay settled; it is a pin."""
-    decision = decide(given(stored=stored), Options(out_of_range=policy))
+    decision = decide(given(stored=stored), options_of(out_of_range=policy))
 
     assert (decision.start, decision.is_pin, decision.lost) == (AtPosition(at), True, lost)
     assert decision.checkpoint == checkpoint
@@ -334,7 +335,7 @@ def test_start_that_is_not_stored_goes_on_at_a_time(
 ) -> None:
     """At its position; a broker that cannot tell it is given the time itself."""
     facts = given(stored=stored, replacement=replacement)
-    decision = decide(facts, Options(out_of_range=AtTime(5.0)))
+    decision = decide(facts, options_of(out_of_range=AtTime(5.0)))
 
     assert (decision.start, decision.is_pin, decision.lost) == (start, True, lost)
     assert decision.checkpoint == checkpoint
@@ -350,7 +351,7 @@ def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
     """T9: the log was cut, or the checkpoint is hostile; records to come would be skipped."""
     known = BEYOND if source == "stored" else Committed(BEYOND)
     facts: dict[str, Any] = {source: known}
-    decision = decide(given(**facts), Options())
+    decision = decide(given(**facts), options_of())
 
     assert (decision.start, decision.is_pin, decision.lost) == (AtPosition(31), True, 0)
     assert decision.checkpoint == Checkpoint(29, 31, ((33, 35),), {31: (1, 5.0)}, identity="i")
@@ -376,8 +377,8 @@ def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
 def test_any_start_is_checked_against_the_log(facts: Facts, options: dict[str, Any]) -> None:
     """Not checkpoints alone: a pin that retention has passed, a position of the configuration."""
     with pytest.raises(PositionOutOfRangeError):
-        decide(facts, Options(**options))
-    decision = decide(facts, Options(out_of_range="earliest", **options))
+        decide(facts, options_of(**options))
+    decision = decide(facts, options_of(out_of_range="earliest", **options))
     assert (decision.start, decision.lost) == (AtPosition(10), 6)
 
 
@@ -399,19 +400,19 @@ def test_any_start_too_far_behind_the_end_is_treated_by_the_policy(
     facts: Facts, options: dict[str, Any]
 ) -> None:
     """At 31 of 100; exactly at the limit nothing is said."""
-    plain = decide(facts, Options(**options))
-    assert decide(facts, Options(max_lag=69, **options)) == plain
+    plain = decide(facts, options_of(**options))
+    assert decide(facts, options_of(max_lag=69, **options)) == plain
 
-    warned = decide(facts, Options(max_lag=68, **options))
+    warned = decide(facts, options_of(max_lag=68, **options))
     assert (warned.start, warned.is_pin, warned.is_behind) == (plain.start, plain.is_pin, True)
     (reason,) = warned.reasons
     assert "s/0: it starts at 31, 69 positions behind the end (max_lag=68)" in reason
 
-    paused = decide(facts, Options(max_lag=68, lag_policy="pause", **options))
+    paused = decide(facts, options_of(max_lag=68, lag_policy="pause", **options))
     assert (paused.start, paused.is_behind) == (plain.start, True)
     assert "until consumer.resume(partition) is called" in paused.reasons[0]
 
-    skipped = decide(facts, Options(max_lag=68, lag_policy="skip", **options))
+    skipped = decide(facts, options_of(max_lag=68, lag_policy="skip", **options))
     settled = 3 if facts.stored else 0
     assert (skipped.start, skipped.is_pin, skipped.is_behind) == (AtPosition(100), True, False)
     assert skipped.lost == 69 - settled
@@ -422,7 +423,7 @@ def test_any_start_too_far_behind_the_end_is_treated_by_the_policy(
 
 def test_lag_counts_from_where_the_range_policy_went() -> None:
     """Both are said, and both losses are counted."""
-    options = Options(out_of_range="earliest", max_lag=5, lag_policy="skip")
+    options = options_of(out_of_range="earliest", max_lag=5, lag_policy="skip")
     decision = decide(given(stored=OLD), options)
 
     assert (decision.start, decision.lost) == (AtPosition(100), 5 + 90 - 2)
@@ -433,7 +434,7 @@ def test_ended_partition_has_no_lag() -> None:
     """There is nothing to read."""
     ended = Checkpoint(5, 6, ended=True)
 
-    assert decide(given(stored=ended), Options(max_lag=1)).reasons == ()
+    assert decide(given(stored=ended), options_of(max_lag=1)).reasons == ()
 
 
 def test_lag_of_positions_that_are_no_numbers_is_refused() -> None:
@@ -441,7 +442,7 @@ def test_lag_of_positions_that_are_no_numbers_is_refused() -> None:
     facts = Facts(assignment=HELD, stored=Checkpoint(resume=(5, 0)), latest=(9, 0))
 
     with pytest.raises(ConfigurationError, match=r"not \(5, 0\): leave max_lag= out"):
-        decide(facts, Options(max_lag=1))
+        decide(facts, options_of(max_lag=1))
 
 
 # -- what cannot work -------------------------------------------------------------------------
@@ -484,6 +485,6 @@ def test_start_says_whether_the_record_there_may_be_gone(
     known: Checkpoint, *, is_settled: bool
 ) -> None:
     """A settled one may, unless something is known to be open behind it."""
-    start = decide(given(stored=known), Options()).start
+    start = decide(given(stored=known), options_of()).start
     assert isinstance(start, AtPosition)
     assert start.is_settled is is_settled

@@ -11,11 +11,11 @@ import pytest
 
 from consumer_sdk import AtTime, CheckpointFormatError, Consumer, TransientStoreError
 from consumer_sdk.records import Assignment, Partition, Position, Start, StartPoint
-from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.starts.lookup import Resolved, resolve
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.memory import MemoryAdapter
 from tests.runtime.bench import Bench, bench
+from tests.runtime.consumer_options import options_of
 from tests.testing.memory.test_adapter import Owner
 
 HELD = [Assignment(Partition("s", str(number)), 1) for number in range(2)]
@@ -72,7 +72,7 @@ async def _resolve_with(
     await adapter.open(Owner())
     await asyncio.sleep(0.1)
     try:
-        found = await resolve(adapter, store, Options(**options), HELD)
+        found = await resolve(adapter, store, options_of(**options), HELD)
         return [found.get(assignment, Resolved()) for assignment in HELD]
     finally:
         await adapter.aclose()
