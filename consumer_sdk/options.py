@@ -99,12 +99,14 @@ class OptionType:
         accepts: whether a value is of this kind.
         read: a URL's text as a value, or a ValueError; None if no text can be one.
         show: a value as messages show it; a secret is left out.
+        least: the smallest number that is accepted, for schemas; None: there is none.
     """
 
     wanted: str
     accepts: Callable[[Any], bool]
     read: Callable[[str], Any] | None = None
     show: Callable[[Any], str] = _short
+    least: int | None = None
 
     def check(self, name: str, value: object, owner: str = "") -> None:
         """Sees that a value is of this kind.
@@ -164,11 +166,11 @@ FLAG = OptionType("True or False", lambda value: isinstance(value, bool), _truth
 NUMBER = OptionType("a number", _is_number, float)
 FINITE = OptionType("a finite number", lambda v: _is_number(v) and abs(v) < math.inf, float)
 WHOLE_NUMBER = OptionType("a whole number", _is_whole, int)
-COUNT = OptionType("a whole number, 1 or more", lambda value: _is_whole(value) and value >= 1, int)
-LEAST_0 = OptionType("a whole number, 0 or more", lambda v: _is_whole(v) and v >= 0, int)
+COUNT = OptionType("a whole number, 1 or more", lambda v: _is_whole(v) and v >= 1, int, least=1)
+LEAST_0 = OptionType("a whole number, 0 or more", lambda v: _is_whole(v) and v >= 0, int, least=0)
 SECONDS = OptionType("seconds, above 0", lambda v: _is_number(v) and 0 < v < math.inf, float)
 SECONDS_OR_0 = OptionType(
-    "seconds, 0 or more", lambda v: _is_number(v) and 0 <= v < math.inf, float
+    "seconds, 0 or more", lambda v: _is_number(v) and 0 <= v < math.inf, float, least=0
 )
 TEXT = OptionType("a text", _is_text, str)
 SECRET = replace(TEXT, show=_hidden)

@@ -1,17 +1,17 @@
-"""A JSON schema of the configuration file, for editors: made of the annotations that Python has."""
+"""A JSON schema of the configuration file, for editors: made of the options that Python has."""
 
 from __future__ import annotations
 
-import inspect
-import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
-from consumer_sdk.cli.run.config import NAMES, TELEMETRY
+from consumer_sdk.cli.run.config import NAMES, OWN
+from consumer_sdk.options import ANYTHING, OptionType, help_of, kinds_of
 from consumer_sdk.records import AtTime
 from consumer_sdk.runtime import Consumer
+from consumer_sdk.runtime.options import Options, RunOptions
 from consumer_sdk.trackers import RetryPolicy
 
 __all__ = ["config_schema"]
@@ -31,41 +31,21 @@ TABLE: Schema = {
 
 def config_schema() -> Schema:
     """The schema, as JSON has it."""
-    consumer = _options(Consumer.__init__, Consumer, NAMES["consumer"])
+    tables = {
+        table: _options(options, options, kinds_of(options)) for table, options in OWN.items()
+    }
+    consumer = _options(Consumer.__init__, Consumer, kinds_of(Options), NAMES["consumer"])
     consumer["url"] = TEXT | {"description": "kafka://host:9092/orders?group=billing"}
-    consumer["client"] = TABLE | {"description": "Whatever may stand behind ? in the URL."}
+    consumer["client"] = TABLE | {"description": "whatever may stand behind ? in the URL."}
     del consumer["dead_letters"]["type"]
     consumer["dead_letters"]["anyOf"] = [TEXT, TABLE | {"required": ["url"]}]
     consumer["decode"] |= TEXT
-    run = _options(Consumer.run, Consumer.run, NAMES["run"])
-    run["workers"] = {"type": "integer", "minimum": 1, "description": "Processes of one group."}
-    run["uvloop"] = {"type": "boolean", "description": "Use uvloop's event loop."}
+    tables["run"] |= _options(Consumer.run, Consumer.run, kinds_of(RunOptions), NAMES["run"])
+    service = tables.pop("") | {name: _table(each) for name, each in tables.items()}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "consumer-sdk run --config",
-        **_table(
-            {
-                "app": TEXT | {"description": "module:name of what runs."},
-                "handler": TEXT | {"description": "module:name of a Consumer's handler."},
-                "consumer": _table(consumer),
-                "run": _table(run),
-                "admin": _table(
-                    {
-                        "listen": TEXT | {"description": "auto, unix:/path or 127.0.0.1:9464"},
-                        "token": TEXT | {"description": "For whoever asks."},
-                        "view": {"type": "boolean", "description": "The page, and its stream."},
-                        "actions": {"type": "boolean", "description": "Pause, resume, flush."},
-                        "hosts": {
-                            "type": "array",
-                            "items": TEXT,
-                            "description": "Names that a browser may ask it by.",
-                        },
-                        "max_viewers": {"type": "integer", "minimum": 1},
-                    }
-                ),
-                "telemetry": _table({name: {"enum": [*each]} for name, each in TELEMETRY.items()}),
-            }
-        ),
+        **_table(service | {"consumer": _table(consumer)}),
     }
 
 
@@ -74,20 +54,30 @@ def _table(properties: Mapping[str, Schema]) -> Schema:
 
 
 def _options(
-    function: Callable[..., Any], documented: object, names: Iterable[str]
+    annotated: Any,
+    documented: object,
+    kinds: Mapping[str, OptionType],
+    names: Iterable[str] | None = None,
 ) -> dict[str, Schema]:
-    """The options of a function that a file may have, by its annotations and a docstring."""
-    hints, texts = typing.get_type_hints(function), _descriptions(documented)
+    """The options that a file may have, by annotations, bounds and a docstring.
+
+    Args:
+        names: which of them; None: all.
+    """
+    hints, texts = typing.get_type_hints(annotated), help_of(documented)
     return {
-        name: _schema(name, hints[name]) | {"description": texts[name]}
-        for name in sorted(names)
-        if name in hints
+        name: _schema(name, hints[name], kinds.get(name, ANYTHING).least)
+        | {"description": texts[name].replace("`", "")}
+        for name in sorted(hints.keys() if names is None else hints.keys() & set(names))
     }
 
 
-def _schema(name: str, hint: Any) -> Schema:
+def _schema(name: str, hint: Any, least: int | None) -> Schema:
     """Of an annotation; what no text can be is left out of it."""
     kinds = [kind for part in _parts(hint) if (kind := _kind(part))]
+    for kind in kinds:
+        if least is not None and kind.get("type") in {"integer", "number"}:
+            kind["minimum"] = least
     if name in NONES:
         kinds.append(NONE)
     return dict(kinds[0]) if len(kinds) == 1 else {"anyOf": kinds} if kinds else {}
@@ -106,17 +96,7 @@ def _kind(part: Any) -> Schema | None:
     if part is AtTime:
         return {"type": "string", "format": "date-time"}
     if part is RetryPolicy:
-        return _table(_options(RetryPolicy, RetryPolicy, typing.get_type_hints(RetryPolicy)))
+        return _table(_options(RetryPolicy, RetryPolicy, kinds_of(RetryPolicy)))
+    if typing.get_origin(part) is Sequence:
+        return {"type": "array", "items": TEXT}
     return None
-
-
-def _descriptions(documented: object) -> dict[str, str]:
-    """The ``Args:`` of a docstring, each in one line, without its markup."""
-    _, _, rest = (inspect.getdoc(documented) or "").partition("Args:\n")
-    section = rest.partition("\n\n")[0]
-    found = re.findall(r"^    ([\w, ]+): (.*(?:\n {8,}.*)*)", section, re.MULTILINE)
-    return {
-        name: re.sub(r"\s+", " ", text).replace("`", "")
-        for names, text in found
-        for name in names.split(", ")
-    }

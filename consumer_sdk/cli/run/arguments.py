@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from consumer_sdk.cli.parsing import Commands, count, text
 from consumer_sdk.cli.run.command import run
+from consumer_sdk.cli.run.config import Log
 from consumer_sdk.runtime import Ordering
 
 __all__ = ["add_run"]
@@ -45,7 +48,7 @@ def add_run(topics: Commands) -> None:
         type=text,
         help="probes, metrics, a page: auto, unix:/path, 127.0.0.1:9464",
     )
-    parser.add_argument("--log", choices=["text", "json"], help="lines on stderr; text")
+    parser.add_argument("--log", choices=get_args(Log), help="lines on stderr; text")
     parser.add_argument("--uvloop", action="store_true", help="use uvloop's event loop")
     parser.add_argument(
         "--reload", action="store_true", help="start again when a Python file here changes"

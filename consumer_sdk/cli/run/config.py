@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl, quote, urlencode
 
 from consumer_sdk.cli.run.apps import load_object
@@ -24,10 +24,11 @@ from consumer_sdk.options import (
     FLAG,
     NAME,
     SECRET,
-    OptionType,
     check_options,
     choice,
+    kinds_of,
     make_options,
+    option,
     unknown_option,
 )
 from consumer_sdk.options import NAMES as SEVERAL_NAMES
@@ -35,38 +36,91 @@ from consumer_sdk.records import AtTime
 from consumer_sdk.runtime.consumer import OPTION_NAMES
 from consumer_sdk.trackers import RetryPolicy
 
-__all__ = ["NAMES", "TELEMETRY", "Config", "parse_config", "read_config"]
+__all__ = ["NAMES", "OWN", "Config", "Log", "parse_config", "read_config"]
 
 PYTHONS = frozenset({"hooks", "clock", "around", "handle_signals"})
 """Options that no text can be."""
 
-TELEMETRY: Mapping[str, tuple[str, ...]] = {
-    "log": ("text", "json"),
-    "metrics": ("otel", "off"),
-    "traces": ("otel", "off"),
-}
+Log = Literal["text", "json"]
+Exporter = Literal["otel", "off"]
 
-OWN: Mapping[str, Mapping[str, OptionType]] = {
-    "": {"app": NAME, "handler": NAME},
-    "run": {"workers": COUNT, "uvloop": FLAG},
-    "admin": {
-        "listen": NAME,
-        "token": SECRET,
-        "view": FLAG,
-        "actions": FLAG,
-        "hosts": SEVERAL_NAMES,
-        "max_viewers": COUNT,
-    },
-    "telemetry": {name: choice(*values) for name, values in TELEMETRY.items()},
+
+@dataclass(frozen=True)
+class ServiceOptions:
+    """What stands in the file outside of its tables.
+
+    Attributes:
+        app: module:name of what runs.
+        handler: module:name of a Consumer's handler.
+    """
+
+    app: str = option(NAME)
+    handler: str = option(NAME)
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """What ``[run]`` has beside the options of `Consumer.run`.
+
+    Attributes:
+        workers: processes of one group.
+        uvloop: use uvloop's event loop.
+    """
+
+    workers: int = option(COUNT)
+    uvloop: bool = option(FLAG)
+
+
+@dataclass(frozen=True)
+class AdminOptions:
+    """What ``[admin]`` has: the arguments of `consumer_sdk.admin.serve`, by which others ask.
+
+    Attributes:
+        listen: auto, unix:/path or 127.0.0.1:9464.
+        token: for whoever asks.
+        view: the page, and its stream.
+        actions: pause, resume, flush and stop.
+        hosts: names that a browser may ask it by.
+        max_viewers: pages that may be open at the same time.
+    """
+
+    listen: str = option(NAME)
+    token: str = option(SECRET)
+    view: bool = option(FLAG)
+    actions: bool = option(FLAG)
+    hosts: Sequence[str] = option(SEVERAL_NAMES)
+    max_viewers: int = option(COUNT)
+
+
+@dataclass(frozen=True)
+class TelemetryOptions:
+    """What ``[telemetry]`` has.
+
+    Attributes:
+        log: lines on stderr, for people or for programs.
+        metrics, traces: to OpenTelemetry, as its own environment variables say; or nowhere.
+    """
+
+    log: Log = option(choice(*get_args(Log)))
+    metrics: Exporter = option(choice(*get_args(Exporter)))
+    traces: Exporter = option(choice(*get_args(Exporter)))
+
+
+OWN: Mapping[str, type] = {
+    "": ServiceOptions,
+    "run": ProcessOptions,
+    "admin": AdminOptions,
+    "telemetry": TelemetryOptions,
 }
 """What each table has of its own; ``""`` is the file itself."""
+KINDS = {table: kinds_of(options) for table, options in OWN.items()}
 
 NAMES: Mapping[str, frozenset[str]] = {
-    "": frozenset({*OWN[""], "consumer", "run", "admin", "telemetry"}),
+    "": frozenset({*KINDS[""], "consumer", "run", "admin", "telemetry"}),
     "consumer": (OPTION_NAMES["Consumer"] - PYTHONS) | {"url", "client"},
-    "run": (OPTION_NAMES["run()"] - PYTHONS) | OWN["run"].keys(),
-    "admin": frozenset(OWN["admin"]),
-    "telemetry": frozenset(OWN["telemetry"]),
+    "run": (OPTION_NAMES["run()"] - PYTHONS) | KINDS["run"].keys(),
+    "admin": frozenset(KINDS["admin"]),
+    "telemetry": frozenset(KINDS["telemetry"]),
 }
 """What each table may have."""
 
@@ -128,7 +182,7 @@ class Config:
 
     def run_options(self) -> dict[str, Any]:
         """The keyword arguments of `Consumer.run`."""
-        return {name: value for name, value in self.run.items() if name not in OWN["run"]}
+        return {name: value for name, value in self.run.items() if name not in KINDS["run"]}
 
     def admin_options(self) -> dict[str, Any]:
         """The keyword arguments of `consumer_sdk.admin.serve`."""
@@ -183,7 +237,7 @@ def _check(table: str, values: object) -> None:
     try:
         for name in values:
             _check_name(table, name)
-        kinds = {name: kind for name, kind in OWN.get(table, {}).items() if name in values}
+        kinds = {name: kind for name, kind in KINDS.get(table, {}).items() if name in values}
         check_options(values, kinds)
     except ConfigurationError as error:
         raise ConfigurationError(f"{where}{error}") from error
