@@ -33,7 +33,7 @@ def test_letter_of_pulsar_is_read_back() -> None:
         position="1:2:3",
         headers=[("trace", b"1")],
     )
-    written = pulsar_form.writing_of(letter)
+    written = pulsar_form.record_of(letter)
     properties = [(name, text.encode()) for name, text in written.properties.items()]
     found = letter_in(
         "pulsar", key=b"k", value=LETTER.value, headers=properties, timestamp=LETTER.timestamp

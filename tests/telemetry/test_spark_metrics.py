@@ -459,7 +459,7 @@ async def test_feed_tells_its_backlog(tmp_path: Path) -> None:
         assert found["consumer_sdk_feed_backlog_age_seconds"][ours] >= 0
         assert found["consumer_sdk_feed_segment_age_seconds"][ours] >= 0
         ReaderMark(PosixFiles(tmp_path), "query").move(2)
-        await feed._in_thread(feed._writer.tend)
+        await feed._in_thread(feed._writer.collect_garbage)
         found = scraped(feed)
         assert found["consumer_sdk_feed_backlog"] == {ours: 0}
         assert found["consumer_sdk_feed_backlog_age_seconds"] == {ours: 0}
