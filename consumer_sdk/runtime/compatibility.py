@@ -1,4 +1,4 @@
-"""What the kind of a subscription decides: the tracker, and what cannot work with it."""
+"""Which tracker a subscription gets and which options it refuses, by the adapter's capabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ not absurd. In less an application's id would get lost, and each restart would s
 
 
 def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
-    """Refuses what cannot work.
+    """Refuses options that this adapter and store cannot keep.
 
     Raises:
         ConfigurationError: says what, and what to do.

@@ -1,4 +1,4 @@
-"""`Consumer`: what a user of the SDK holds in hand."""
+"""`Consumer`: the class that users of the SDK make, run and pull from."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from consumer_sdk.runtime.dispatch.handlers import (
     wrap_handler,
 )
 from consumer_sdk.runtime.dispatch.lanes import Ordering
-from consumer_sdk.runtime.dispatch.pull_queue import Batches, Inbox
+from consumer_sdk.runtime.dispatch.pull_queue import Batches, PullQueue
 from consumer_sdk.runtime.dispatch.workers import BatchWorkers, Workers
 from consumer_sdk.runtime.engine import STALLED, Engine
 from consumer_sdk.runtime.hooks import Hooks
@@ -180,7 +180,7 @@ class Consumer(RunsHandlers):
         self._store = _store(store)
         self._engine = Engine(self._adapter, self._store, _dead_letters(dead_letters), options)
         self._options = options
-        self._inbox: Inbox | None = None
+        self._pull_queue: PullQueue | None = None
         self._workers: Workers | None = None
         self._pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -193,7 +193,7 @@ class Consumer(RunsHandlers):
     # -- life -----------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        """Opens it.
+        """Opens the store, the dead letters and then the adapter.
 
         Raises:
             ConsumerClosedError: `stop` was called meanwhile.
@@ -282,20 +282,20 @@ class Consumer(RunsHandlers):
         return self
 
     async def __anext__(self) -> Message:
-        inbox = self._inbox or self._start_pulling()
+        queue = self._pull_queue or self._start_pulling()
         while True:
-            if inbox.time() < inbox.until:
-                for queued in inbox.current:  # the next one, in half of the time of next()
+            if queue.time() < queue.until:
+                for queued in queue.current:  # the next one, in half of the time of next()
                     return queued
-                message = inbox.pop()
+                message = queue.pop()
             else:
-                message = await inbox.after_turn(inbox.pop)
+                message = await queue.after_turn(queue.pop)
             if message is not None:
                 return message
-            if inbox.is_closed:
+            if queue.is_closed:
                 self._engine.raise_failure()
                 raise StopAsyncIteration
-            await inbox.wait()
+            await queue.wait()
 
     def batches(self, *, max_messages: int = 500, max_wait: float = 0.2) -> Batches:
         """Batches of up to ``max_messages``, in order within each partition.
@@ -308,14 +308,16 @@ class Consumer(RunsHandlers):
         endless(SECONDS_OR_0).check("max_wait", max_wait, "batches")
         return Batches(self._start_pulling(), max_messages, max_wait, self._engine.raise_failure)
 
-    def _start_pulling(self) -> Inbox:
+    def _start_pulling(self) -> PullQueue:
         self._check()
-        if self._inbox is None:
+        if self._pull_queue is None:
             engine = self._engine
             is_timed = self._options.ack_timeout is not None
-            self._inbox = Inbox(engine.hand_out, engine.nudge, engine.watch, is_timed=is_timed)
-            engine.start(self._inbox)
-        return self._inbox
+            self._pull_queue = PullQueue(
+                engine.hand_out, engine.nudge, engine.watch, is_timed=is_timed
+            )
+            engine.start(self._pull_queue)
+        return self._pull_queue
 
     # -- running --------------------------------------------------------------------------
 
@@ -401,7 +403,7 @@ class Consumer(RunsHandlers):
                     await self._run(workers)
 
     async def _run(self, workers: Workers) -> None:
-        if self._inbox is not None or self._workers is not None:
+        if self._pull_queue is not None or self._workers is not None:
             raise ConfigurationError("run() needs a consumer that nobody pulls from or runs yet")
         engine = self._engine
         self._workers = engine.workers = workers

@@ -11,6 +11,7 @@ from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters, 
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
 from consumer_sdk.log_limits import LimitedLoggers
 from consumer_sdk.records import Assignment, Kind, Message, Partition
+from consumer_sdk.runtime.checkpoint_cleanup import CheckpointCleanup
 from consumer_sdk.runtime.compatibility import (
     check,
     check_ordering,
@@ -23,25 +24,24 @@ from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch
 from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.dispatch.workers import Workers
-from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT, Intake
+from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT, FetchLoop
 from consumer_sdk.runtime.flusher import Flusher
 from consumer_sdk.runtime.hooks import NO_HOOKS, SafeHooks
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog, error_text
 from consumer_sdk.runtime.observing.events import EventKind, Events
-from consumer_sdk.runtime.observing.health import Health, State, Vitals, assess
+from consumer_sdk.runtime.observing.health import Health, HealthInputs, State, assess
 from consumer_sdk.runtime.observing.health_watch import HealthWatch, LagWatch
 from consumer_sdk.runtime.observing.observer import look, stalled
-from consumer_sdk.runtime.observing.stats import ConsumerStats, Tallies
+from consumer_sdk.runtime.observing.stats import ConsumerStats, PartitionTotals
 from consumer_sdk.runtime.observing.timing import Timing
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.partitions.assignments import Ownership
-from consumer_sdk.runtime.partitions.dead_lettering import Burial
+from consumer_sdk.runtime.partitions.assignments import Assignments
+from consumer_sdk.runtime.partitions.dead_lettering import DeadLetterSender
 from consumer_sdk.runtime.partitions.gap_budget import HoleBudget
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, MessageIndex
 from consumer_sdk.runtime.partitions.timers import Timers
 from consumer_sdk.runtime.partitions.trees import TreeHolder
-from consumer_sdk.runtime.tidying import Tidying
 from consumer_sdk.trackers import Receipts
 
 __all__ = ["Engine"]
@@ -95,17 +95,17 @@ class Engine:
         self._is_closed = False
         self.context = self._make_context()
         self.holdings = self.context.holdings
-        self.tallies = Tallies(lambda: {a.partition for a in self.holdings})
+        self.partition_totals = PartitionTotals(lambda: {a.partition for a in self.holdings})
         self.watch = LoopWatch(adapter, self.context)
         self._flusher = Flusher(
             adapter,
             store,
             options,
             self.context,
-            fenced=lambda holding, error: self._ownership.fenced(holding, error),
-            finished=lambda holding: self._ownership.start_anew(holding),
+            fenced=lambda holding, error: self._assignments.fenced(holding, error),
+            finished=lambda holding: self._assignments.start_anew(holding),
         )
-        self._ownership = Ownership(
+        self._assignments = Assignments(
             adapter,
             store,
             options,
@@ -113,25 +113,27 @@ class Engine:
             self.context,
             make_holding=self._make_holding,
         )
-        self._intake = Intake(
+        self._fetch_loop = FetchLoop(
             adapter,
             options,
             self.context,
-            overtaken=self._ownership.start_anew_when_finished,
+            overtaken=self._assignments.start_anew_when_finished,
             has_dead_letters=self._dead_letters is not None,
         )
-        self._burial = Burial(adapter, options, self._dead_letters)
+        self._dead_letter_sender = DeadLetterSender(adapter, options, self._dead_letters)
         self._timers = Timers(self.context)
         self._callbacks = PartitionCallbacks(
-            dead_letter=self._burial.add,
+            dead_letter=self._dead_letter_sender.add,
             reschedule=self._timers.reschedule,
             make_trees=self._make_trees if options.trees else None,
             body=body_reader(options.decode),
         )
-        self._holes = HoleBudget(options, self.context, unsettled=lambda: self._intake.unsettled)
-        self._health = HealthWatch(self.context, self._intake)
+        self._holes = HoleBudget(
+            options, self.context, unsettled=lambda: self._fetch_loop.unsettled
+        )
+        self._health = HealthWatch(self.context, self._fetch_loop)
         self.lag_watch = LagWatch(adapter, options, self.holdings)
-        self._tidying = Tidying(adapter, store)
+        self._cleanup = CheckpointCleanup(adapter, store)
 
     def _make_context(self) -> ConsumerContext:
         """Until somebody pulls or runs, nothing is fetched, and the queue stays empty."""
@@ -190,7 +192,7 @@ class Engine:
             await self._store.open()
         if self._dead_letters is not None:
             await self._dead_letters.open()
-        await self.adapter.open(self._ownership, self._lease_source())
+        await self.adapter.open(self._assignments, self._lease_source())
 
     def _lease_source(self) -> LeaseSource | None:
         needs_leases = self.adapter.capabilities.needs_leases
@@ -218,7 +220,7 @@ class Engine:
             self.context,
             self._callbacks,
             messages=self._message_index(tracker),
-            own=self.tallies.of(assignment.partition),
+            own=self.partition_totals.of(assignment.partition),
             handled=self.timing.handler(assignment.partition.stream),
         )
         return holding
@@ -271,7 +273,7 @@ class Engine:
     def _settled(self, holding: HeldPartition) -> None:
         """Its tracker has turned dirty: there is something to flush, and perhaps room."""
         self._flusher.wake(holding)
-        self._intake.nudge()
+        self._fetch_loop.nudge()
 
     # -- running --------------------------------------------------------------------------
 
@@ -286,7 +288,7 @@ class Engine:
         self.context.queue = queue
         self.context.allows_cumulative = self._allows_cumulative
         queue.set_gated(is_gated=self.watch.is_gated)
-        self._intake.max_in_flight = self.in_flight_limit
+        self._fetch_loop.max_in_flight = self.in_flight_limit
         if self._stop.is_set():
             queue.close()
         self._may_fetch.set()
@@ -299,12 +301,12 @@ class Engine:
                     self._flusher.run,
                     self._flusher.run_commits,
                     self._timers.run,
-                    self._burial.run,
+                    self._dead_letter_sender.run,
                     self._holes.run,
                     self.lag_watch.run,
                     self._health.run,
                     self.watch.run,
-                    self._tidying.run,
+                    self._cleanup.run,
                 ):
                     tasks.create_task(_until_cancelled(work))
                 self._fetching = tasks.create_task(_until_cancelled(self._fetch))
@@ -313,7 +315,7 @@ class Engine:
 
     async def _fetch(self) -> None:
         await self._may_fetch.wait()
-        await self._intake.run()
+        await self._fetch_loop.run()
 
     def fail(self, error: BaseException) -> None:
         """Something cannot go on: the consumer stops, and says why."""
@@ -341,7 +343,7 @@ class Engine:
 
     def nudge(self) -> None:
         """There may be room for another fetch."""
-        self._intake.nudge()
+        self._fetch_loop.nudge()
 
     def hand_out(self, holding: HeldPartition, messages: list[Message]) -> list[Message]:
         """The messages go to the user now; returns those that are still wanted."""
@@ -402,16 +404,16 @@ class Engine:
             await asyncio.wait({self._fetching})
         clock, budget, held = self._options.clock, self._options.drain_timeout, list(self.holdings)
         deadline = clock.monotonic() + budget
-        await self._ownership.drain(held, deadline=deadline)
+        await self._assignments.drain(held, deadline=deadline)
         if workers is not None:
             # Before the last flush: a handler may settle its record when it is cancelled.
             await workers.cancel(budget)
-        self._ownership.give_up(held)
+        self._assignments.give_up(held)
         deadline = max(deadline, clock.monotonic() + budget * 0.2)
-        await self._ownership.revoked(held, deadline=deadline)
+        await self._assignments.revoked(held, deadline=deadline)
 
     async def _close_parts(self) -> None:
-        # What the parts say from here on is the sound of leaving.
+        # Errors that parts report from here on come from closing, and are no failure of the consumer.
         self._is_leaving = self._is_closed = True
         errors: list[Exception] = []
         steps = [self.adapter.aclose, self._end_supervisor]
@@ -447,12 +449,12 @@ class Engine:
         """Stops fetching one, or all, until `resume`."""
         self.context.pauses.pause(partition, reason)
         self._said("paused", partition, reason)
-        self._ownership.pause()
+        self._assignments.pause()
 
     def resume(self, partition: Partition | None) -> bool:
         """Fetches what is paused by hand or for its lag; False if nothing was."""
         self.context.pauses.resume(partition)
-        has_resumed = self._ownership.resume(partition)
+        has_resumed = self._assignments.resume(partition)
         if has_resumed:
             self._said("resumed", partition, "by hand")
         return has_resumed
@@ -487,14 +489,14 @@ class Engine:
             self.lag_watch.wanted_at = self.time()
             if not is_looked:
                 look(self)
-        vitals = Vitals(
+        inputs = HealthInputs(
             state=self.state,
             failure=None if self._failure is None else error_text(self._failure),
             turned=max(self.time() - self._health.turned, 0.0) if self._supervisor else 0.0,
             is_gated=self.watch.is_gated,
             stalled=stalled(self, stalled_after),
         )
-        return assess(vitals, needs_progress=needs_progress)
+        return assess(inputs, needs_progress=needs_progress)
 
     def time(self) -> float:
         """The loop's time; 0 before there is one, and after it was closed."""
@@ -517,7 +519,7 @@ class Engine:
     @property
     def is_full(self) -> bool:
         """No more is fetched until something is settled."""
-        return self._intake.is_full
+        return self._fetch_loop.is_full
 
     @property
     def in_flight_limit(self) -> int:
@@ -526,7 +528,7 @@ class Engine:
 
     def letter_of(self, holding: HeldPartition, index: int) -> Message | None:
         """The message of a record that waits for its dead letter."""
-        return self._burial.find(holding, index)
+        return self._dead_letter_sender.find(holding, index)
 
     async def lag(self) -> Mapping[Partition, int | None]:
         """The adapter's lag of each held partition."""
@@ -534,7 +536,7 @@ class Engine:
         return {assignment.partition: lag for assignment, lag in lags.items()}
 
     def stats(self) -> ConsumerStats:
-        """A snapshot."""
+        """What `Consumer.stats` returns."""
         held, totals = list(self.holdings.values()), self.context.totals
         busy = [h for h in held if not h.is_idle]
         in_flight = sum(h.tracker.unsettled for h in busy)

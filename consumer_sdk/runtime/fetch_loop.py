@@ -19,7 +19,7 @@ from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 
-__all__ = ["Intake"]
+__all__ = ["FetchLoop"]
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ SLICE = 2000
 """Holdings that are counted before a fetch: more than one fetch and its acks can change."""
 
 
-class Intake:
+class FetchLoop:
     """The fetch loop of one consumer.
 
     Back-pressure counts unsettled records and their bytes, in all and for each partition.
@@ -73,7 +73,7 @@ class Intake:
         self._events = context.log.events
         self._timing = context.log.timing
         self._overtaken = overtaken
-        self._buries_unreadable = has_dead_letters and options.unreadable == "dead_letter"
+        self._dead_letters_unreadable = has_dead_letters and options.unreadable == "dead_letter"
         self._adapter = adapter
         self._options = options
         self._holdings = context.holdings
@@ -93,7 +93,7 @@ class Intake:
             self._room.set()
 
     async def run(self) -> None:
-        """Fetches for ever.
+        """Fetches while there is room, until it is cancelled.
 
         Raises:
             AdapterError: the adapter cannot go on.
@@ -236,7 +236,10 @@ class Intake:
             self._sort_out(holding, run.messages, tracked)
 
     def _fault(self, holding: HeldPartition, run: Run, fault: Exception) -> None:
-        """The adapter has paused the partition: it goes on later, starts anew, or all ends."""
+        """Handles a partition that could not be read, and that the adapter has paused.
+
+        It is read again later, starts anew elsewhere, or ends the consumer.
+        """
         partition = holding.assignment.partition
         if isinstance(fault, TransientAdapterError):
             self._totals.fetch_errors += 1
@@ -248,9 +251,13 @@ class Intake:
             # Any jump of position is a new epoch: an old ack must not move a new watermark.
             self._overtaken(holding)
             self._changed[holding] = None
-        elif isinstance(fault, UnreadableRecordError) and self._buries_unreadable and run.messages:
+        elif (
+            isinstance(fault, UnreadableRecordError)
+            and self._dead_letters_unreadable
+            and run.messages
+        ):
             log.error("%s; its bytes go to the dead letters", fault)
-            self._bury_unreadable(holding, run, fault)
+            self._dead_letter_unreadable(holding, run, fault)
         else:
             raise self._advise(fault) if run.messages else fault
 
@@ -265,7 +272,7 @@ class Intake:
         error.__cause__ = fault
         return error
 
-    def _bury_unreadable(
+    def _dead_letter_unreadable(
         self, holding: HeldPartition, run: Run, fault: UnreadableRecordError
     ) -> None:
         """It is tracked like a record, so that no position passes it before its dead letter does."""

@@ -124,7 +124,9 @@ class Flusher:
     def wake(self, holding: HeldPartition) -> None:
         """Its tracker has something to flush."""
         due = holding.tracker.flush_due
-        if due is not None:  # else one is in the air: its end wakes again
+        # Else one is in the air: 1. a flush was sent; 2. an ack makes the tracker dirty, and wakes; 3. the
+        # answer comes, and the tracker wakes again, since something is left.
+        if due is not None:
             heappush(self._dues, (due, next(self._numbers), holding))
         self._is_dirty.set()
 
@@ -167,6 +169,8 @@ class Flusher:
             if self._backoff:
                 await asyncio.sleep(self._backoff)
             due = self._next_due()
+            # Nothing is awaited between this look and the event's `clear`, here and in `_wait_until`: who
+            # wakes the flusher later sets the event again.
             if due is None:
                 self._is_dirty.clear()
                 self._is_forced = False
@@ -262,6 +266,9 @@ class Flusher:
             spent = clock.monotonic() - now
             outcomes = await write()
         except BaseException:
+            # 1. The trackers hand out what is settled. 2. The write is sent. 3. The task is cancelled, or the
+            # store raises: nobody knows whether it was applied. So it is put back and written again, which
+            # changes nothing where it was.
             for holding, flush in flushes:
                 holding.tracker.flush_failed(flush)
             raise
@@ -346,6 +353,8 @@ class Flusher:
         self._timing.flushed(outcome.kind.value for outcome in outcomes)
         for (holding, flush), outcome in zip(flushes, outcomes, strict=True):
             if holding.is_closed:
+                # 1. The write is on its way. 2. The partition is lost, or its revoke runs out of time: it is
+                # closed. 3. The answer comes. Whoever waited was told; the next owner reads what is stored.
                 continue
             if outcome.is_done:
                 self._succeeded(holding, flush, outcome)
@@ -388,6 +397,9 @@ class Flusher:
     def _keep_untold(self, flushes: Sequence[AckFlush], outcomes: Sequence[Outcome]) -> None:
         for at, flush in enumerate(flushes):
             is_told = at < len(outcomes) and outcomes[at].kind is not OutcomeKind.RETRY
+            # Two things may have come between: 1. this commit was sent; 2. a later flush was saved, and
+            # waits to be told: `setdefault` keeps it. Or: 2. the partition was closed, and `forget` has
+            # dropped its commits: one that is put back would be told by somebody who does not own it.
             if not is_told and flush.assignment in self._holdings:
                 self._commits.setdefault(flush.assignment, flush)
                 self._has_commits.set()

@@ -73,12 +73,12 @@ class Group(RunsHandlers):
             check_run(consumer, handler, **options)
 
     def stop(self) -> None:
-        """Asks each for its end."""
+        """Asks each consumer to end, as `Consumer.stop` does."""
         for consumer in self._runs:
             consumer.stop()
 
     async def run(self) -> None:
-        """Runs until all have ended.
+        """Runs all consumers, until the last one has ended.
 
         Raises:
             ConfigurationError: there is no consumer in it, or one has an option that cannot work.

@@ -159,7 +159,7 @@ def _call(hook: Callable[..., None], *args: object) -> None:
 
 
 class _NoHooks(Hooks):
-    """Nobody wants to be told."""
+    """Those of a consumer that was given none."""
 
 
 NO_HOOKS: Hooks = _NoHooks()

@@ -21,7 +21,7 @@ from consumer_sdk import (
     RetryPolicy,
 )
 from consumer_sdk.abc import AssignmentOwner, LeaseSource
-from consumer_sdk.runtime.partitions.assignments import Ownership
+from consumer_sdk.runtime.partitions.assignments import Assignments
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter, MemoryBroker
 from tests.runtime.bench import Bench, bench
@@ -594,7 +594,7 @@ def test_drain_that_fails_skips_no_step_of_the_close(monkeypatch: pytest.MonkeyP
         consumer = b.consumer(store=store)
         with pytest.raises(OSError, match="no drain"):
             async with consumer:
-                monkeypatch.setattr(Ownership, "drain", fail)
+                monkeypatch.setattr(Assignments, "drain", fail)
         assert store.closed == 1
 
     bench(test)

@@ -18,7 +18,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.range_reads import RangeReader
 from consumer_sdk.records import Assignment, Checkpoint, Partition, StartPoint
-from consumer_sdk.runtime.starts.inputs import Facts
+from consumer_sdk.runtime.starts.inputs import StartInputs
 from consumer_sdk.trackers import decode_checkpoint
 
 __all__ = ["Group", "of_partitions", "opened_group", "opened_reader"]
@@ -49,8 +49,8 @@ class Group:
         """
         committed = await self.reader.committed(self.name, partitions)
         stored = await self._stored(partitions)
-        facts = {
-            partition: Facts(
+        inputs = {
+            partition: StartInputs(
                 assignment=Assignment(partition, 0),
                 stored=stored.get(partition),
                 committed=committed[partition],
@@ -58,7 +58,7 @@ class Group:
             )
             for partition in partitions
         }
-        return {each: found.reset or found.known for each, found in facts.items()}
+        return {each: found.reset or found.known for each, found in inputs.items()}
 
     async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
         """What the broker stores of each partition.

@@ -18,7 +18,7 @@ from consumer_sdk.errors import SchemaRegistryError, UnknownSchemaError
 from consumer_sdk.options import OptionType
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.runtime.dispatch.handlers import AsyncDecodeError, Handler, is_cancelled
-from consumer_sdk.runtime.dispatch.lanes import Lane, Taken
+from consumer_sdk.runtime.dispatch.lanes import Lane, LaneBatch
 from consumer_sdk.runtime.partitions.held_partition import NACKED
 from consumer_sdk.trackers import Reject, Retry
 
@@ -36,7 +36,7 @@ class PreparedDecode(Protocol):
     """A decoder that has to ask somebody before it can decode some values, such as a registry."""
 
     def __call__(self, data: bytes, /) -> Any:
-        """The value."""
+        """Makes the value."""
 
     def prepare(self, data: bytes, /) -> Awaitable[None] | None:
         """None if the value can be decoded at once; else what to await before."""
@@ -106,7 +106,7 @@ def prepared_handler(handler: Handler, decode: Decode | None, *, takes_batch: bo
         await ready(message)
         return await handler(message)
 
-    async def many(taken: Taken) -> object:
+    async def many(taken: LaneBatch) -> object:
         decoded = [
             (lane, await _decodable(lane, messages, ready)) for lane, messages in taken.parts
         ]

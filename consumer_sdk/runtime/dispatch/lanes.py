@@ -1,4 +1,4 @@
-"""Which record may be processed next: lanes keep the order that was asked for.
+"""Keeps the order that `run` was asked for, and says which record may be processed next.
 
 A lane holds the records that must be processed one after another: those of one key, or of one
 partition. Its head is being processed, waits in the ready queue, or waits for its retry; the
@@ -17,7 +17,7 @@ from consumer_sdk.records import Batch, Message, Position
 from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.partitions.held_partition import NACKED, SETTLED, HeldPartition
 
-__all__ = ["Lane", "Lanes", "Ordering", "Taken"]
+__all__ = ["Lane", "LaneBatch", "Lanes", "Ordering"]
 
 
 class Ordering(enum.Enum):
@@ -71,7 +71,7 @@ class Lane:
         self.running = kept
 
 
-class Taken(Batch):
+class LaneBatch(Batch):
     """A batch that was taken from lanes.
 
     Attributes:
@@ -85,7 +85,7 @@ class Taken(Batch):
         self.parts: list[tuple[Lane, list[Message]]] = []
 
     def add(self, lane: Lane, messages: list[Message]) -> None:
-        """Takes more, of another lane."""
+        """Adds records of another lane."""
         self.parts.append((lane, messages))
         self += messages
 
@@ -95,7 +95,7 @@ def _ignore() -> None:
 
 
 class Lanes(MessageQueue):
-    """The queues of `Consumer.run`; pure.
+    """The queue of `Consumer.run`: records wait in lanes; pure.
 
     Args:
         ordering: what shares a lane.
@@ -215,7 +215,9 @@ class Lanes(MessageQueue):
 
     def _stop_waiting(self, lane: Lane, positions: set[Position]) -> None:
         for message in islice(lane.queue, lane.running):
-            # Its handler goes on: when that ends, there is nothing to wait for any more.
+            # 1. A handler nacks its message and goes on. 2. The retry comes back, or will not come. 3. The
+            # handler ends, and `done` would take NACKED for a retry that is awaited: the lane would wait for
+            # ever. So the message says that nothing will come.
             if message.index == NACKED and message.position in positions:
                 message.index = SETTLED
         if lane.awaited and lane.awaited <= positions:
@@ -270,6 +272,7 @@ class Lanes(MessageQueue):
         while ready:
             lane = ready.popleft()
             self.available -= len(lane.queue)
+            # 1. The partition is lost. 2. A worker looks for a lane. 3. The sweep, which was put off, comes.
             if lane.holding.is_closed:
                 continue
             if not lane.holding.retries or self._admits(lane):
@@ -291,6 +294,9 @@ class Lanes(MessageQueue):
 
     def _admits(self, lane: Lane) -> bool:
         """Whether another record may be taken; drops retries that were settled as they waited."""
+        # 1. A retry is due, and takes its place. 2. Whoever had the delivery before, which took longer than
+        # the ack timeout, acks it after all; or a cumulative ack passes the record. 3. A worker takes the
+        # lane: there is nothing left to deliver.
         queue, retries = lane.queue, lane.holding.retries
         while lane.running < len(queue):
             message = queue[lane.running]
@@ -313,6 +319,8 @@ class Lanes(MessageQueue):
     def done(self, lane: Lane) -> None:
         """The deliveries of what was taken are over; nacked ones hold the lane."""
         if lane.key is None or lane.holding.is_closed:
+            # It has one record; or: 1. its handler runs; 2. a revoke purges the lane, or the partition is
+            # lost; 3. the handler ends. What was behind is another consumer's.
             lane.running = 0
             return
         queue = lane.queue

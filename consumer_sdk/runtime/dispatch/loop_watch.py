@@ -66,7 +66,7 @@ class LoopWatch:
         self.is_gated = self.times_steps = False
 
     async def run(self) -> None:
-        """Looks, for ever."""
+        """Looks at the time, and at the gate, until it is cancelled."""
         while self.is_needed:
             self.look()
             await asyncio.sleep(PACE_WHILE_GATED if self.is_gated else PACE)

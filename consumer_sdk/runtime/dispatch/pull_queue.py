@@ -2,7 +2,7 @@
 
 As long as records are queued, a pull does not suspend. Who computes between pulls would hold the
 event loop until the queue is empty, and no heartbeat or flush would pass. So a pull that comes later
-than `Inbox.until` suspends first, for one turn of the loop, and pops then: a pull that is cancelled
+than `PullQueue.until` suspends first, for one turn of the loop, and pops then: a pull that is cancelled
 in that turn has taken nothing. After the turn it asks the `LoopWatch`, which may have to gate it.
 """
 
@@ -25,7 +25,7 @@ from consumer_sdk.runtime.dispatch.queue import MessageQueue
 from consumer_sdk.runtime.dispatch.workers import TURN
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
-__all__ = ["Batches", "Inbox"]
+__all__ = ["Batches", "PullQueue"]
 
 _Waiting: TypeAlias = tuple[HeldPartition, list[Message]]
 """A holding and records of its that are handed out together; at least one."""
@@ -38,7 +38,7 @@ SUSPECTS = 50_000
 records that were in hand then, settled and not durable, or queued. Each costs two turns of the loop."""
 
 
-class Inbox(MessageQueue):
+class PullQueue(MessageQueue):
     """A queue of runs, with retries ahead of new records.
 
     Args:
@@ -101,7 +101,7 @@ class Inbox(MessageQueue):
         holding.retries[message.index] = False
 
     def free(self, holding: HeldPartition, message: Message) -> None:
-        """A retry that will not come holds nothing up here; so with many."""
+        """Nothing to do: when pulling, no record waits behind a retry."""
 
     free_up_to = free
 
@@ -203,7 +203,7 @@ class Inbox(MessageQueue):
         self._has_left()
 
     async def wait(self) -> None:
-        """Waits until something arrives or the inbox is closed."""
+        """Waits until something arrives or the queue is closed."""
         self._arrived.clear()
         if (self._is_gated or not self._runs) and not self.is_closed:
             await self._arrived.wait()
@@ -288,9 +288,9 @@ class Batches:
     """
 
     def __init__(
-        self, inbox: Inbox, most: int, max_wait: float, raise_failure: Callable[[], None]
+        self, queue: PullQueue, most: int, max_wait: float, raise_failure: Callable[[], None]
     ) -> None:
-        self._inbox = inbox
+        self._pull_queue = queue
         self._most = most
         self._max_wait = max_wait
         self._raise_failure = raise_failure
@@ -299,23 +299,23 @@ class Batches:
         return self
 
     async def __anext__(self) -> Batch:
-        inbox = self._inbox
-        while not inbox.is_closed:
-            if not inbox.waiting:
-                await inbox.wait()
+        queue = self._pull_queue
+        while not queue.is_closed:
+            if not queue.waiting:
+                await queue.wait()
                 continue
-            if inbox.waiting < self._most and self._max_wait:
+            if queue.waiting < self._most and self._max_wait:
                 until = asyncio.get_running_loop().time() + self._max_wait
-                await inbox.wait_for(self._most, until)
+                await queue.wait_for(self._most, until)
             if batch := await self._pop():
                 return batch
         self._raise_failure()
         raise StopAsyncIteration
 
     async def _pop(self) -> Batch:
-        inbox = self._inbox
-        pop = partial(inbox.pop_batch, self._most)
-        return pop() if inbox.time() < inbox.until else await inbox.after_turn(pop)
+        queue = self._pull_queue
+        pop = partial(queue.pop_batch, self._most)
+        return pop() if queue.time() < queue.until else await queue.after_turn(pop)
 
 
 # -- the queue of runs -------------------------------------------------------------------------

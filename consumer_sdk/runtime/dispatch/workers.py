@@ -27,7 +27,7 @@ from consumer_sdk.runtime.dispatch.handlers import (
     check_result,
     is_cancelled,
 )
-from consumer_sdk.runtime.dispatch.lanes import Lane, Lanes, Ordering, Taken
+from consumer_sdk.runtime.dispatch.lanes import Lane, LaneBatch, Lanes, Ordering
 from consumer_sdk.runtime.dispatch.loop_watch import LoopWatch, timed
 from consumer_sdk.runtime.observing.consumer_log import error_type
 from consumer_sdk.runtime.observing.timing import QUICK, Histogram, Timing
@@ -163,15 +163,19 @@ class Workers:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
-        # A record that came while this worker was ending found all places taken.
+        # 1. The worker finds no lane, and returns. 2. A record is put before the loop calls this: with all
+        # places taken, no worker is made for it. 3. This one's place is free, and nobody else would look.
         self._add_worker()
 
     def _cancel_abandoned(self) -> None:
         """Ends the handlers of lost partitions: another consumer processes those records now.
 
-        Left alone, stuck ones would hold their places for ever. The cancellation is taken off the
-        worker's account at once, since the worker goes on: only its handler is to end.
+        Left alone, stuck ones would hold their places for ever.
         """
+        # 1. `cancel` cancels what the handler awaits. 2. `uncancel` takes the request off the worker, so that
+        # `is_cancelled` says no. 3. The handler is raised CancelledError. 4. `_raised` takes that for a failed
+        # delivery, which the closed tracker ignores, and the worker goes on. A worker between two
+        # deliveries has no lane that is running, and is left alone.
         for task, (_began, *lanes) in self._at.items():
             if all(lane.holding.is_closed and lane.running for lane in lanes):
                 task.cancel()
@@ -226,6 +230,9 @@ class Workers:
             at[task] = (now, lane)
             holding = lane.holding
             into = holding.handled
+            # A revoke may come while the handler waits, and at no other moment of a delivery: between its
+            # return, the ack and `done` nothing is awaited. Then the ack may find a closed tracker, and
+            # `done` a purged lane.
             try:
                 made = await handler(message)
                 if made is not None:
@@ -263,7 +270,7 @@ class Workers:
 
     @property
     def busy(self) -> int:
-        """Handlers that are running."""
+        """How many handlers are running."""
         at = list(self._at.values())
         return sum(any(lane.running for lane in lanes) for _since, *lanes in at)
 
@@ -272,7 +279,8 @@ class Workers:
         began: dict[Lane, float] = {}
         for since, *lanes in list(self._at.values()):
             for lane in lanes:
-                # A worker that has ended its delivery may still stand at a lane that another has.
+                # 1. A worker ends its delivery, and waits for its turn; it stands at the lane still.
+                # 2. Another takes the lane. The later time is the delivery that runs.
                 if lane.running and began.get(lane, since) <= since:
                     began[lane] = since
         return ((since, lane) for lane, since in began.items())
@@ -305,6 +313,8 @@ class Workers:
 
         What a cancelled handler raises instead of the cancellation is no failed delivery either.
         """
+        # 1. The handler nacks its message (NACKED), and goes on. 2. Perhaps the retry is back, or will not
+        # come (SETTLED). 3. The handler raises: this delivery was over.
         if message.index in (NACKED, SETTLED) or self._is_stopped:
             return
         if not isinstance(error, Reject | Retry):
@@ -393,8 +403,8 @@ class BatchWorkers(Workers):
             await asyncio.sleep(0)
             now = await self._take_turn()
 
-    def _collect(self) -> Taken:
-        batch = Taken()
+    def _collect(self) -> LaneBatch:
+        batch = LaneBatch()
         while len(batch) < self._size:
             taken = self.lanes.take(self._size - len(batch))
             if taken is None:
@@ -403,7 +413,7 @@ class BatchWorkers(Workers):
         self._is_overdue = False
         return batch
 
-    async def _deliver_batch(self, batch: Taken, began: float) -> None:
+    async def _deliver_batch(self, batch: LaneBatch, began: float) -> None:
         into = batch.parts[0][0].holding.handled
         try:
             made = await self._handling()(batch)

@@ -1,4 +1,4 @@
-"""Whether a consumer works: facts in, a verdict out; pure."""
+"""Judges whether a consumer works, for probes; pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from consumer_sdk.records import Partition
 
-__all__ = ["FAILED", "Health", "State", "Vitals", "assess"]
+__all__ = ["FAILED", "Health", "HealthInputs", "State", "assess"]
 
 State = Literal["new", "opening", "running", "stopping", "closed", "failed"]
 """What a consumer is doing: it goes through these from left to right, and ends in one of the last."""
@@ -21,7 +21,7 @@ TURN = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a probe asks.
+    """The answer to a liveness and to a readiness probe.
 
     Attributes:
         live: the process need not be restarted: the consumer's tasks run and its event loop turns.
@@ -35,7 +35,7 @@ class Health:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Vitals:
+class HealthInputs:
     """What is known of a consumer at one moment.
 
     Attributes:
@@ -53,24 +53,24 @@ class Vitals:
     stalled: Sequence[tuple[Partition, float]] = ()
 
 
-def assess(vitals: Vitals, *, needs_progress: bool = False) -> Health:
-    """The verdict.
+def assess(inputs: HealthInputs, *, needs_progress: bool = False) -> Health:
+    """Judges whether the consumer is live, and whether it is ready.
 
     Args:
         needs_progress: a stalled partition is a reason to restart the process.
     """
-    is_stuck = vitals.turned > TURN and vitals.state == "running"
-    reasons = [f"the consumer is {vitals.state}"] if vitals.state != "running" else []
-    if vitals.failure is not None:
-        reasons.append(f"{FAILED}{vitals.failure}")
+    is_stuck = inputs.turned > TURN and inputs.state == "running"
+    reasons = [f"the consumer is {inputs.state}"] if inputs.state != "running" else []
+    if inputs.failure is not None:
+        reasons.append(f"{FAILED}{inputs.failure}")
     if is_stuck:
-        reasons.append(f"its event loop has not turned for {vitals.turned:.0f} s")
-    if vitals.is_gated:
+        reasons.append(f"its event loop has not turned for {inputs.turned:.0f} s")
+    if inputs.is_gated:
         reasons.append("the broker has not confirmed yet that its partitions are still its own")
-    reasons += [f"{where} is pinned for {age:.0f} s" for where, age in vitals.stalled]
-    is_dead = vitals.state in {"failed", "closed"} or is_stuck
+    reasons += [f"{where} is pinned for {age:.0f} s" for where, age in inputs.stalled]
+    is_dead = inputs.state in {"failed", "closed"} or is_stuck
     return Health(
-        live=not is_dead and not (needs_progress and vitals.stalled),
-        ready=vitals.state == "running" and not is_stuck and not vitals.is_gated,
+        live=not is_dead and not (needs_progress and inputs.stalled),
+        ready=inputs.state == "running" and not is_stuck and not inputs.is_gated,
         reasons=tuple(reasons),
     )

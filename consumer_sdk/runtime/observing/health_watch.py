@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Assignment
-from consumer_sdk.runtime.fetch_loop import Intake
+from consumer_sdk.runtime.fetch_loop import FetchLoop
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
@@ -40,22 +40,22 @@ LAG_BACK = 0.5
 class HealthWatch:
     """Looks after one consumer, and logs the counts that its `ConsumerLog` owes.
 
-    A look costs the same however many partitions are held: it takes the sums of `Intake`.
+    A look costs the same however many partitions are held: it takes the sums of `FetchLoop`.
 
     Args:
         context: what is held, what was seen of it, and who is told.
-        intake: knows what is in flight, and what is not fetched.
+        fetch_loop: knows what is in flight, and what is not fetched.
 
     Attributes:
         turned: the loop's time when it turned last; infinite before the first look.
         late: by how many seconds it turned too late then.
     """
 
-    def __init__(self, context: ConsumerContext, intake: Intake) -> None:
+    def __init__(self, context: ConsumerContext, fetch_loop: FetchLoop) -> None:
         self._context = context
         self._clock = context.clock
         self._log = context.log
-        self._intake = intake
+        self._fetch_loop = fetch_loop
         self._longest = BLOCKED
         self._settled: int | None = None  # while nothing more is fetched
         self._since = 0.0
@@ -64,7 +64,7 @@ class HealthWatch:
         self.late = 0.0
 
     async def run(self) -> None:
-        """Looks, for ever."""
+        """Looks twice a second, until it is cancelled."""
         self.turned = asyncio.get_running_loop().time()
         while True:
             before = self._clock.monotonic()
@@ -77,7 +77,7 @@ class HealthWatch:
             self._log.report(now)
 
     def _look_at_loop(self, late: float) -> None:
-        """One that is as bad as the last one is no news; one that is twice as bad is."""
+        """Warns of a blocked loop, and again only of one that was blocked for twice as long."""
         if late > self._longest:
             self._longest = 2 * late
             self._log.events.add("loop-blocked", f"the event loop was blocked for {late:.1f} s")
@@ -92,7 +92,7 @@ class HealthWatch:
         if not self._is_held_up():
             self._settled = None
             return
-        settled = self._context.totals.fetched - self._intake.unsettled
+        settled = self._context.totals.fetched - self._fetch_loop.unsettled
         if settled != self._settled:
             self._settled, self._since = settled, now
         elif now - self._since >= PATIENCE:
@@ -110,8 +110,8 @@ class HealthWatch:
 
     def _is_held_up(self) -> bool:
         """Paused by hand, for its lag or its holes is no concern of ours: that is said elsewhere."""
-        return self._intake.is_full or any(
-            not (holding.held_back or holding.is_over_budget) for holding in self._intake.paused
+        return self._fetch_loop.is_full or any(
+            not (holding.held_back or holding.is_over_budget) for holding in self._fetch_loop.paused
         )
 
 
@@ -131,7 +131,7 @@ class LagWatch:
         self.wanted_at = -math.inf
 
     async def run(self) -> None:
-        """Looks, for ever; a look that fails is left out."""
+        """Looks every ten seconds, until it is cancelled; a look that fails is left out."""
         while True:
             await asyncio.sleep(LAG_PACE)
             if self._most is None and asyncio.get_running_loop().time() - self.wanted_at > WANTED:

@@ -104,7 +104,7 @@ def _key(message: Message | None) -> bytes | None:
 
 
 def snapshot(engine: Engine, *, is_looked: bool = False) -> Snapshot:
-    """All of a consumer.
+    """Makes a snapshot of the whole consumer.
 
     Args:
         is_looked: somebody has just looked at all partitions.
@@ -189,7 +189,7 @@ def _seen(engine: Engine) -> list[PartitionSnapshot]:
 
 def _left(engine: Engine) -> list[PartitionSnapshot]:
     """Partitions that are not held any more: their counts go on when they come back."""
-    totals = engine.tallies.all
+    totals = engine.partition_totals.all
     held = {assignment.partition for assignment in engine.holdings}
     gone = totals.keys() - held if len(totals) > len(held) else ()
     return [

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from consumer_sdk.records import Partition
 
-__all__ = ["ConsumerStats", "Tallies", "Totals"]
+__all__ = ["ConsumerStats", "PartitionTotals", "Totals"]
 
 REMEMBERED = 1000
 """Partitions whose totals are remembered although they are not held any more."""
@@ -35,7 +35,7 @@ class Totals:
     taken: int = 0
 
 
-class Tallies:
+class PartitionTotals:
     """The totals of each partition: they go on when it comes back.
 
     Args:
@@ -48,7 +48,7 @@ class Tallies:
         self.all: dict[Partition, Totals] = {}
 
     def of(self, partition: Partition) -> Totals:
-        """Those of a partition."""
+        """The totals of a partition; new ones for its first assignment."""
         found = self.all.pop(partition, None) or Totals()
         self.all[partition] = found  # the last to be forgotten
         if len(self.all) > self._most:

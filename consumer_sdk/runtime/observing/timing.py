@@ -22,7 +22,7 @@ OTHER = "other"
 
 
 class HistogramSnapshot(NamedTuple):
-    """A histogram's contents.
+    """What a histogram has counted.
 
     Attributes:
         counts: of each bound of `BOUNDS`, and of what is above the last one.
@@ -38,12 +38,12 @@ class HistogramSnapshot(NamedTuple):
         return zip(names, accumulate(self.counts), strict=True)
 
     def plus(self, other: HistogramSnapshot) -> HistogramSnapshot:
-        """What both have measured."""
+        """A histogram of what both have counted."""
         return HistogramSnapshot(tuple(map(add, self.counts, other.counts)), self.sum + other.sum)
 
     @property
     def total(self) -> int:
-        """How many were measured."""
+        """How many durations it has."""
         return sum(self.counts)
 
 
@@ -57,7 +57,7 @@ class Histogram:
         self._sum = 0.0
 
     def add(self, seconds: float) -> None:
-        """One duration."""
+        """Counts one duration."""
         self._counts[bisect_left(BOUNDS, seconds)] += 1
         self._sum += seconds
 
@@ -67,7 +67,7 @@ class Histogram:
         self._sum += seconds
 
     def snapshot(self) -> HistogramSnapshot:
-        """Its contents now."""
+        """A copy of its counts."""
         return HistogramSnapshot(tuple(self._counts), self._sum)
 
 
@@ -87,7 +87,7 @@ class ErrorNames:
 
 
 class Timing:
-    """The histograms of one consumer.
+    """The histograms and counts of one consumer.
 
     Attributes:
         dead_letters: durable dead letters by the name of their error.
@@ -128,13 +128,13 @@ class Timing:
         self.flushes.update(outcomes)
 
     def dead_lettered(self, error: str) -> None:
-        """A dead letter is durable."""
+        """Counts a dead letter that is durable."""
         self.dead_letters[self._errors.admit(error)] += 1
 
     def handlers(self) -> dict[tuple[str, str | None], HistogramSnapshot]:
-        """By stream and error."""
+        """Copies of the handlers' histograms, by stream and error."""
         return {key: each.snapshot() for key, each in list(self._handlers.items())}
 
     def requests(self) -> dict[tuple[str, str | None], HistogramSnapshot]:
-        """By operation and error."""
+        """Copies of the requests' histograms, by operation and error."""
         return {key: each.snapshot() for key, each in list(self._requests.items())}

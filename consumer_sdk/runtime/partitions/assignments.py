@@ -1,4 +1,4 @@
-"""What the adapter tells the runtime: partitions assigned, revoked, lost."""
+"""Takes on the partitions that the adapter assigns; drains, flushes and closes those it takes away."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.runtime.starts.decide import choose, decide
-from consumer_sdk.runtime.starts.inputs import Decision, Facts
-from consumer_sdk.runtime.starts.lookup import Inquiry
+from consumer_sdk.runtime.starts.inputs import Decision, StartInputs
+from consumer_sdk.runtime.starts.lookup import StartLookup
 
-__all__ = ["Ownership"]
+__all__ = ["Assignments"]
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,12 @@ FLUSH_RETRY = 0.05
 class _Grant(NamedTuple):
     """What was known of an assignment, what that led to, and who holds it."""
 
-    facts: Facts
+    inputs: StartInputs
     decision: Decision
     holding: HeldPartition
 
 
-class Ownership(AssignmentOwner):
+class Assignments(AssignmentOwner):
     """Grants, drains and drops the holdings of one consumer.
 
     Args:
@@ -62,9 +62,9 @@ class Ownership(AssignmentOwner):
         "_closed",
         "_context",
         "_flusher",
-        "_inquiry",
         "_is_to_sweep",
         "_log",
+        "_lookup",
         "_make_holding",
         "_options",
         "_resumed",
@@ -93,7 +93,7 @@ class Ownership(AssignmentOwner):
         self._flusher = flusher
         self._totals = context.totals
         self._make_holding = make_holding
-        self._inquiry = Inquiry(adapter, store, options)
+        self._lookup = StartLookup(adapter, store, options)
         self._closed: list[Assignment] = []
         self._is_to_sweep = False
         self._resumed: set[Partition] = set()
@@ -109,37 +109,42 @@ class Ownership(AssignmentOwner):
             grants = await self._start(assignments)
         except BaseException:
             self._drop(assignments)
-            # Those too that the store has claimed, and that could not be decided.
+            # 1. The store grants its claims. 2. The broker does not answer, so nothing is decided and
+            # nothing held. 3. The adapter tries again, with new epochs. The old claims would stay in the
+            # store's memory for ever; so they are forgotten as those of closed partitions are.
             self._closed = list(dict.fromkeys([*self._closed, *assignments]))
             raise
-        return self._granted({grant.facts.assignment: grant for grant in grants})
+        return self._granted({grant.inputs.assignment: grant for grant in grants})
 
     async def _start(self, assignments: Sequence[Assignment]) -> list[_Grant]:
         if self._adapter.capabilities.kind is Kind.QUEUE:
             await self._forget_closed()
-            facts = [Facts(assignment=assignment) for assignment in assignments]
+            inputs = [StartInputs(assignment=assignment) for assignment in assignments]
             decisions = await self._go_on(assignments)
         else:
             check_start(self._adapter, self._store, self._options)
             await self._forget_closed()
-            found = await self._inquiry.facts(assignments)
-            facts = [replace(f, is_resumed=f.assignment.partition in self._resumed) for f in found]
-            decisions = [self._decide(each) for each in facts]
-        grants = list(map(self._grant, facts, decisions))
+            found = await self._lookup.ask(assignments)
+            inputs = [replace(f, is_resumed=f.assignment.partition in self._resumed) for f in found]
+            decisions = [self._decide(each) for each in inputs]
+        grants = list(map(self._grant, inputs, decisions))
         await self._make_durable(grants)
-        taken_over = [g for g in grants if self._is_to_take_over(g.facts)]
+        taken_over = [g for g in grants if self._is_to_take_over(g.inputs)]
         again = [self._grant_again(g) for g in taken_over if not g.holding.is_closed]
         await self._make_durable(again)
         return [*grants, *again]
 
     async def _go_on(self, assignments: Sequence[Assignment]) -> list[Decision]:
-        """With a queue, where the broker stands; a store has the attempts."""
+        """A queue is read where the broker's subscription stands; a store adds the attempts."""
         attempts = self._flusher.attempts
         found = {} if attempts is None else await attempts.load(assignments)
         return [Decision(StartPoint.BROKER, found.get(a, Checkpoint())) for a in assignments]
 
     def _granted(self, grants: Mapping[Assignment, _Grant]) -> dict[Assignment, Start]:
-        """Another owner may have taken one over meanwhile."""
+        """Counts and tells those that are still held; returns where the adapter is to seek."""
+        # 1. `_grant` makes a partition ours to lose. 2. Its start is being made durable. 3. The store
+        # answers that another owner has claimed it, or the adapter says that it is lost: either closes
+        # it. The adapter, which waits for this answer, must not fetch for it.
         held = {a: grant for a, grant in grants.items() if not grant.holding.is_closed}
         for assignment, grant in held.items():
             self._said.pop(assignment.partition, None)
@@ -149,30 +154,30 @@ class Ownership(AssignmentOwner):
         self._log.assigned(_partitions(held), len(self.holdings), self._options.clock.monotonic())
         return {assignment: grant.decision.start for assignment, grant in held.items()}
 
-    def _decide(self, facts: Facts) -> Decision:
-        if self._is_to_take_over(facts):
-            decision = replace(choose(facts, self._options), is_pin=True)
+    def _decide(self, inputs: StartInputs) -> Decision:
+        if self._is_to_take_over(inputs):
+            decision = replace(choose(inputs, self._options), is_pin=True)
         else:
-            decision = decide(facts, self._options)
+            decision = decide(inputs, self._options)
         if decision.reasons:
-            self._announce(facts.assignment.partition, decision)
+            self._announce(inputs.assignment.partition, decision)
         return decision
 
-    def _is_to_take_over(self, facts: Facts) -> bool:
+    def _is_to_take_over(self, inputs: StartInputs) -> bool:
         """What was written without the store's knowledge: the position as it is comes first.
 
         When store and broker agree on it, it is held against the log. Killed at any moment in
         between, the next start does not take a decision that was durable for another reset.
         """
-        return facts.is_unmarked and self._flusher.tells_broker
+        return inputs.is_unmarked and self._flusher.tells_broker
 
     def _grant_again(self, grant: _Grant) -> _Grant:
-        facts = grant.facts.after(grant.decision)
+        inputs = grant.inputs.after(grant.decision)
         grant.holding.close()
-        return self._grant(facts, self._decide(facts))
+        return self._grant(inputs, self._decide(inputs))
 
-    def _grant(self, facts: Facts, decision: Decision) -> _Grant:
-        assignment = facts.assignment
+    def _grant(self, inputs: StartInputs, decision: Decision) -> _Grant:
+        assignment = inputs.assignment
         holding = self._make_holding(assignment)
         clock = self._options.clock
         checkpoint = self._with_tried(holding, decision.checkpoint)
@@ -182,14 +187,14 @@ class Ownership(AssignmentOwner):
         self.holdings[assignment] = holding
         holding.is_behind = decision.is_behind
         holding.has_ended = decision.start is StartPoint.ENDED
-        is_paused = self._options.lag_policy == "pause" and not facts.is_resumed
+        is_paused = self._options.lag_policy == "pause" and not inputs.is_resumed
         if decision.is_behind and is_paused:
             holding.is_over_lag = True
         holding.paused_by_hand = self._context.pauses.reason(assignment.partition)
         if holding.held_back is not None:
             holding.is_paused = True
             self._adapter.pause(assignment)
-        return _Grant(facts, decision, holding)
+        return _Grant(inputs, decision, holding)
 
     async def _make_durable(self, grants: Sequence[_Grant]) -> None:
         """Before a record is read: what was decided just now is not decided again.
@@ -201,7 +206,7 @@ class Ownership(AssignmentOwner):
         if self._flusher.tells_broker:
             for grant in grants:
                 self._tell(grant)
-            await self._mark_as_ours([g for g in grants if self._is_to_take_over(g.facts)])
+            await self._mark_as_ours([g for g in grants if self._is_to_take_over(g.inputs)])
 
     async def _make_pins_durable(self, pins: Sequence[HeldPartition]) -> None:
         """A start that moves is written before a record is read: a restart leaves no gap."""
@@ -215,17 +220,20 @@ class Ownership(AssignmentOwner):
                 )
 
     def _tell(self, grant: _Grant) -> None:
-        """A crash after a save left the broker's lag tools behind until the next ack."""
-        facts, ours = grant.facts, grant.decision.checkpoint
-        there = facts.committed and facts.committed.checkpoint.start
+        """Tells the broker the store's position, where a crash came between the save and the commit.
+
+        Else the broker's lag tools would be wrong until the next ack.
+        """
+        inputs, ours = grant.inputs, grant.decision.checkpoint
+        there = inputs.committed and inputs.committed.checkpoint.start
         is_behind = ours.start is not None and (there is None or there < ours.start)
         is_pin = grant.decision.is_pin  # its flush has told the broker
-        if is_behind and not (is_pin or facts.is_unmarked):
-            self._flusher.tell(AckFlush(facts.assignment, 0, ours))
+        if is_behind and not (is_pin or inputs.is_unmarked):
+            self._flusher.tell(AckFlush(inputs.assignment, 0, ours))
 
     async def _mark_as_ours(self, foreign: Sequence[_Grant]) -> None:
-        """What another program has written is ours again, or the next start honours it again."""
-        flushes = [AckFlush(g.facts.assignment, 0, g.decision.checkpoint) for g in foreign]
+        """Writes the position that another program has set as ours: else the next start honours it again."""
+        flushes = [AckFlush(g.inputs.assignment, 0, g.decision.checkpoint) for g in foreign]
         outcomes = await self._flusher.tell_now(flushes) if flushes else []
         for flush, outcome in zip(flushes, outcomes, strict=True):
             if outcome.kind is not OutcomeKind.DURABLE:
@@ -235,9 +243,10 @@ class Ownership(AssignmentOwner):
                 )
 
     def _announce(self, partition: Partition, decision: Decision) -> None:
-        """Before it is durable: a start that is tried again may find that it was, and be silent.
+        """Logs and counts a decision before it is durable.
 
-        Where it is decided again it was not: the last one counts.
+        A start that is tried again may find its decision durable, and has nothing to say then. If it
+        is decided again, the last decision counts.
         """
         before = self._said.get(partition, Decision(decision.start))
         for reason in decision.reasons:
@@ -281,13 +290,18 @@ class Ownership(AssignmentOwner):
         except Exception:
             log.exception("the last flush of revoked partitions failed; they are redelivered")
         finally:
+            # 1. The drain waits for handlers. 2. The session ends, and the adapter calls `lost`, which
+            # closes and tells at once; the drain of what is closed is over. So what is closed by now was
+            # lost, and is not revoked as well.
             await _uncancelled(self._close_in_turns(holdings))
-            gone, now = _partitions(h.assignment for h in holdings), self._options.clock.monotonic()
-            for holding in holdings:
-                holding.own.revoked += 1
-            self._log.revoked(gone, len(self.holdings), now)
             with suppress(StoreError):
                 await _uncancelled(self._forget_closed())
+
+    def _tell_revoked(self, holdings: Sequence[HeldPartition]) -> None:
+        for holding in holdings:
+            holding.own.revoked += 1
+        gone, now = _partitions(h.assignment for h in holdings), self._options.clock.monotonic()
+        self._log.revoked(gone, len(self.holdings), now)
 
     async def drain(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
         """Waits until nothing is in flight, or most of the time is up; they stay held."""
@@ -304,6 +318,9 @@ class Ownership(AssignmentOwner):
         return [self.holdings[a] for a in assignments if a in self.holdings]
 
     def _stop_handing_out(self, holdings: Sequence[HeldPartition]) -> None:
+        # A fetch may be on its way: 1. it was sent; 2. the queue is emptied here; 3. it brings records.
+        # The fetch loop drops those, since it sees `is_draining`, and timers leave due retries where
+        # they are. Nothing is awaited between the purge and `start_draining`.
         begun = [holding for holding in holdings if not holding.is_draining]
         for holding, waiting in self._context.queue.purge(begun).items():
             holding.start_draining()
@@ -333,6 +350,9 @@ class Ownership(AssignmentOwner):
             log.warning("drain ended with records in flight, to be redelivered: %s", busy)
 
     async def _flush_to_the_end(self, holdings: Sequence[HeldPartition]) -> None:
+        # 1. A flush takes what is settled so far. 2. While it is awaited, a handler that still runs
+        # settles its record, or the store answers RETRY. 3. The tracker is dirty again. So it is flushed
+        # until nothing is left, and the deadline ends it. What is lost meanwhile is closed.
         while True:
             open_holdings = [h for h in holdings if not h.is_closed]
             await self._flusher.flush(open_holdings, force=True)
@@ -372,15 +392,13 @@ class Ownership(AssignmentOwner):
     def start_anew(self, holding: HeldPartition) -> None:
         """Ends the epoch, of which all is durable; if the partition is still ours, it is granted again."""
         self._close([holding])
-        held, now = len(self.holdings), self._options.clock.monotonic()
-        holding.own.revoked += 1
-        self._log.revoked([holding.assignment.partition], held, now)
+        self._tell_revoked([holding])
         self._adapter.drop(holding.assignment)
 
     def start_anew_when_finished(self, holding: HeldPartition) -> None:
-        """The same, once what was fetched is settled and durable: the broker has it no more.
+        """Ends the epoch as soon as what was fetched, which the broker no longer stores, is durable.
 
-        Retries and dead letters too. Where another owner takes it before, its epoch is over.
+        Retries and dead letters too. If another owner takes the partition before, the epoch ends then.
         """
         holding.is_overtaken = holding.is_paused = True
         if self._checkpoint(holding).start is None:  # the next decision has nothing to count from
@@ -394,13 +412,19 @@ class Ownership(AssignmentOwner):
             )
 
     async def _forget_closed(self) -> None:
-        """The store drops the claims of what is over: a write that comes late is refused."""
+        """The store drops the claims of what is over."""
+        # 1. A save of the old epoch is on its way. 2. The partition is lost, and granted to us anew. 3. The
+        # save arrives late. Without its claim it is FENCED, and does not move the new epoch back. So this
+        # comes before each claim. An assignment that is closed during the call is of the next one.
         closed, self._closed = self._closed, []
         if self._store is not None and closed:
             await self._store.forget(closed)
 
     def _remember(self, holding: HeldPartition) -> None:
-        """Who is fenced cannot write down that these deliveries have failed."""
+        """Keeps in this process which deliveries have blocked the event loop for a session."""
+        # 1. A handler blocks the loop. 2. The session ends, and others have the partition. 3. The failed
+        # attempt cannot be flushed: this member is fenced. 4. The partition comes back, and the record as
+        # delivery 1, for ever. So the attempts are remembered here, and added to the next checkpoint.
         if holding.blamed:
             self._totals.failed += len(holding.blamed)
             self._tried.setdefault(self._log_of(holding), {}).update(holding.blamed)
@@ -432,16 +456,21 @@ class Ownership(AssignmentOwner):
         return holding.tracker.checkpoint(clock.monotonic(), clock.wall())
 
     async def _close_in_turns(self, holdings: Sequence[HeldPartition]) -> None:
-        """Nothing comes out of them any more: the event loop need not wait for all of them."""
+        """Closes and tells; the event loop has its turn after each five hundred."""
+        closed: list[HeldPartition] = []
         for at in range(0, len(holdings), TOGETHER):
-            self._close(holdings[at : at + TOGETHER])
+            closed += self._close(holdings[at : at + TOGETHER])
             await asyncio.sleep(0)
+        self._tell_revoked(closed)
 
-    def _close(self, holdings: Sequence[HeldPartition]) -> None:
+    def _close(self, holdings: Sequence[HeldPartition]) -> list[HeldPartition]:
         """At once: nothing of theirs is handed out or flushed from here on.
 
         What waits for them is taken out later, once for all that are closed in this turn of the
         event loop: many may be, one by one, and there is as much to look through for each.
+
+        Returns:
+            those that were not closed before.
         """
         open_ones = [holding for holding in holdings if not holding.is_closed]
         for holding in open_ones:
@@ -453,9 +482,11 @@ class Ownership(AssignmentOwner):
         for holding in holdings:
             self._flusher.forget(holding.assignment)
             self.holdings.pop(holding.assignment, None)
-        # Else the handlers of what was lost before would be cancelled again, at clean-up.
+        # Handlers are cancelled once: 1. `lost` closes, and cancels them; 2. they clean up, which may
+        # await; 3. the adapter calls `revoked` or `lost` again for the same. That closes nothing more.
         if open_ones:
             self._context.queue.abandon()
+        return open_ones
 
     def _sweep_soon(self) -> None:
         if not self._is_to_sweep:

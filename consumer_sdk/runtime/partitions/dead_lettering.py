@@ -17,7 +17,7 @@ from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 from consumer_sdk.trackers import Reject, Retry
 
-__all__ = ["Burial"]
+__all__ = ["DeadLetterSender"]
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class _Entry:
     letter: DeadLetter
 
 
-class Burial:
+class DeadLetterSender:
     """The queue in front of a `DeadLetters` destination.
 
     Without a destination the consumer stops at the first record that needs one: dropping it
@@ -80,7 +80,7 @@ class Burial:
         return next((entry.message for entry in waiting), None)
 
     async def run(self) -> None:
-        """Sends for ever.
+        """Sends what waits, until it is cancelled.
 
         Raises:
             HandlerError: there is nowhere to send to.

@@ -74,7 +74,7 @@ class HoleBudget:
         self._few = self._most if options.max_hole_age is None else 0
 
     async def run(self) -> None:
-        """Looks, for ever."""
+        """Looks once a second, until it is cancelled."""
         pace = PACE
         while True:
             await asyncio.sleep(pace)

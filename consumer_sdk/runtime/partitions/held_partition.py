@@ -173,7 +173,7 @@ class HeldPartition(PartitionState):
         return settled > 0
 
     def nack(self, message: Message, delay: float | None, reason: str) -> bool:
-        """Counts a failed delivery."""
+        """Ends the delivery as failed: the record is retried, or dead-lettered at the limit."""
         DELAY.check("delay", delay, "nack")
         REASON.check("reason", reason, "nack")
         return self.fail(message, delay, reason)
@@ -184,7 +184,7 @@ class HeldPartition(PartitionState):
         return self.reject_with(message, reason)
 
     def extend(self, message: Message, seconds: float) -> bool:
-        """Moves the ack timeout."""
+        """Puts the ack timeout of the delivery off."""
         EXTENSION.check("seconds", seconds, "extend")
         now = self.context.clock.monotonic()
         extended = self.tracker.extend(message.index, message.attempt, now, seconds)
@@ -256,7 +256,7 @@ class HeldPartition(PartitionState):
         return True
 
     def returned(self, messages: Sequence[Message]) -> None:
-        """Their handler has returned."""
+        """Acks messages whose handler has returned, but for those that it has settled."""
         self.redundant_acks += len(messages) - self.ack_all(messages)
 
     def raised(self, message: Message, error: BaseException | str) -> bool:

@@ -236,7 +236,7 @@ class MessageIndex:
         self._messages.pop(index, None)
 
     def clear(self) -> None:
-        """The assignment is over."""
+        """Drops all messages: the assignment is over."""
         self._messages.clear()
 
     # -- what settles -----------------------------------------------------------------------

@@ -60,7 +60,7 @@ Attempts = Mapping[Position, tuple[int, float]]
 
 
 class QueueAttempts:
-    """Loads and saves them for one consumer.
+    """Loads and saves the attempts for one consumer.
 
     Args:
         holdings: those held now; their trackers learn what others have counted.
@@ -88,7 +88,7 @@ class QueueAttempts:
         self._waiting: set[Assignment] = set()
 
     async def load(self, assignments: Sequence[Assignment]) -> dict[Assignment, Checkpoint]:
-        """What trackers are restored from.
+        """Loads the checkpoints that trackers are restored from.
 
         Raises:
             StoreError: the store cannot be read, or what it has cannot be used.
@@ -154,7 +154,7 @@ class QueueAttempts:
     async def _save_in_rounds(
         self, left: Sequence[AckFlush], agreed: Mapping[Assignment, Mapping[Position, int]]
     ) -> dict[Assignment, Outcome]:
-        """What failed."""
+        """Saves in eight rounds at most; returns what could not be saved."""
         outcomes: dict[Assignment, Outcome] = {}
         for turn in range(ROUNDS):
             left = [flush for flush in left if self._is_held(flush)]
@@ -202,7 +202,7 @@ class QueueAttempts:
         return {item.assignment: outcome for item, outcome in zip(items, outcomes, strict=True)}
 
     def _kept(self, item: StoreItem, fitted: Fitted, merged: Attempts) -> Attempts:
-        """Without what did not fit."""
+        """The attempts that fitted into the checkpoint."""
         if not fitted.forgotten:
             return merged
         return self._decode(item.assignment.partition, item.text).attempts

@@ -32,7 +32,7 @@ class Timers:
         self._numbers = itertools.count()  # holdings do not compare
 
     def reschedule(self, holding: HeldPartition) -> None:
-        """Something of its may be due earlier than before."""
+        """Something of this partition may be due earlier than before."""
         due = holding.tracker.next_due()
         if due is not None and due < holding.due:
             is_first = not self._dues or due < self._dues[0][0]
@@ -63,7 +63,7 @@ class Timers:
             pass
 
     def _bring_back_some(self) -> None:
-        """So much that the loop is not held for long."""
+        """Brings back what is due, but no more than a slice: the event loop waits."""
         left, now = SLICE, self._clock.monotonic()
         while left > 0 and self._dues and self._dues[0][0] <= now:
             due, _, holding = heappop(self._dues)

@@ -42,47 +42,47 @@ from dataclasses import replace
 from consumer_sdk.errors import ConfigurationError, PositionOutOfRangeError
 from consumer_sdk.records import AtPosition, AtTime, Checkpoint, Position, Start, StartPoint
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.starts.inputs import Decision, Facts
+from consumer_sdk.runtime.starts.inputs import Decision, StartInputs
 
 __all__ = ["choose", "decide"]
 
 
-def decide(facts: Facts, options: Options) -> Decision:
+def decide(inputs: StartInputs, options: Options) -> Decision:
     """Decides where an assignment starts, by the table above.
 
     Raises:
         PositionOutOfRangeError: the start is out of range, and the policy is to fail.
         ConfigurationError: ``max_lag`` was given, and positions are not whole numbers.
     """
-    stored = _within_end(facts, _within_range(facts, options, choose(facts, options)))
-    return _within_lag(facts, options, stored)
+    stored = _within_end(inputs, _within_range(inputs, options, choose(inputs, options)))
+    return _within_lag(inputs, options, stored)
 
 
-def choose(facts: Facts, options: Options) -> Decision:
+def choose(inputs: StartInputs, options: Options) -> Decision:
     """Rows 1 to 7: where it would start if the log had no ends."""
-    decision = _choose(facts, options)
+    decision = _choose(inputs, options)
     if options.application_id is None:
         return decision
     named = replace(decision.checkpoint, application=options.application_id)
     return replace(decision, checkpoint=named)
 
 
-def _choose(facts: Facts, options: Options) -> Decision:
-    known = facts.known
+def _choose(inputs: StartInputs, options: Options) -> Decision:
+    known = inputs.known
     if known is None:
-        return _begin(facts, options)
-    if facts.reset is not None:
-        return _honour(facts, known, facts.reset)
-    if facts.is_new_application(options):
-        return _start_anew(facts, known, options)
-    return _resume(facts, known) or _begin(facts, options)
+        return _begin(inputs, options)
+    if inputs.reset is not None:
+        return _honour(inputs, known, inputs.reset)
+    if inputs.is_new_application(options):
+        return _start_anew(inputs, known, options)
+    return _resume(inputs, known) or _begin(inputs, options)
 
 
-def _honour(facts: Facts, known: Checkpoint, found: Checkpoint) -> Decision:
+def _honour(inputs: StartInputs, known: Checkpoint, found: Checkpoint) -> Decision:
     """Row 1."""
-    who = "another program" if facts.is_foreign else "a consumer without this store"
+    who = "another program" if inputs.is_foreign else "a consumer without this store"
     reason = (
-        f"{facts.assignment.partition}: {who} has set the group's position to {found.start!r}; "
+        f"{inputs.assignment.partition}: {who} has set the group's position to {found.start!r}; "
         f"going on there, not at the store's checkpoint ({known.start!r}, with "
         f"{len(known.ranges)} settled ranges above it)"
     )
@@ -91,11 +91,11 @@ def _honour(facts: Facts, known: Checkpoint, found: Checkpoint) -> Decision:
     return Decision(start, checkpoint, is_pin=True, is_reset=True, reasons=(reason,))
 
 
-def _start_anew(facts: Facts, known: Checkpoint, options: Options) -> Decision:
+def _start_anew(inputs: StartInputs, known: Checkpoint, options: Options) -> Decision:
     """Row 2."""
-    decision = _begin(facts, options)
+    decision = _begin(inputs, options)
     reason = (
-        f"{facts.assignment.partition}: application {options.application_id!r} starts anew "
+        f"{inputs.assignment.partition}: application {options.application_id!r} starts anew "
         f"(restart='from_start'); the checkpoint at {known.start!r} was written by "
         f"{known.application!r}"
     )
@@ -103,11 +103,11 @@ def _start_anew(facts: Facts, known: Checkpoint, options: Options) -> Decision:
     return replace(decision, checkpoint=checkpoint, is_pin=True, reasons=(reason,))
 
 
-def _resume(facts: Facts, known: Checkpoint) -> Decision | None:
+def _resume(inputs: StartInputs, known: Checkpoint) -> Decision | None:
     """Rows 3 to 5; None where the checkpoint has no position."""
     if known.ended:
         return Decision(StartPoint.ENDED, known)
-    if facts.keeps_cursor:
+    if inputs.keeps_cursor:
         return Decision(StartPoint.BROKER, known)
     if known.start is None:
         return None
@@ -115,17 +115,17 @@ def _resume(facts: Facts, known: Checkpoint) -> Decision | None:
     return Decision(AtPosition(known.start, is_settled=is_settled), known)
 
 
-def _begin(facts: Facts, options: Options) -> Decision:
+def _begin(inputs: StartInputs, options: Options) -> Decision:
     """Rows 6 and 7."""
     start = options.start
-    is_later = facts.is_later or facts.assignment.discovered
+    is_later = inputs.is_later or inputs.assignment.discovered
     if is_later or start is StartPoint.EARLIEST:
-        return Decision(_start_at(facts.earliest, StartPoint.EARLIEST))
+        return Decision(_start_at(inputs.earliest, StartPoint.EARLIEST))
     if isinstance(start, AtPosition):
         return Decision(start)
-    if facts.since is not None:
-        return Decision(facts.since)
-    position = facts.latest if facts.resolved is None else facts.resolved
+    if inputs.since is not None:
+        return Decision(inputs.since)
+    position = inputs.latest if inputs.resolved is None else inputs.resolved
     pinned = Checkpoint(resume=position)
     return Decision(_start_at(position, StartPoint.LATEST), pinned, is_pin=position is not None)
 
@@ -142,54 +142,54 @@ def _is_below(one: Position | None, other: Position | None) -> bool:
     return one is not None and other is not None and bool(one < other)
 
 
-def _within_range(facts: Facts, options: Options, decision: Decision) -> Decision:
+def _within_range(inputs: StartInputs, options: Options, decision: Decision) -> Decision:
     """Row 8 of the table: what to do where the broker does not store the start.
 
     Raises:
         PositionOutOfRangeError: the policy is to fail.
     """
     position, policy = decision.position, options.out_of_range
-    is_gone = _is_below(position, facts.earliest)
-    if not is_gone and not _is_below(facts.latest, position):
+    is_gone = _is_below(position, inputs.earliest)
+    if not is_gone and not _is_below(inputs.latest, position):
         return decision
-    where = f"starts at {facts.earliest!r}" if is_gone else f"ends at {facts.latest!r}"
-    what = f"{facts.assignment.partition}: it is to start at {position!r}, but the broker's log {where}"
+    where = f"starts at {inputs.earliest!r}" if is_gone else f"ends at {inputs.latest!r}"
+    what = f"{inputs.assignment.partition}: it is to start at {position!r}, but the broker's log {where}"
     if policy == "fail":
         raise PositionOutOfRangeError(
             f"{what}. Set out_of_range='earliest' or 'latest' or to an AtTime to go on (records may be lost or "
             f"repeated), or reset the group's checkpoint; where the end is that of a transaction "
             f"which is still open, wait for it"
         )
-    start, target = _replacement(facts, policy)
+    start, target = _replacement(inputs, policy)
     clipped, lost = _skip(decision, target if is_gone else None)
     checkpoint = clipped if is_gone and policy != "latest" else clipped.at(target)
     reason = f"{what}; going on at {target!r} (out_of_range={policy!r}), {_words(lost)}"
     return _moved(decision, start, checkpoint, lost, reason)
 
 
-def _replacement(facts: Facts, policy: str | AtTime) -> tuple[Start, Position | None]:
+def _replacement(inputs: StartInputs, policy: str | AtTime) -> tuple[Start, Position | None]:
     """Where to go on, and the first position that is then read, as far as it is known."""
     if isinstance(policy, AtTime):
-        if facts.replacement is None:
-            return policy, facts.earliest
-        return AtPosition(facts.replacement), facts.replacement
+        if inputs.replacement is None:
+            return policy, inputs.earliest
+        return AtPosition(inputs.replacement), inputs.replacement
     is_to_earliest = policy == "earliest"
-    target = facts.earliest if is_to_earliest else facts.latest
+    target = inputs.earliest if is_to_earliest else inputs.latest
     return _start_at(target, StartPoint.EARLIEST if is_to_earliest else StartPoint.LATEST), target
 
 
-def _within_end(facts: Facts, decision: Decision) -> Decision:
+def _within_end(inputs: StartInputs, decision: Decision) -> Decision:
     """Row 9: what is known of the end and above is forgotten, aloud.
 
     The log was cut there, or the checkpoint is forged. Other records will be written there, and
     would be taken for settled.
     """
-    clipped, lost = decision.checkpoint.clip(end=facts.latest)
+    clipped, lost = decision.checkpoint.clip(end=inputs.latest)
     if lost.above is None:
         return decision
     end, last = lost.above
     reason = (
-        f"{facts.assignment.partition}: the checkpoint knows of {last!r}, but the broker's log "
+        f"{inputs.assignment.partition}: the checkpoint knows of {last!r}, but the broker's log "
         f"ends at {end!r}; what it knows from there on is forgotten"
     )
     return _moved(decision, decision.start, clipped, 0, reason)
@@ -227,24 +227,24 @@ def _moved(
     )
 
 
-def _within_lag(facts: Facts, options: Options, decision: Decision) -> Decision:
+def _within_lag(inputs: StartInputs, options: Options, decision: Decision) -> Decision:
     """Row 10 of the table: what to do where the start is far behind the end.
 
     Raises:
         ConfigurationError: positions are not whole numbers.
     """
-    position, latest, most = decision.position, facts.latest, options.max_lag
+    position, latest, most = decision.position, inputs.latest, options.max_lag
     if most is None or position is None or latest is None or _lag(position, latest) <= most:
         return decision
     what = (
-        f"{facts.assignment.partition}: it starts at {position!r}, {_lag(position, latest)} "
+        f"{inputs.assignment.partition}: it starts at {position!r}, {_lag(position, latest)} "
         f"positions behind the end (max_lag={most})"
     )
     if options.lag_policy == "skip":
         clipped, lost = _skip(decision, latest)
         reason = f"{what}; skipped to the end, {lost} unsettled positions are lost"
         return _moved(decision, AtPosition(latest), clipped.at(latest), lost, reason)
-    if options.lag_policy == "pause" and not facts.is_resumed:
+    if options.lag_policy == "pause" and not inputs.is_resumed:
         what += "; it is not fetched until consumer.resume(partition) is called"
     return replace(decision, is_behind=True, reasons=(*decision.reasons, what))
 

@@ -17,11 +17,11 @@ from consumer_sdk.records import (
 )
 from consumer_sdk.runtime.options import Options
 
-__all__ = ["Decision", "Facts"]
+__all__ = ["Decision", "StartInputs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class StartInputs:
     """What is known when an assignment starts.
 
     Attributes:
@@ -85,7 +85,7 @@ class Facts:
         found = committed.checkpoint
         return None if _extent(found) == _extent(stored) else found
 
-    def after(self, reset: Decision) -> Facts:
+    def after(self, reset: Decision) -> StartInputs:
         """The same, once a reset was honoured."""
         committed = Committed(reset.checkpoint)
         return replace(self, stored=reset.checkpoint, committed=committed)

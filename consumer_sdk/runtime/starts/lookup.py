@@ -37,10 +37,10 @@ from consumer_sdk.records import (
     StartPoint,
 )
 from consumer_sdk.runtime.options import Options
-from consumer_sdk.runtime.starts.inputs import Facts
+from consumer_sdk.runtime.starts.inputs import StartInputs
 from consumer_sdk.trackers import decode_checkpoint
 
-__all__ = ["Inquiry", "Resolved", "resolve"]
+__all__ = ["ResolvedStart", "StartLookup", "resolve"]
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ HELD_POLL = 0.05
 """Seconds between looks at what the broker has answered."""
 
 
-class Inquiry:
+class StartLookup:
     """Claims in the store, if there is one, and asks; decides nothing."""
 
     def __init__(self, adapter: Adapter, store: CheckpointStore | None, options: Options) -> None:
@@ -58,7 +58,7 @@ class Inquiry:
         self._store = store
         self._options = options
 
-    async def facts(self, assignments: Sequence[Assignment]) -> list[Facts]:
+    async def ask(self, assignments: Sequence[Assignment]) -> list[StartInputs]:
         """What is known of each; those that the store does not grant are left out.
 
         Raises:
@@ -89,10 +89,10 @@ class Inquiry:
         return await self._store.claim(self._adapter.group or "", assignments)
 
     async def _until_held(self) -> None:
-        """A process that was stopped would take the claim from whoever has the partition now.
-
-        It has not heard yet that its session is over: its client asks the group next.
-        """
+        """Waits until the adapter knows that this member's session still lasts."""
+        # 1. The process is stopped. 2. Its session ends, and another member claims the partition. 3. The
+        # process goes on, before its client has asked the group: a claim now would take the partition
+        # from its rightful owner.
         time = asyncio.get_running_loop().time
         while time() >= self._adapter.held_until():  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(HELD_POLL)
@@ -119,12 +119,16 @@ class Inquiry:
             f"they begin at start="
         )
 
-    async def _ask_broker(self, stored: Mapping[Assignment, Checkpoint | None]) -> list[Facts]:
+    async def _ask_broker(
+        self, stored: Mapping[Assignment, Checkpoint | None]
+    ) -> list[StartInputs]:
         adapter, assignments = self._adapter, list(stored)
         redelivers = adapter.capabilities.wants_settled
         committed = await adapter.committed(assignments)
         known = [
-            Facts(assignment=a, stored=stored[a], committed=committed.get(a), redelivers=redelivers)
+            StartInputs(
+                assignment=a, stored=stored[a], committed=committed.get(a), redelivers=redelivers
+            )
             for a in assignments
         ]
         unknown = [each.assignment for each in known if each.needs_start(self._options)]
@@ -132,7 +136,7 @@ class Inquiry:
         # Asked last: the end is then never below what another member has pinned meanwhile.
         earliest = await adapter.positions(assignments, StartPoint.EARLIEST)
         latest = await adapter.positions(assignments, StartPoint.LATEST)
-        nothing, policy = Resolved(), self._options.out_of_range
+        nothing, policy = ResolvedStart(), self._options.out_of_range
         replacement = (
             await resolve_time(adapter, policy, assignments) if isinstance(policy, AtTime) else {}
         )
@@ -154,7 +158,7 @@ class Inquiry:
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedStart:
     """What ``start`` stands for.
 
     Attributes:
@@ -173,7 +177,7 @@ async def resolve(
     store: CheckpointStore | None,
     options: Options,
     assignments: Sequence[Assignment],
-) -> dict[Assignment, Resolved]:
+) -> dict[Assignment, ResolvedStart]:
     """What ``start`` stands for, for those of which nothing is known; the group's if it can be.
 
     Raises:
@@ -185,7 +189,7 @@ async def resolve(
         return {}
     if store is None:
         return await resolve_time(adapter, start, assignments) if isinstance(start, AtTime) else {}
-    found: dict[Assignment, Resolved] = {}
+    found: dict[Assignment, ResolvedStart] = {}
     for name, theirs in _by_name(adapter, options, assignments).items():
         found |= await _of_group(adapter, store, start, name, theirs)
     return found
@@ -212,7 +216,7 @@ async def _of_group(
     start: AtTime | StartPoint,
     name: str,
     assignments: Sequence[Assignment],
-) -> dict[Assignment, Resolved]:
+) -> dict[Assignment, ResolvedStart]:
     stream, group = assignments[0].partition.stream, adapter.group or ""
     wanted = await _propose(adapter, start, stream)
     if wanted is None:
@@ -232,20 +236,24 @@ async def _of_group(
 
 async def resolve_time(
     adapter: Adapter, start: AtTime, assignments: Sequence[Assignment]
-) -> dict[Assignment, Resolved]:
+) -> dict[Assignment, ResolvedStart]:
     """What a time stands for: its position, or the time itself where the broker knows no ends."""
     if not adapter.capabilities.knows_ends:
-        return dict.fromkeys(assignments, Resolved(since=start))
+        return dict.fromkeys(assignments, ResolvedStart(since=start))
     # First the end, for where no record is that new: what comes between the two may be.
     ends = await adapter.positions(assignments, StartPoint.LATEST)
     found = await adapter.positions(assignments, start)
     positions = {a: found.get(a) for a in assignments}
-    return {a: Resolved(ends.get(a) if at is None else at) for a, at in positions.items()}
+    return {a: ResolvedStart(ends.get(a) if at is None else at) for a, at in positions.items()}
 
 
-def _in(pinned: Mapping[str, str], assignment: Assignment, adapter: Adapter) -> Resolved:
+def _in(pinned: Mapping[str, str], assignment: Assignment, adapter: Adapter) -> ResolvedStart:
     text = pinned.get(assignment.partition.id)
-    return Resolved(is_later=True) if text is None else Resolved(adapter.decode_position(text))
+    return (
+        ResolvedStart(is_later=True)
+        if text is None
+        else ResolvedStart(adapter.decode_position(text))
+    )
 
 
 async def _propose(adapter: Adapter, start: AtTime | StartPoint, stream: str) -> str | None:

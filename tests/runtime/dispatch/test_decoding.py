@@ -337,7 +337,7 @@ def test_what_is_lost_while_a_batch_is_prepared_is_not_handled() -> None:
         def lose() -> None:
             engine: Any = consumer._engine
             (lost,) = [h for h in engine.holdings.values() if h.assignment.partition.id == "0"]
-            engine._ownership.fenced(lost, None)
+            engine._assignments.fenced(lost, None)
 
         asyncio.get_running_loop().call_later(2, lose)
         await consumer.run(handle, batch_size=10, batch_wait=0.5, handle_signals=False)

@@ -1,4 +1,4 @@
-"""The queue of runs behind an inbox: its order, and what a retry's place costs."""
+"""The queue of runs of a pull queue: its order, and what a retry's place costs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from consumer_sdk import Message
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.runtime.dispatch.lanes import Lanes, Ordering
-from consumer_sdk.runtime.dispatch.pull_queue import Inbox
+from consumer_sdk.runtime.dispatch.pull_queue import PullQueue
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition, PartitionCallbacks
 from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.trackers import WatermarkTracker
@@ -40,10 +40,10 @@ def _message(holding: HeldPartition, index: int) -> Message:
     return message
 
 
-def _inbox(*, is_timed: bool = False) -> Inbox:
-    async def make() -> Inbox:
+def _queue(*, is_timed: bool = False) -> PullQueue:
+    async def make() -> PullQueue:
         watch: Any = None  # who waits asks it
-        return Inbox(lambda _, messages: messages, lambda: None, watch, is_timed=is_timed)
+        return PullQueue(lambda _, messages: messages, lambda: None, watch, is_timed=is_timed)
 
     return asyncio.run(make())
 
@@ -81,7 +81,7 @@ class _Model:
 def test_whatever_is_queued_comes_out_in_the_order_of_the_model(seed: int) -> None:
     """New runs, retries held and not, gates and purges, of several partitions."""
     random, numbers = Random(seed), count()
-    inbox, model = _inbox(is_timed=bool(seed % 2)), _Model()
+    queue, model = _queue(is_timed=bool(seed % 2)), _Model()
     holdings = list(map(_holding, range(3)))
     owners = dict(zip((h.assignment for h in holdings), holdings, strict=True))
     held: list[tuple[HeldPartition, Message]] = []
@@ -89,7 +89,7 @@ def test_whatever_is_queued_comes_out_in_the_order_of_the_model(seed: int) -> No
 
     def take(most: int) -> None:
         for _ in range(random.randrange(most)):
-            message = inbox.pop()
+            message = queue.pop()
             assert message is model.pop()
             if message is not None:
                 out.append((owners[message.assignment], message))
@@ -99,34 +99,34 @@ def test_whatever_is_queued_comes_out_in_the_order_of_the_model(seed: int) -> No
         match random.randrange(8):
             case 0 | 1:
                 messages = [_message(holding, next(numbers)) for _ in range(random.randint(1, 4))]
-                inbox.put(holding, list(messages))
+                queue.put(holding, list(messages))
                 model.put(holding, messages)
             case 2 | 3:
                 held.append((holding, _message(holding, next(numbers))))
-                inbox.hold(*held[-1])
+                queue.hold(*held[-1])
             case (4 | 5) as kind if pool := (held, out)[kind - 4]:
                 each = pool.pop(random.randrange(len(pool)))
-                inbox.set_gated(is_gated=False)  # what was opened is a run again
-                inbox.put_back(*each)
+                queue.set_gated(is_gated=False)  # what was opened is a run again
+                queue.put_back(*each)
                 model.put_back(*each, is_held=pool is held)
             case 6 if not random.randrange(10):
-                inbox.purge([holding])
+                queue.purge([holding])
                 model.purge([holding])
             case _:
                 take(6)
     while model.runs:
-        assert inbox.waiting
+        assert queue.waiting
         take(20)
-    assert not inbox.waiting
-    assert inbox.pop() is None
+    assert not queue.waiting
+    assert queue.pop() is None
 
 
 def _calls_for(retries: int) -> int:
     """Of handing back so many restored retries that are due together, as `Timers` does."""
-    inbox, holding = _inbox(), _holding(0)
+    queue, holding = _queue(), _holding(0)
     messages = [_message(holding, index) for index in range(retries)]
     for message in messages:
-        inbox.hold(holding, message)
+        queue.hold(holding, message)
     called = 0
 
     def look(_frame: Any, event: str, _argument: Any) -> None:
@@ -136,9 +136,9 @@ def _calls_for(retries: int) -> int:
     sys.setprofile(look)
     for at in range(0, retries, 50):
         for message in reversed(messages[at : at + 50]):
-            inbox.put_back(holding, message)
+            queue.put_back(holding, message)
     sys.setprofile(None)
-    assert list(inbox.pop_batch(retries)) == messages
+    assert list(queue.pop_batch(retries)) == messages
     return called
 
 

@@ -23,8 +23,8 @@ from consumer_sdk.records import Assignment
 from consumer_sdk.runtime import Snapshot
 from consumer_sdk.runtime.dispatch.workers import current_message
 from consumer_sdk.runtime.observing.events import KEPT, Events
-from consumer_sdk.runtime.observing.health import Vitals, assess
-from consumer_sdk.runtime.observing.stats import REMEMBERED, Tallies
+from consumer_sdk.runtime.observing.health import HealthInputs, assess
+from consumer_sdk.runtime.observing.stats import REMEMBERED, PartitionTotals
 from consumer_sdk.runtime.observing.timing import MOST_NAMES, OTHER, Timing
 from consumer_sdk.runtime.partitions.partition_state import Pauses
 from consumer_sdk.stores import MemoryStore
@@ -327,7 +327,7 @@ def test_snapshot_in_turns_lets_the_loop_turn_and_bears_what_comes_and_goes(
             taking = asyncio.create_task(consumer.snapshot_in_turns())
             await asyncio.sleep(0)
             for holding in list(consumer._engine.holdings.values())[4:]:
-                consumer._engine._ownership.lost([holding.assignment])
+                consumer._engine._assignments.lost([holding.assignment])
             partitions = (await taking).partitions
             assert sum(each.is_held for each in partitions) == 4
             assert len(partitions) == 8
@@ -592,9 +592,9 @@ def test_health_of_a_life() -> None:
 
 def test_loop_that_does_not_turn_is_dead_and_a_gate_is_not_ready() -> None:
     """Pure."""
-    blocked = assess(Vitals(state="running", turned=11.0))
+    blocked = assess(HealthInputs(state="running", turned=11.0))
     assert (blocked.live, blocked.ready) == (False, False)
-    gated = assess(Vitals(state="running", is_gated=True))
+    gated = assess(HealthInputs(state="running", is_gated=True))
     assert (gated.live, gated.ready) == (True, False)
     assert len(gated.reasons) == 1
 
@@ -626,9 +626,9 @@ def test_names_of_errors_and_partitions_that_left_are_bounded() -> None:
         timing.dead_lettered(f"Error{number}")
     assert len(timing.dead_letters) == MOST_NAMES + 1
     assert timing.dead_letters[OTHER] == 20
-    tallies = Tallies(lambda: {ZERO})
-    mine = tallies.of(ZERO)
+    partition_totals = PartitionTotals(lambda: {ZERO})
+    mine = partition_totals.of(ZERO)
     for number in range(3 * REMEMBERED):
-        tallies.of(Partition("old", str(number)))
-    assert len(tallies.all) <= 2 * REMEMBERED + 2
-    assert tallies.of(ZERO) is mine
+        partition_totals.of(Partition("old", str(number)))
+    assert len(partition_totals.all) <= 2 * REMEMBERED + 2
+    assert partition_totals.of(ZERO) is mine

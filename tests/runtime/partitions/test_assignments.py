@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from consumer_sdk import (
     CheckpointFormatError,
     CheckpointMismatchError,
     Consumer,
+    Hooks,
     Message,
     PositionOutOfRangeError,
     TransientStoreError,
@@ -397,3 +398,34 @@ def test_stuck_handler_of_a_revoked_partition_gives_its_place_back() -> None:
         assert len(seen) == 40
 
     bench(test, partitions=2)
+
+
+class _Revoked(Hooks):
+    """Keeps the partitions that are said to be over."""
+
+    def __init__(self) -> None:
+        self.partitions: list[Partition] = []
+
+    def partitions_revoked(self, partitions: Sequence[Partition]) -> None:
+        self.partitions += partitions
+
+
+def test_partition_that_is_lost_while_a_revoke_drains_is_over_once() -> None:
+    """The session ends before the drain does: the partition was lost, and not revoked as well."""
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        hooks = _Revoked()
+        async with b.consumer(hooks=hooks) as consumer:
+            await anext(consumer)
+            owner, now = consumer._engine._assignments, asyncio.get_running_loop().time()
+            held = list(owner.holdings)
+            revoking = asyncio.create_task(owner.revoked(held, deadline=now + 10))
+            await asyncio.sleep(1)
+            owner.lost(held)
+            await revoking
+            (seen,) = consumer.snapshot().partitions
+            assert (seen.revoked, seen.lost) == (0, 1)
+            assert hooks.partitions == [held[0].partition]
+
+    bench(test)

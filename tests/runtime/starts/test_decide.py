@@ -16,7 +16,7 @@ from consumer_sdk import (
 from consumer_sdk.records import Assignment, Checkpoint, Committed, Partition, Start, StartPoint
 from consumer_sdk.runtime.options import OutOfRange
 from consumer_sdk.runtime.starts.decide import decide
-from consumer_sdk.runtime.starts.inputs import Decision, Facts
+from consumer_sdk.runtime.starts.inputs import Decision, StartInputs
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 from tests.runtime.consumer_options import options_of
@@ -31,15 +31,15 @@ A: dict[str, Any] = {"application_id": "a", "restart": "from_start"}
 B: dict[str, Any] = {"application_id": "b", "restart": "from_start"}
 
 
-def given(assignment: Assignment = HELD, **facts: Any) -> Facts:
+def given(assignment: Assignment = HELD, **inputs: Any) -> StartInputs:
     """The log holds 10 to 99."""
     log: dict[str, Any] = {"earliest": 10, "latest": 100}
-    return Facts(assignment=assignment, **(log | facts))
+    return StartInputs(assignment=assignment, **(log | inputs))
 
 
-def start_of(facts: Facts, **options: Any) -> tuple[Start, bool]:
+def start_of(inputs: StartInputs, **options: Any) -> tuple[Start, bool]:
     """Where it starts, and whether that is a pin; nothing is lost and nothing is said."""
-    decision = decide(facts, options_of(**options))
+    decision = decide(inputs, options_of(**options))
     assert (decision.lost, decision.reasons) == (0, ())
     return decision.start, decision.is_pin
 
@@ -105,9 +105,9 @@ def test_commit_of_a_consumer_without_the_store_replaces_the_stored_checkpoint_a
 def test_broker_that_redelivers_is_never_held_against_the_store() -> None:
     """Its cursor and the store's checkpoint are flushed one after the other."""
     committed = Committed(Checkpoint(resume=50), is_copy=False)
-    facts = given(stored=WHOLE, committed=committed, redelivers=True)
+    inputs = given(stored=WHOLE, committed=committed, redelivers=True)
 
-    assert start_of(facts) == (AtPosition(31), False)
+    assert start_of(inputs) == (AtPosition(31), False)
 
 
 def test_cursor_that_another_program_has_set_comes_before_the_store() -> None:
@@ -157,8 +157,8 @@ def test_commit_whose_application_cannot_be_read_is_resumed() -> None:
 )
 def test_new_application_begins_at_start_and_pins_its_id(start: Start, at: int) -> None:
     """Whatever start is: what was known is gone, so that a crash must not bring it back."""
-    facts = given(stored=WHOLE, committed=OURS, resolved=77 if start == AtTime(5.0) else None)
-    decision = decide(facts, options_of(start=start, **B))
+    inputs = given(stored=WHOLE, committed=OURS, resolved=77 if start == AtTime(5.0) else None)
+    decision = decide(inputs, options_of(start=start, **B))
 
     assert (decision.start, decision.is_pin) == (AtPosition(at), True)
     assert decision.checkpoint == Checkpoint(resume=at, application="b")
@@ -211,18 +211,18 @@ def test_checkpoint_that_ended_has_nothing_to_read() -> None:
 
 def test_cursor_of_a_broker_that_redelivers_is_left_alone() -> None:
     """A seek would make it forget what was settled above a hole; a store knows that itself."""
-    facts = given(committed=OURS, redelivers=True)
-    assert decide(facts, options_of()) == Decision(StartPoint.BROKER, OURS.checkpoint)
+    inputs = given(committed=OURS, redelivers=True)
+    assert decide(inputs, options_of()) == Decision(StartPoint.BROKER, OURS.checkpoint)
 
-    facts = given(stored=WHOLE, committed=OURS, redelivers=True)
-    assert decide(facts, options_of()).start == AtPosition(31)
+    inputs = given(stored=WHOLE, committed=OURS, redelivers=True)
+    assert decide(inputs, options_of()).start == AtPosition(31)
 
 
 def test_cursor_without_a_position_is_left_alone_too() -> None:
     """The broker has one, whatever it says of it."""
-    facts = given(committed=Committed(Checkpoint()), redelivers=True)
+    inputs = given(committed=Committed(Checkpoint()), redelivers=True)
 
-    assert decide(facts, options_of(start=LATEST)).start is StartPoint.BROKER
+    assert decide(inputs, options_of(start=LATEST)).start is StartPoint.BROKER
 
 
 def test_store_comes_before_the_broker_and_that_before_start() -> None:
@@ -271,7 +271,7 @@ def test_start_means_what_it_says_and_what_moves_is_pinned(
 @pytest.mark.parametrize("start", [StartPoint.EARLIEST, LATEST])
 def test_broker_that_cannot_say_is_left_to_find_the_start(start: StartPoint) -> None:
     """Nothing is pinned then, since nothing is known."""
-    assert start_of(Facts(assignment=HELD), start=start) == (start, False)
+    assert start_of(StartInputs(assignment=HELD), start=start) == (start, False)
 
 
 # -- 8: out of range --------------------------------------------------------------------------
@@ -334,8 +334,8 @@ def test_start_that_is_not_stored_goes_on_at_a_time(
     stored: Checkpoint, replacement: int | None, start: Start, lost: int, checkpoint: Checkpoint
 ) -> None:
     """At its position; a broker that cannot tell it is given the time itself."""
-    facts = given(stored=stored, replacement=replacement)
-    decision = decide(facts, options_of(out_of_range=AtTime(5.0)))
+    inputs = given(stored=stored, replacement=replacement)
+    decision = decide(inputs, options_of(out_of_range=AtTime(5.0)))
 
     assert (decision.start, decision.is_pin, decision.lost) == (start, True, lost)
     assert decision.checkpoint == checkpoint
@@ -350,8 +350,8 @@ BEYOND = Checkpoint(
 def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
     """T9: the log was cut, or the checkpoint is hostile; records to come would be skipped."""
     known = BEYOND if source == "stored" else Committed(BEYOND)
-    facts: dict[str, Any] = {source: known}
-    decision = decide(given(**facts), options_of())
+    inputs: dict[str, Any] = {source: known}
+    decision = decide(given(**inputs), options_of())
 
     assert (decision.start, decision.is_pin, decision.lost) == (AtPosition(31), True, 0)
     assert decision.checkpoint == Checkpoint(29, 31, ((33, 35),), {31: (1, 5.0)}, identity="i")
@@ -360,7 +360,7 @@ def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "facts, options",
+    "inputs, options",
     [
         (given(), {"start": AtPosition(4)}),
         (given(resolved=4), {"start": LATEST}),
@@ -374,11 +374,11 @@ def test_what_is_known_beyond_the_end_is_forgotten_aloud(source: str) -> None:
     ],
     ids=["position", "latest", "time", "from_start", "reset", "cursor"],
 )
-def test_any_start_is_checked_against_the_log(facts: Facts, options: dict[str, Any]) -> None:
+def test_any_start_is_checked_against_the_log(inputs: StartInputs, options: dict[str, Any]) -> None:
     """Not checkpoints alone: a pin that retention has passed, a position of the configuration."""
     with pytest.raises(PositionOutOfRangeError):
-        decide(facts, options_of(**options))
-    decision = decide(facts, options_of(out_of_range="earliest", **options))
+        decide(inputs, options_of(**options))
+    decision = decide(inputs, options_of(out_of_range="earliest", **options))
     assert (decision.start, decision.lost) == (AtPosition(10), 6)
 
 
@@ -386,7 +386,7 @@ def test_any_start_is_checked_against_the_log(facts: Facts, options: dict[str, A
 
 
 @pytest.mark.parametrize(
-    "facts, options",
+    "inputs, options",
     [
         (given(stored=WHOLE), {}),
         (given(committed=Committed(Checkpoint(resume=31))), {}),
@@ -397,23 +397,23 @@ def test_any_start_is_checked_against_the_log(facts: Facts, options: dict[str, A
     ids=["stored", "committed", "position", "earliest", "discovered"],
 )
 def test_any_start_too_far_behind_the_end_is_treated_by_the_policy(
-    facts: Facts, options: dict[str, Any]
+    inputs: StartInputs, options: dict[str, Any]
 ) -> None:
     """At 31 of 100; exactly at the limit nothing is said."""
-    plain = decide(facts, options_of(**options))
-    assert decide(facts, options_of(max_lag=69, **options)) == plain
+    plain = decide(inputs, options_of(**options))
+    assert decide(inputs, options_of(max_lag=69, **options)) == plain
 
-    warned = decide(facts, options_of(max_lag=68, **options))
+    warned = decide(inputs, options_of(max_lag=68, **options))
     assert (warned.start, warned.is_pin, warned.is_behind) == (plain.start, plain.is_pin, True)
     (reason,) = warned.reasons
     assert "s/0: it starts at 31, 69 positions behind the end (max_lag=68)" in reason
 
-    paused = decide(facts, options_of(max_lag=68, lag_policy="pause", **options))
+    paused = decide(inputs, options_of(max_lag=68, lag_policy="pause", **options))
     assert (paused.start, paused.is_behind) == (plain.start, True)
     assert "until consumer.resume(partition) is called" in paused.reasons[0]
 
-    skipped = decide(facts, options_of(max_lag=68, lag_policy="skip", **options))
-    settled = 3 if facts.stored else 0
+    skipped = decide(inputs, options_of(max_lag=68, lag_policy="skip", **options))
+    settled = 3 if inputs.stored else 0
     assert (skipped.start, skipped.is_pin, skipped.is_behind) == (AtPosition(100), True, False)
     assert skipped.lost == 69 - settled
     assert f"{69 - settled} unsettled positions are lost" in skipped.reasons[0]
@@ -439,10 +439,10 @@ def test_ended_partition_has_no_lag() -> None:
 
 def test_lag_of_positions_that_are_no_numbers_is_refused() -> None:
     """It cannot be counted; a limit that is never applied would be a promise not kept."""
-    facts = Facts(assignment=HELD, stored=Checkpoint(resume=(5, 0)), latest=(9, 0))
+    inputs = StartInputs(assignment=HELD, stored=Checkpoint(resume=(5, 0)), latest=(9, 0))
 
     with pytest.raises(ConfigurationError, match=r"not \(5, 0\): leave max_lag= out"):
-        decide(facts, options_of(max_lag=1))
+        decide(inputs, options_of(max_lag=1))
 
 
 # -- what cannot work -------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk import AtTime, CheckpointFormatError, Consumer, TransientStoreError
 from consumer_sdk.records import Assignment, Partition, Position, Start, StartPoint
-from consumer_sdk.runtime.starts.lookup import Resolved, resolve
+from consumer_sdk.runtime.starts.lookup import ResolvedStart, resolve
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing.memory import MemoryAdapter
 from tests.runtime.bench import Bench, bench
@@ -60,7 +60,7 @@ class Outage:
         return await call()
 
 
-async def _resolve(b: Bench, store: MemoryStore | None, **options: Any) -> list[Resolved]:
+async def _resolve(b: Bench, store: MemoryStore | None, **options: Any) -> list[ResolvedStart]:
     """What start= stands for in both partitions; the adapter is open for that long."""
     adapter = MemoryAdapter(b.broker, "s", group="g")
     return await _resolve_with(adapter, store, **options)
@@ -68,12 +68,12 @@ async def _resolve(b: Bench, store: MemoryStore | None, **options: Any) -> list[
 
 async def _resolve_with(
     adapter: MemoryAdapter, store: MemoryStore | None, **options: Any
-) -> list[Resolved]:
+) -> list[ResolvedStart]:
     await adapter.open(Owner())
     await asyncio.sleep(0.1)
     try:
         found = await resolve(adapter, store, options_of(**options), HELD)
-        return [found.get(assignment, Resolved()) for assignment in HELD]
+        return [found.get(assignment, ResolvedStart()) for assignment in HELD]
     finally:
         await adapter.aclose()
 
@@ -104,7 +104,7 @@ def test_time_is_pinned_as_it_was_given() -> None:
         then = b.simulation.clock.wall()
         b.broker.append("s", b"3", partition=0)
         first = await _resolve(b, store, start=AtTime(then))
-        assert first == [Resolved(1), Resolved(1)]
+        assert first == [ResolvedStart(1), ResolvedStart(1)]
         assert await _resolve(b, store, start=AtTime(then - 100)) == first
         assert json.loads((await store.pins("g"))[NAME]) == {"version": 1, "time": then}
 
@@ -135,7 +135,7 @@ def test_partition_that_the_pin_does_not_name_is_later() -> None:
         await store.pin("g", NAME, '{"version":1,"positions":{"0":"0"}}')
         b.append("1", "2")
         found = await _resolve(b, store, start=StartPoint.LATEST)
-        assert found == [Resolved(0), Resolved(is_later=True)]
+        assert found == [ResolvedStart(0), ResolvedStart(is_later=True)]
 
     bench(test, partitions=2)
 
@@ -149,7 +149,7 @@ def test_each_new_application_has_a_pin_of_its_own() -> None:
             b.append("1", "2")
             options: dict[str, Any] = {"application_id": name, "restart": "from_start"}
             found = await _resolve(b, store, start=StartPoint.LATEST, **options)
-            assert found == [Resolved(number), Resolved(number)]
+            assert found == [ResolvedStart(number), ResolvedStart(number)]
         assert set(await store.pins("g")) == {f"{NAME}#a", f"{NAME}#b"}
 
     bench(test, partitions=2)
@@ -160,8 +160,8 @@ def test_without_a_store_nothing_is_pinned_here() -> None:
 
     async def test(b: Bench) -> None:
         b.append("1", "2")
-        assert await _resolve(b, None, start=AtTime(0.0)) == [Resolved(0), Resolved(0)]
-        assert await _resolve(b, None, start=StartPoint.LATEST) == [Resolved()] * 2
+        assert await _resolve(b, None, start=AtTime(0.0)) == [ResolvedStart(0), ResolvedStart(0)]
+        assert await _resolve(b, None, start=StartPoint.LATEST) == [ResolvedStart()] * 2
 
     bench(test, partitions=2)
 
@@ -171,7 +171,7 @@ def test_what_does_not_move_is_not_pinned() -> None:
 
     async def test(b: Bench) -> None:
         store = MemoryStore()
-        assert await _resolve(b, store, start=StartPoint.EARLIEST) == [Resolved()] * 2
+        assert await _resolve(b, store, start=StartPoint.EARLIEST) == [ResolvedStart()] * 2
         assert await store.pins("g") == {}
 
     bench(test, partitions=2)
@@ -183,7 +183,7 @@ def test_broker_that_cannot_say_has_nothing_pinned() -> None:
     async def test(b: Bench) -> None:
         store, adapter = MemoryStore(), Broken(b.broker, "s", group="g")
         found = await _resolve_with(adapter, store, start=StartPoint.LATEST)
-        assert found == [Resolved()] * 2
+        assert found == [ResolvedStart()] * 2
         assert await store.pins("g") == {}
 
     bench(test, partitions=2)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from consumer_sdk.adapters.kinesis.consumer import grants
-from consumer_sdk.runtime import tidying
+from consumer_sdk.runtime import checkpoint_cleanup
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, SimulationLoop
 from consumer_sdk.testing.kinesis import FakeKinesis
@@ -78,12 +78,12 @@ class KinesisScene(Scene):
 
     async def live(self) -> int:
         """As any scene; checkpoints are tidied up soon, since each process lives for some seconds alone."""
-        before = tidying.FIRST, tidying.PACE
-        tidying.FIRST, tidying.PACE = 1.0, 3.0
+        before = checkpoint_cleanup.FIRST, checkpoint_cleanup.PACE
+        checkpoint_cleanup.FIRST, checkpoint_cleanup.PACE = 1.0, 3.0
         try:
             return await super().live()
         finally:
-            tidying.FIRST, tidying.PACE = before
+            checkpoint_cleanup.FIRST, checkpoint_cleanup.PACE = before
 
     async def _story(self) -> None:
         await super()._story()

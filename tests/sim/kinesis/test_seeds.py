@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from consumer_sdk.runtime import tidying
+from consumer_sdk.runtime import checkpoint_cleanup
 from tests.sim.kinesis.seeds import RUNNER
 from tests.sim.runner import environment
 
@@ -39,9 +39,12 @@ def test_seed_that_found_a_defect_passes(seed: int) -> None:
     lease, and worked after that had run out, before its renewal was answered. 14451: of two stops at once
     the first one's end was taken for a wake, although the process was awake.
     """
-    before = tidying.FIRST, tidying.PACE
+    before = checkpoint_cleanup.FIRST, checkpoint_cleanup.PACE
     RUNNER.run_seed(seed)
-    assert before == (tidying.FIRST, tidying.PACE)  # other tests of this process want theirs
+    assert before == (
+        checkpoint_cleanup.FIRST,
+        checkpoint_cleanup.PACE,
+    )  # other tests of this process want theirs
 
 
 @pytest.mark.campaign

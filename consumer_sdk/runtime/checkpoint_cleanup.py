@@ -12,7 +12,7 @@ from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.trackers import decode_checkpoint
 
-__all__ = ["Tidying"]
+__all__ = ["CheckpointCleanup"]
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ NAMED = 10
 """Partitions that one line names."""
 
 
-class Tidying:
+class CheckpointCleanup:
     """Looks for what is gone, for a group whose broker tells of ends."""
 
     def __init__(self, adapter: Adapter, store: CheckpointStore | None) -> None:

@@ -14,7 +14,7 @@ from consumer_sdk.abc import StoreItem
 from consumer_sdk.adapters.kinesis.service.service import Shard
 from consumer_sdk.checkpoints.positions import encode_sequence
 from consumer_sdk.records import Assignment, Checkpoint, Partition
-from consumer_sdk.runtime import tidying
+from consumer_sdk.runtime import checkpoint_cleanup
 from consumer_sdk.testing.kinesis import FakeService
 from consumer_sdk.trackers import encode_checkpoint
 from tests.adapters.kinesis.harness import shard_id
@@ -24,8 +24,8 @@ from tests.adapters.kinesis.stage import Stage, play
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looks are seconds apart: a consumer asks each second whether there are records."""
-    monkeypatch.setattr(tidying, "FIRST", 5.0)
-    monkeypatch.setattr(tidying, "PACE", 20.0)
+    monkeypatch.setattr(checkpoint_cleanup, "FIRST", 5.0)
+    monkeypatch.setattr(checkpoint_cleanup, "PACE", 20.0)
 
 
 async def handle(message: Message) -> None:
@@ -60,7 +60,7 @@ async def split_and_forget(stage: Stage) -> None:
 
 def test_checkpoint_of_a_shard_that_is_gone_is_removed(caplog: pytest.LogCaptureFixture) -> None:
     """Those of its children stay, also where all of their records have expired."""
-    caplog.set_level(logging.INFO, "consumer_sdk.runtime.tidying")
+    caplog.set_level(logging.INFO, "consumer_sdk.runtime.checkpoint_cleanup")
 
     async def test(stage: Stage) -> None:
         await split_and_forget(stage)
