@@ -76,26 +76,29 @@ class Engine:
                 "hole_policy='dead_letter' needs a place to keep what is given up: give the "
                 "consumer dead_letters=…"
             )
+        # Its life: opened, run, stopped, closed.
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._opening: asyncio.Timeout | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._fetching: asyncio.Task[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
-        self._opening: asyncio.Timeout | None = None
-        self._failure: BaseException | None = None
-        self._is_leaving = False
-        self._stop = asyncio.Event()
-        self._is_raised = False
         self._may_fetch = asyncio.Event()
+        self._stop = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+        self._is_leaving = self._is_closed = False
+        self._failure: BaseException | None = None
+        self._is_raised = False
+        # How it is run.
+        self.workers: Workers | None = None
         self._wanted_in_flight = DEFAULT_IN_FLIGHT
         self._allows_cumulative = adapter.capabilities.kind is Kind.LOG
+        # What is seen of it.
         self.timing = Timing()
         self.events = Events(options.clock.wall)
-        self.workers: Workers | None = None
         self.looked_up_to = 0
-        self._is_closed = False
         self.context = self._make_context()
         self.holdings = self.context.holdings
         self.partition_totals = PartitionTotals(lambda: {a.partition for a in self.holdings})
+        # Its parts. The flusher and the assignments call each other.
         self.watch = LoopWatch(adapter, self.context)
         self._flusher = Flusher(
             adapter,
@@ -252,10 +255,10 @@ class Engine:
         return settled
 
     def _from_loop(self, notice: Callable[[HeldPartition], None], holding: HeldPartition) -> None:
-        """Passes on what a tracker says, which a message may have said in another thread.
+        """Passes a tracker's notice on; the ack that caused it may come from another thread.
 
-        asyncio's own objects would break there, and the flusher would wait for ever. What was
-        settled is settled; it is the thread that is wrong.
+        The notice wakes asyncio's objects, which would break in that thread, and the flusher would wait
+        for ever. So the event loop passes it on, and the caller is told. The record is settled.
 
         Raises:
             ConsumerClosedError: this is another thread, or event loop.
@@ -404,9 +407,11 @@ class Engine:
             await asyncio.wait({self._fetching})
         clock, budget, held = self._options.clock, self._options.drain_timeout, list(self.holdings)
         deadline = clock.monotonic() + budget
+        # 1. Handlers have most of the time to end. 2. Those that still run are cancelled, and may settle
+        # their record as they end. 3. What is still unsettled then is given up: the revoke does not wait for
+        # it. 4. The last flush has all that was settled until now, so it comes last.
         await self._assignments.drain(held, deadline=deadline)
         if workers is not None:
-            # Before the last flush: a handler may settle its record when it is cancelled.
             await workers.cancel(budget)
         self._assignments.give_up(held)
         deadline = max(deadline, clock.monotonic() + budget * 0.2)
@@ -418,7 +423,7 @@ class Engine:
         errors: list[Exception] = []
         steps = [self.adapter.aclose, self._end_supervisor]
         steps += [part.aclose for part in (self._dead_letters, self._store) if part is not None]
-        for step in steps:
+        for step in steps:  # each, even if one before it fails
             try:
                 await _until_cancelled(step)
             except Exception as error:  # noqa: BLE001 - the first one is raised below

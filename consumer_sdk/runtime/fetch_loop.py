@@ -223,7 +223,9 @@ class FetchLoop:
     def _take(self, run: Run) -> None:
         holding = self._holdings.get(run.assignment)
         if holding is None or holding.is_draining or holding.is_closed:
-            return  # fetched under an epoch that is over: it is redelivered to whoever holds it
+            # 1. A fetch is sent. 2. The partition is revoked or lost. 3. Its records come: they are of an epoch
+            # that is over, and go to whoever holds the partition next.
+            return
         if run.fault is not None:
             self._fault(holding, run, run.fault)
             return

@@ -204,6 +204,7 @@ class PullQueue(MessageQueue):
 
     async def wait(self) -> None:
         """Waits until something arrives or the queue is closed."""
+        # Nothing is awaited between `clear` and the look: what arrives later sets the event again.
         self._arrived.clear()
         if (self._is_gated or not self._runs) and not self.is_closed:
             await self._arrived.wait()

@@ -395,7 +395,7 @@ class HeldPartition(PartitionState):
         return is_flushed and not tracker.unsettled
 
     def start_draining(self) -> None:
-        """From here on every ack may be the one that the drain waits for."""
+        """From here on each ack wakes the drain: it may be the one that the drain waits for."""
         self.is_draining = self.is_news = True
         self.ack = self._ack_while_draining
 
@@ -453,6 +453,8 @@ class HeldPartition(PartitionState):
 
     async def drained(self) -> None:
         """Waits until nothing is in flight. Cancellation: changes nothing."""
+        # Nothing is awaited between the count and `clear`: an ack that comes later sets the event again.
+        # So does `close`, which ends the wait of a drain whose partition is lost.
         while not self.is_closed and self.in_flight > 0:
             self._progress.clear()
             await self._progress.wait()

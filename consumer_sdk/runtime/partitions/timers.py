@@ -68,7 +68,9 @@ class Timers:
         while left > 0 and self._dues and self._dues[0][0] <= now:
             due, _, holding = heappop(self._dues)
             left -= 1
-            # Nothing comes back into a holding that drains.
+            # 1. A revoke empties the queue, and waits for what is in handlers. 2. A retry is due: put back, it
+            # would be in flight again, and the drain would wait for one delivery after another. So it stays
+            # with the tracker, and the next owner delivers it.
             if due == holding.due and not (holding.is_draining or holding.is_closed):
                 holding.due = math.inf
                 left -= self._bring_back(holding, now, left + 1)
