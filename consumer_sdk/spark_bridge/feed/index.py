@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
-from consumer_sdk.spark_bridge.columns import Place, Rows, are_numbers
 from consumer_sdk.spark_bridge.feed.manifest_log import ManifestLog
 from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary
+from consumer_sdk.spark_bridge.feed.segments import Place, Rows, are_numbers
 
 __all__ = [
     "FeedIndex",

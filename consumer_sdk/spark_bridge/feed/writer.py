@@ -29,7 +29,6 @@ from typing import NamedTuple
 from consumer_sdk.errors import ConsumerClosedError
 from consumer_sdk.records import Message, Position
 from consumer_sdk.spark_bridge.arrow import warm_up
-from consumer_sdk.spark_bridge.columns import Rows, encode
 from consumer_sdk.spark_bridge.errors import FeedError, FeedRecordError
 from consumer_sdk.spark_bridge.feed.files import Files, create, translated
 from consumer_sdk.spark_bridge.feed.index import FeedIndex, Unread, ranges_of, texts_of
@@ -43,7 +42,7 @@ from consumer_sdk.spark_bridge.feed.manifest_log import (
 )
 from consumer_sdk.spark_bridge.feed.manifests import Manifest, Summary, Writer
 from consumer_sdk.spark_bridge.feed.reader_marks import read_marks
-from consumer_sdk.spark_bridge.feed.segments import count_rows, place_text, rows_of
+from consumer_sdk.spark_bridge.feed.segments import Rows, count_rows, encode, place_text, rows_of
 
 __all__ = ["DeadWriters", "FeedWriter", "Retention", "Seen", "WriterLock"]
 

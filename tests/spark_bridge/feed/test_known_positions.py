@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk.records import Assignment, Message, Partition
-from consumer_sdk.spark_bridge.columns import Place, Rows
 from consumer_sdk.spark_bridge.feed.index import KnownPositions, ranges_of, texts_of
 from consumer_sdk.spark_bridge.feed.manifests import Manifest
+from consumer_sdk.spark_bridge.feed.segments import Place, Rows
 from tests.spark_bridge.unhurried import unhurried
 
 PLACE = st.integers(0, 12) | st.sampled_from(["1", "2", "a"])

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from consumer_sdk.records import Assignment, Message, Partition
-from consumer_sdk.spark_bridge import columns
-from consumer_sdk.spark_bridge.columns import Rows, arrow_schema, encode
+from consumer_sdk.spark_bridge.columns import arrow_schema
 from consumer_sdk.spark_bridge.errors import FeedRecordError
+from consumer_sdk.spark_bridge.feed import segments
+from consumer_sdk.spark_bridge.feed.segments import Rows, encode
 
 KAFKA = Assignment(Partition("orders", "3"), 1)
 KINESIS = Assignment(Partition("clicks", "shardId-000000000001"), 1)
@@ -69,8 +70,8 @@ def test_other_brokers_leave_partition_and_offset_null() -> None:
 
 def test_large_groups_are_split_by_rows_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """No record batch outgrows its 32-bit offsets (trap 13), and the order is kept."""
-    monkeypatch.setattr(columns, "_BATCH_ROWS", 3)
-    monkeypatch.setattr(columns, "_BATCH_BYTES", 10_000)
+    monkeypatch.setattr(segments, "_BATCH_ROWS", 3)
+    monkeypatch.setattr(segments, "_BATCH_BYTES", 10_000)
     sizes = [1_000, 1_000, 1_000, 1_000, 9_000, 20_000, 1_000, 1_000]
     messages = [Message.make(KAFKA, at, bytes(size)) for at, size in enumerate(sizes)]
     rows = [
