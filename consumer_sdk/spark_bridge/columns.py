@@ -1,10 +1,10 @@
 """The columns that Spark sees.
 
-The first seven are those of Spark's own Kafka source, with the same types, then its ``headers``
-(null when there are none, as there). A broker without integer partitions or offsets leaves
-``partition`` or ``offset`` null; ``partitionId`` and ``position`` are always filled, as text.
-``timestampType`` is Kafka's, 0 or 1, where Spark pulls from Kafka; of a feed it is null: the SDK's
-messages do not carry it.
+The first seven are those of Spark's own Kafka source, with the same types. Then come its ``headers``,
+which are null when there are none, as there. ``partition`` and ``offset`` are null for a broker whose
+partitions or offsets are no integers; ``partitionId`` and ``position`` always have a value, as text.
+``timestampType`` is Kafka's, 0 or 1, where Spark pulls from Kafka. In a feed it is null, because the
+SDK's messages do not carry it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``format("consumer_sdk")``: the Python Data Source that Spark loads.
 
-Spark makes instances of it, and of its readers, in processes that only plan: nothing here
-connects, and what is optional is imported when it is needed.
+Spark makes instances of it, and of its readers, also in processes that only plan. So nothing here
+connects to a broker, and a reader's or a writer's module is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _struct(names: Sequence[str]) -> str:
 
 
 def _is_table(options: Mapping[str, str]) -> bool:
-    """They are the properties of a table that is being made."""
+    """These are the properties of a table that ``CREATE TABLE`` makes."""
     return "provider" in {name.lower() for name in options}
 
 

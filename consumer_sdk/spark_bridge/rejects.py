@@ -1,4 +1,4 @@
-"""What becomes of rows with a reason: split from the others, and sent to the dead letters."""
+"""Splits rows with a reason from the others, and sends them to the dead letters."""
 
 from __future__ import annotations
 

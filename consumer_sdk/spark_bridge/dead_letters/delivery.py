@@ -1,4 +1,4 @@
-"""Rows of one Spark task on their way to a dead-letter destination. No Spark."""
+"""Sends the rows of one Spark task to a dead-letter destination. It needs no Spark."""
 
 from __future__ import annotations
 

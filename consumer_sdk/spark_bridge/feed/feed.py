@@ -35,8 +35,8 @@ __all__ = ["SparkFeed"]
 
 log = logging.getLogger(__name__)
 
-# Handlers that wait for a commit bring no more records: when this much time passes without a new
-# one, waiting longer for company is vain.
+# Handlers that wait for a commit put no more records: when no new one came for this long, it is of no
+# use to wait longer for more.
 _QUIET = 0.002
 # But a slow trickle must not make a segment of every record.
 _WORTH_A_SEGMENT = 64
@@ -58,30 +58,31 @@ class SparkFeed:
         async with SparkFeed("/data/landing/orders") as feed:
             await consumer.run(feed.put, concurrency=500)      # or a handler that awaits it
 
-    A record is recognised by stream, partition and position: one that is put again, after a
-    crash or a redelivery, by this process or another one, is dropped. Several processes may
-    feed one directory. It takes one stream name for one stream: records of another broker, or
-    of a stream that was deleted and made again, need a directory of their own, because their
-    positions mean other records.
+    The feed recognises a record by its stream, partition and position. It drops a record that is
+    put again, after a crash or a redelivery, by this process or another one. Several processes may
+    feed one directory. A stream's name stands for one stream: records of another broker, or of a
+    stream that was deleted and made again, need a directory of their own, because the same
+    positions are other records there.
 
     Records are grouped: a group becomes a segment when it holds ``max_rows`` or ``max_bytes``,
     when its oldest record has waited ``max_wait``, or when it holds some dozens of records and
     no further one comes.
 
     Segments stay, unless Spark's queries have reader names (``?retention=committed&reader=…``).
-    Then an open feed deletes what every such query has committed, ``keep_for`` after it has seen
-    that. A query that starts later starts at the first segment that is left; one
-    without a reader name holds nothing back, and gets an error when it has been overtaken. A
-    reader that is gone for good holds everything back until ``readers/NAME.json`` is deleted.
+    Then an open feed deletes the segments that every such query has committed, ``keep_for`` seconds
+    after it has seen that. A query that starts later starts at the first segment that is left. A
+    query without a reader name keeps no segment from being deleted, and gets an error when a
+    segment that it still needs is gone. A reader that is gone for good keeps every segment, until
+    somebody deletes ``readers/NAME.json``.
 
-    With a limit for the backlog, a full feed lets records wait until Spark has committed some:
-    the consumer pauses by its own limits of what is in flight, and no attempt is counted. The
-    limit is looked at before each segment, so that every writer may exceed it by one. Without
-    any reader the whole feed counts.
+    With a limit for the backlog, `put` waits while the feed is full, until Spark has committed some
+    segments. The consumer pauses by its own limits of records in flight, and counts no attempt. A
+    writer checks the limit before each segment, so that each may exceed it by one. Without any
+    reader the whole feed counts as backlog.
 
-    Integer positions are recognised for ever. Others cost memory each, and are recognised for
-    ``remember`` seconds at least before the newest of their stream; an outage does not count, and
-    the clocks of writers may differ by as much.
+    Integer positions are recognised for ever. Each other position costs memory, and is recognised
+    until its stream has records that are ``remember`` seconds newer. So an outage makes the feed
+    forget nothing. The clocks of writers may differ by as much.
 
     The directory must be on one file system with hard links and ``flock`` that every writer
     and, for Spark, every executor can reach; or give ``filesystem`` one of fsspec's that can
@@ -174,17 +175,17 @@ class SparkFeed:
         """Returns when the record is durable in a segment; with a full backlog, that takes long.
 
         Raises:
-            TransientFeedError: the file system refused the write (disk full, for one), and the
-                feed was closed before it did not. Until then the record waits, so that the
-                consumer pauses and no attempt is counted.
+            TransientFeedError: the file system refused the write (because the disk is full, for
+                example), and still did so when the feed was closed. Until then the record waits,
+                so that the consumer pauses and counts no attempt.
             FeedRecordError: this record cannot be stored.
             FeedFormatError: another writer's manifest is damaged.
             FeedError: the feed has ended by itself, with the cause.
             ConsumerClosedError: the feed is not open, belongs to another event loop, or was
                 closed while its backlog was full: the record is not stored.
 
-        Cancellation: the record may or may not get stored; put it again (the consumer delivers
-        it again, since nothing acked it), and it is there once.
+        Cancellation: the record may get stored or not. The consumer delivers it again, since
+        nothing has acked it; put again, it is in the feed once.
         """
         await self._submit((message,), size_of(message))
 
@@ -412,8 +413,8 @@ class SparkFeed:
     async def _store(self, messages: Sequence[Sequence[Message]]) -> Sequence[Exception | None]:
         """Commits; while the file system refuses, tries again until the feed is closed.
 
-        Handing the refusal to the handlers would use up the attempts of records that are in
-        order, and send them to the dead letters.
+        If the handlers got the refusal, they would use up the attempts of sound records, which
+        would go to the dead letters.
         """
         pause = _FIRST_PAUSE
         while True:

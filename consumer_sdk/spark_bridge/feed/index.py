@@ -67,11 +67,12 @@ class KeptSegment:
 
 
 class FeedIndex:
-    """Follows a log. Only what the log's rule about the floor lets count gets into it.
+    """Follows a manifest log, and takes in the manifests that count by its rule about the floor.
 
-    Ages are measured by this writer's own clock, from when it saw something. Only of what was
-    there before it looked first it believes the manifests' times, and only as to how long before
-    the last one a manifest was: clocks of writers may differ by as much as ``remember``.
+    It measures ages by this writer's own clock, from the moment at which it saw a manifest. For
+    manifests that were there before it first looked, it uses the times that they say, and only how
+    much older than the last one each of them is: clocks of writers may differ by as much as
+    ``remember``.
 
     Args:
         log: what to follow.
@@ -141,7 +142,7 @@ class FeedIndex:
         return Unread(last.rows - rows, last.size - size, len(self.kept) - first, oldest.at)
 
     def note_committed(self, number: int) -> None:
-        """Every reader has committed what is below ``number``, as is seen just now."""
+        """Notes that every reader has committed what is below ``number``, and when this was seen."""
         seen = self._commits
         when = self._clock()
         # A reader may fall back, to what was committed when it was ahead.
@@ -226,16 +227,16 @@ class _Remembered:
 class KnownPositions:
     """The positions of every manifest read so far.
 
-    Integer positions are kept for ever, in O(gaps) of memory. Others cost memory each, since
-    which positions lie between two of them, nobody but the broker can tell; those are forgotten
-    by age, stream by stream.
+    Integer positions are kept for ever, in memory that grows with the gaps between them. Each other
+    position costs memory, since only the broker knows which positions lie between two of them.
+    Those are forgotten by age, stream by stream.
     """
 
     __slots__ = ("_ages", "_ranges", "_texts")
 
     def __init__(self, ranges: Mapping[str, Sequence[tuple[int, int]]] | None = None) -> None:
         self._ranges: dict[str, IntervalSet] = {}
-        # With the last manifest that has it: a text that was forgotten may come again.
+        # Each text with the last manifest that has it: a text that was forgotten may come again.
         self._texts: dict[str, dict[str, int]] = {}
         self._ages: defaultdict[str, deque[_Remembered]] = defaultdict(deque)
         self._add_ranges(ranges or {})
@@ -249,9 +250,10 @@ class KnownPositions:
             self._ages[stream].append(_Remembered(age, manifest.number, part))
 
     def forget(self, seconds: float) -> None:
-        """Drops text positions that are so much older than their stream's newest.
+        """Drops text positions that are so many seconds older than the newest of their stream.
 
-        Not than another stream's: one whose consumer stands still is what is fed again later.
+        The newest of another stream does not count: a stream whose consumer stands still now is fed
+        again later, with positions that have to be recognised then.
         """
         for ages in self._ages.values():
             while ages[0].age < ages[-1].age - seconds:

@@ -1,4 +1,4 @@
-"""The numbered manifests of a feed directory: an append-only log claimed number by number.
+"""The numbered manifests of a feed directory: an append-only log, which writers claim number by number.
 
 Rules:
 

@@ -1,4 +1,4 @@
-"""Records that wait for their group; pure, so that every rule about groups is here."""
+"""Records that wait until a group of them is written. It does no I/O: every rule about groups is here."""
 
 from __future__ import annotations
 
@@ -36,9 +36,12 @@ class Entry:
     def settle(self, fault: Exception | None) -> None:
         """Answers the caller, unless it was cancelled.
 
-        Where the part was not stored, those behind it are not stored either: they are answered
-        now, and `Pending.take` leaves them out. Else a partition's later records could precede
-        its earlier ones, which are put again.
+        When a part of a call was not stored, the parts behind it are refused too, and `Pending.take`
+        leaves them out. Otherwise:
+
+        1. the first part of a batch fails, and the second, with later records of a partition, is stored;
+        2. the caller puts the whole batch again, and the first part is stored now;
+        3. Spark reads the partition's later records before its earlier ones.
         """
         if self.answer.done():
             return
@@ -98,7 +101,7 @@ class Pending:
         return group
 
     def drop_cancelled(self) -> None:
-        """Forgets entries whose callers have given up, which can be long before they are taken."""
+        """Forgets entries whose callers were cancelled: with a full feed nobody takes them for long."""
         for _ in range(len(self._entries)):
             entry = self._entries.popleft()
             if entry.answer.done():
@@ -144,7 +147,7 @@ def _total(messages: Sequence[Message]) -> int:
 
 
 def _own_copy(error: Exception) -> Exception:
-    """An exception for one caller: many raise theirs at the same time, and may change it."""
+    """An exception for one caller: several callers raise it at the same time, and each may change its own."""
     if not isinstance(error, ConsumerSdkError):
         return error
     own = copy.copy(error)

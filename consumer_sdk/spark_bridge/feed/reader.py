@@ -1,8 +1,8 @@
 """How Spark reads a feed directory.
 
-The offset is the number of the next manifest to read, so that a range of offsets names a fixed
-list of segments: reading it again, on any executor, yields the same rows. Nothing here holds a
-client, a file or a thread; an instance is pickled to executors freely.
+The offset is the number of the next manifest to read. So a range of offsets names a fixed list of
+segments, and reading it again, on any executor, yields the same rows. An instance can be pickled to
+executors at any time, because it holds no client, file or thread.
 """
 
 from __future__ import annotations

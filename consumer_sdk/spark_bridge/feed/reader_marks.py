@@ -1,7 +1,8 @@
-"""How far Spark's queries have come, said by them in the feed directory.
+"""How far Spark's queries have come: each query writes it into the feed directory.
 
-``readers/NAME.json`` holds the number of the first manifest that the query NAME may read again.
-Nothing from there on is deleted. A query that is gone for good holds everything: delete its file.
+``readers/NAME.json`` holds the number of the first manifest that the query NAME may read again. No
+writer deletes a segment from there on. So a query that is gone for good keeps all segments, until
+somebody deletes its file.
 """
 
 from __future__ import annotations

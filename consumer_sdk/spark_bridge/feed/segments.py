@@ -66,7 +66,7 @@ class Rows:
 
 
 def are_numbers(places: Sequence[Place]) -> bool:
-    """No place is text: the usual case, told apart at a fraction of the cost of a loop."""
+    """No place is text. It is the usual case, and this finds out faster than a loop would."""
     return isinstance(places, range) or set(map(type, places)) <= {int}
 
 

@@ -1,4 +1,4 @@
-"""Spark's listener, handing on what it hears."""
+"""The listener that hands Spark's reports on to a `SourceMetrics`."""
 
 from __future__ import annotations
 

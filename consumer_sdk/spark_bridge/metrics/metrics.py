@@ -1,7 +1,7 @@
-"""Rows, bytes and lag of streaming queries: Spark has no place for them in a Python source.
+"""Rows, bytes and lag of streaming queries: a Python source cannot add metrics to Spark's own.
 
-Spark reports each micro-batch to listeners in the driver, with the source's own offsets; from
-these the lag follows, without a question to the broker.
+Spark reports each micro-batch to listeners in the driver, with the source's own offsets. The lag follows
+from these, and nobody asks the broker for it.
 """
 
 from __future__ import annotations

@@ -255,7 +255,7 @@ def _sources(before: QueryStats | None, progress: Progress) -> Iterator[SourceSt
         if lag is not None:
             last = known.get(index)
             total = (last.rows if last else 0) + max(0, source.numInputRows)
-            # A micro-batch that is repeated after a restart is reported without a latest offset.
+            # Of a micro-batch that it repeats after a restart, Spark reports no latest offset.
             origin = read_origin(latest) or (last.origin if last else None)
             yield SourceStats(index=index, rows=total, lag=lag, origin=origin)
 

@@ -86,7 +86,7 @@ class Acks:
         self._problem: Exception | None = None
 
     def done(self, positions: Mapping[Partition, Position]) -> None:
-        """Everything below ``positions`` is done. One that goes back is of a log made again."""
+        """Everything below ``positions`` is done. A lower position than before is of a log made again."""
         for partition, position in positions.items():
             known = self._acks.get(partition)
             if known is None or position < known.done:
@@ -116,7 +116,7 @@ class Acks:
         return self._problem or TimeoutError(f"no answer within {patience:g} s")
 
     async def aclose(self) -> None:
-        """Gives up what is not durable yet."""
+        """Cancels the write that is in the air; what is not durable yet is given up."""
         if self._writing is not None:
             self._writing.cancel()
             await asyncio.wait([self._writing])

@@ -1,9 +1,9 @@
-"""Connections to brokers, kept for a while, by the one thread of this process that uses them.
+"""Connections to brokers: a process keeps them for a while, in the one thread that uses them.
 
-Spark's Python workers serve many tasks, of several queries, whose options may differ: a connection
-belongs to all of its options (`PullOptions.identity`), and never to a reader, which is pickled. So do those
-of the sink.
-What a task has found broken is not given to the next one.
+Spark's Python workers serve many tasks, of several queries, whose options may differ. So tasks share a
+connection if all of their options are the same (`PullOptions.identity`), secrets included; this holds for
+the sink's too. No reader owns one, because readers are pickled. When a task gets an error from a
+connection, later tasks get another one.
 """
 
 from __future__ import annotations
@@ -145,7 +145,13 @@ class _Connection:
         return self.client
 
     async def _open(self) -> None:
-        """A client can be opened once: who waits for it meanwhile needs another one."""
+        """Opens the client, which can be done once: after a failure, nobody may wait for it.
+
+        1. Two tasks ask for the same connection; the first one opens it, the second waits for the lock.
+        2. Opening fails, and the first task gets the error.
+        3. The second one has the lock. It gets an error that Spark may retry, and its retry another
+           connection.
+        """
         try:
             await self.client.open()
         except BaseException as error:
@@ -171,6 +177,6 @@ _processes: dict[int, Process] = {}
 
 
 def of_this_process() -> Process:
-    """The process' own: a forked child gets another, as it has none of its parent's threads."""
-    # One atomic step instead of a lock, which a fork could copy while it is held.
+    """The one of this process; a forked child gets another, since it has none of its parent's threads."""
+    # One atomic step and no lock: a fork could copy a lock while it is held.
     return _processes.setdefault(os.getpid(), Process())

@@ -88,7 +88,7 @@ async def _read(
 async def _read_range(
     reader: RangeReader, wanted: PartitionRange, options: PullOptions
 ) -> AsyncGenerator[Columns, None]:
-    """One range; what the broker has deleted since the batch was planned is a loss."""
+    """Reads one range; records that the broker has deleted since the batch was planned are lost."""
     rest: PartitionRange | None = wanted
     while rest is not None:
         try:

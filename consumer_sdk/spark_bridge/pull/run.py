@@ -46,7 +46,7 @@ Offset = dict[str, Any]
 
 
 class QueryRun:
-    """Answers `PullStreamReader`, which is called by one thread, through the event loop's thread.
+    """Answers `PullStreamReader`: Spark calls in one thread, and the work is done in the event loop's.
 
     Args:
         options: what was asked for.
@@ -57,7 +57,7 @@ class QueryRun:
         process = of_this_process()
         self._loop = process.loop
         self._connections = process.connections
-        # Never opened: it knows the positions' texts, and that the options can work.
+        # It is never opened: it reads and writes positions as text, and refuses options that cannot work.
         self._texts = options.open_reader()
         self._planner = StreamPlanner(options, process.connections)
         self._next = NextBatch(lambda: INITIAL, options.limits.default_limit)
@@ -92,7 +92,7 @@ class QueryRun:
         return [Ranges(each) for each in found]
 
     def committed(self, end: Offset) -> None:
-        """Spark has logged everything below ``end`` as done."""
+        """Spark has logged that everything below ``end`` is done."""
         if self._rule.committed(_text(end)):
             self._ack(end)
 
@@ -159,7 +159,7 @@ class QueryRun:
         return await self._acks.settle(patience)
 
     def _settle_run(self) -> None:
-        """The run ends here, and Spark its process with it: the last ack has its time before."""
+        """The run ends here, and Spark ends its process: the last ack gets its time before that."""
         self._loop.call(self._acks.settle(_RUN_END_SECONDS), timeout=2 * _RUN_END_SECONDS)
 
     def _patiently(self, work: Callable[[], Awaitable[_T]]) -> _T:

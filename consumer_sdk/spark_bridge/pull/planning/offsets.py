@@ -1,9 +1,10 @@
 """What Spark keeps in its offset log: how far each partition was read.
 
-The wanted start of a query ("latest", a time, where the group stands) moves with every question.
-So `INITIAL`, a constant, is what a query starts at, and the end of the batch in which a partition
-is first read says in ``since`` where that began. Spark makes an end durable before it runs the
-batch: after a crash the same range is planned again, and no other place has to remember it.
+The wanted start of a query ("latest", a time, where the group stands) means another position each time
+that the broker is asked. So each query starts at a constant, `INITIAL`. The end of the micro-batch in
+which a partition is first read says in ``since`` where that partition began. Spark makes an end durable
+before it runs the micro-batch: after a crash it plans the same range again, and nobody else has to
+remember where it began.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Poller:
         Raises:
             TransientAdapterError: the broker has not answered for too long.
         """
-        # What is asked first decides for Trigger.Once whether anything is read at all.
+        # With Trigger.Once, the first answer decides whether anything is read at all.
         if is_final or self._is_first:
             found = await patiently(lambda: self._ask(start, limit), self._patience)
             self._is_first = False
@@ -91,7 +91,7 @@ class Poller:
         return await self._quickly(start, limit)
 
     async def aclose(self) -> None:
-        """Gives up a question that is still open."""
+        """Cancels a question that the broker has not answered yet."""
         if self._asking is not None:
             task = self._asking[1]
             task.cancel()

@@ -101,7 +101,7 @@ class StreamPlanner:
             return await plan_tasks(reader, begin.ranges_to(stop), self._options, gone)
 
     async def aclose(self) -> None:
-        """Asks for nothing more."""
+        """Ends the probe for ages, which runs in the background."""
         await self._ages.aclose()
 
     async def _end(self, reader: RangeReader, begin: Offsets, limit: Limit) -> Offsets:
@@ -188,9 +188,10 @@ async def resolved(
 async def _hidden(
     reader: RangeReader, begin: Offsets, partitions: Collection[Partition]
 ) -> dict[Partition, Position]:
-    """Where partitions stay that are not listed.
+    """The positions of partitions that the query has read and that the broker does not list now.
 
-    No list shows them for a moment; or the options no longer choose them, and may again.
+    They stay as they are: the list may lack a partition for a moment, or the options no longer choose
+    it, and may choose it again later. A partition that the broker has deleted is left out.
     """
     unlisted = sorted(begin.positions.keys() - set(partitions))
     asked = [partition for partition in unlisted if reader.is_chosen(partition)]
