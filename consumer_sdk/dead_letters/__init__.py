@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.kafka.dead_letters.destination import KafkaDeadLetters
-    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
+    from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
+    from consumer_sdk.adapters.kinesis.dead_letters import KinesisDeadLetters
     from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
     from consumer_sdk.records.letter_lines import decode_letter
@@ -31,8 +31,8 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "KafkaDeadLetters": "consumer_sdk.adapters.kafka.dead_letters.destination",
-        "KinesisDeadLetters": "consumer_sdk.adapters.kinesis.dead_letters.destination",
+        "KafkaDeadLetters": "consumer_sdk.adapters.kafka.dead_letters",
+        "KinesisDeadLetters": "consumer_sdk.adapters.kinesis.dead_letters",
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
         "MemoryDeadLetters": "consumer_sdk.testing.memory",
         "PulsarDeadLetters": "consumer_sdk.adapters.pulsar.dead_letters.destination",

@@ -1,6 +1,6 @@
 """Dead letters as records: what a topic or stream of them says, read back. Pure.
 
-Kafka and Pulsar have what went wrong in headers (`consumer_sdk.adapters.kafka.dead_letters.form`), Kinesis in a
+Kafka and Pulsar have what went wrong in headers (`consumer_sdk.adapters.kafka.dead_letters`), Kinesis in a
 line before the value (`consumer_sdk.records.letter_lines`).
 """
 

@@ -18,7 +18,7 @@ from consumer_sdk.options import kinds_of, read_texts
 from consumer_sdk.records import DeadLetter, Outcome
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
+    from consumer_sdk.adapters.kinesis.dead_letters import KinesisDeadLetters
 
 __all__ = ["resending_to"]
 
@@ -48,7 +48,7 @@ def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> 
     from aiokafka import AIOKafkaProducer
 
     from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
-    from consumer_sdk.adapters.kafka.dead_letters.destination import OWN, KafkaRecords
+    from consumer_sdk.adapters.kafka.dead_letters import OWN, KafkaRecords
 
     kinds = {name: OWN[name] for name in ("connect_timeout",)}
     kinds = client_kinds(AIOKafkaProducer.__init__) | kinds
@@ -68,7 +68,7 @@ def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) ->
 
 
 def _kinesis(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
-    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisRecords
+    from consumer_sdk.adapters.kinesis.dead_letters import KinesisRecords
     from consumer_sdk.adapters.kinesis.service.connection import Connection
 
     kinds = kinds_of(Connection)

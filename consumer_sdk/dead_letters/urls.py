@@ -43,7 +43,7 @@ def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
     from aiokafka import AIOKafkaProducer
 
     from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
-    from consumer_sdk.adapters.kafka.dead_letters.destination import OWN, KafkaDeadLetters
+    from consumer_sdk.adapters.kafka.dead_letters import OWN, KafkaDeadLetters
 
     own = {name: OWN[name] for name in OWN if name != "topic"}
     kinds = client_kinds(AIOKafkaProducer.__init__) | own
@@ -62,7 +62,7 @@ def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
 
 
 def _kinesis(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
-    from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
+    from consumer_sdk.adapters.kinesis.dead_letters import KinesisDeadLetters
     from consumer_sdk.adapters.kinesis.options import read_url
     from consumer_sdk.adapters.kinesis.service.connection import Connection
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from consumer_sdk.adapters.kafka.dead_letters import form as kafka_form
+from consumer_sdk.adapters.kafka.dead_letters import letter_headers
 from consumer_sdk.adapters.pulsar.dead_letters import form as pulsar_form
 from consumer_sdk.dead_letters.reading import broker_of, letter_in
 from consumer_sdk.records import DeadLetter, Partition
 from consumer_sdk.records.letter_lines import encode_letter
-from tests.adapters.kafka.dead_letters.test_destination import letter_of
+from tests.adapters.kafka.test_dead_letters import letter_of
 
 LETTER = letter_of("orders")
 
@@ -19,7 +19,7 @@ LETTER = letter_of("orders")
 def test_letter_of_kafka_is_read_back() -> None:
     """Headers that were added are gone, and the record's own time is in its place."""
     found = letter_in(
-        "kafka", key=b"k", value=LETTER.value, headers=kafka_form.headers(LETTER), timestamp=1
+        "kafka", key=b"k", value=LETTER.value, headers=letter_headers(LETTER), timestamp=1
     )
     assert found == LETTER
     assert broker_of(found) == "kafka"
@@ -53,7 +53,7 @@ def test_letter_of_kinesis_is_read_back() -> None:
 @pytest.mark.parametrize("text", [None, b"nan", b"\xff"])
 def test_record_that_is_no_letter_is_an_error(name: str, text: bytes | None) -> None:
     """It says what is missing or wrong."""
-    headers = dict(kafka_form.headers(LETTER))
+    headers = dict(letter_headers(LETTER))
     del headers[f"dlq.{name}"]
     if text is not None and name != "position":
         headers[f"dlq.{name}"] = text

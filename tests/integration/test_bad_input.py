@@ -19,7 +19,7 @@ from consumer_sdk import (
     StoreError,
     TransientAdapterError,
 )
-from consumer_sdk.adapters.kafka.dead_letters.destination import KafkaDeadLetters
+from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 from consumer_sdk.stores import LocalStore, MemoryStore
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 from tests.integration.field import PATIENCE, Field

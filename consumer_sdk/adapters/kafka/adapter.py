@@ -234,7 +234,7 @@ class KafkaAdapter(Adapter):
 
     def dead_letters(self) -> DeadLetters | None:
         """Topics named ``<topic>-<group>-DLQ`` on the same servers, created when first needed."""
-        from consumer_sdk.adapters.kafka.dead_letters.destination import KafkaDeadLetters
+        from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 
         return KafkaDeadLetters(**self._options.for_connection())
 

@@ -356,7 +356,7 @@ class KinesisAdapter(Adapter):
 
     def dead_letters(self) -> DeadLetters | None:
         """The stream ``dead_letter_stream``, reached in the same way."""
-        from consumer_sdk.adapters.kinesis.dead_letters.destination import KinesisDeadLetters
+        from consumer_sdk.adapters.kinesis.dead_letters import KinesisDeadLetters
 
         stream = self._options.dead_letter_stream
         connection = next(iter(self._streams.values())).connection

@@ -1,18 +1,23 @@
-"""Makes the client and connects it, to brokers that are named and never to create a topic."""
+"""Consumers and producers of the client: made, connected and closed, in bounded time.
+
+Brokers are those that are named, and no topic is created by asking for it. The client's own ``stop``
+waits for a join that another member holds up, never revokes, and gives up half way when one of its
+cancelled requests raises. Here every step is isolated and bounded, and what is left is closed the hard way.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from types import MethodType
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.errors import KafkaConnectionError, KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from consumer_sdk.adapters.kafka.client.closing import CLIENT_LOGS
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.listeners import look_at_listener
 from consumer_sdk.adapters.kafka.client.reconnecting import (
@@ -20,11 +25,26 @@ from consumer_sdk.adapters.kafka.client.reconnecting import (
     connection_options,
     open_connection,
 )
-from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.log_limits import REPEATS, LimitedLoggers
 
-__all__ = ["adopt", "connect", "make_consumer"]
+__all__ = [
+    "adopt",
+    "bounded",
+    "close_connections",
+    "connect",
+    "make_consumer",
+    "start_producer",
+    "stop_client",
+    "stop_producer",
+]
+
 
 log = logging.getLogger(__name__)
+
+CLIENT_LOGS = LimitedLoggers("aiokafka")
+"""Held from a client's `connect` to its end."""
+STEP = 2.0
+"""Seconds that one step may take."""
 
 
 def make_consumer(**options: Any) -> AIOKafkaConsumer:
@@ -126,3 +146,88 @@ async def _bootstrap(client: Any, host: str, port: int) -> None:
 
 async def _is_bootstrapped() -> None:
     """Nothing is left for the client's start to do."""
+
+
+# -- producers ----------------------------------------------------------------------------------
+
+
+async def start_producer(timeout: float, **options: Any) -> AIOKafkaProducer:
+    """A connected producer that never creates a topic by accident.
+
+    Args:
+        timeout: seconds to wait for a connection.
+        options: of the client; it writes to all replicas where ``acks`` says nothing else.
+
+    Raises:
+        AdapterError: the servers cannot be reached, or refused.
+    """
+    producer = AIOKafkaProducer(**{"acks": "all", **options})
+    adopt(producer.client)
+    try:
+        await connect(producer.client, timeout)
+        await producer.start()
+    except KafkaError as error:  # an idempotent producer is refused its id
+        await stop_producer(producer)
+        raise translate(error, "starting a producer") from error
+    except BaseException:
+        await stop_producer(producer)
+        raise
+    return producer
+
+
+async def stop_producer(producer: AIOKafkaProducer) -> None:
+    """Sends what it holds, if that is quick, and closes its connections. Never raises."""
+    await bounded(producer.stop(), "stopping the producer")
+    close_connections(producer.client)
+
+
+# -- closing ------------------------------------------------------------------------------------
+
+
+async def stop_client(consumer: Any) -> None:
+    """Leaves the group at once and closes every connection. Never raises."""
+    coordinator = consumer._coordinator
+    consumer._closed = True
+    if coordinator is not None and hasattr(coordinator, "_coordination_task"):
+        await _leave(coordinator)
+    elif coordinator is not None:
+        await bounded(coordinator.close(), "closing the coordinator")
+    if consumer._fetcher is not None:
+        await bounded(consumer._fetcher.close(), "closing the fetcher")
+    await bounded(consumer._client.close(), "closing the connections")
+    close_connections(consumer._client)
+
+
+def close_connections(client: Any) -> None:
+    """Closes whatever connection a stop has left open."""
+    for connection in list(client._conns.values()):
+        connection.close()
+    CLIENT_LOGS.release(client)
+
+
+async def _leave(coordinator: Any) -> None:
+    if not coordinator._closing.done():
+        coordinator._closing.set_result(None)  # so that nothing rejoins
+    task = coordinator._coordination_task
+    await asyncio.wait({task}, timeout=0.05)
+    task.cancel()  # it may wait for a join that another member holds up
+    await _settled(task)
+    await bounded(coordinator._stop_heartbeat_task(), "stopping the heartbeats")
+    await bounded(coordinator._stop_commit_offsets_refresh_task(), "stopping the coordinator")
+    await bounded(coordinator._maybe_leave_group(), "leaving the group")
+
+
+async def bounded(step: Coroutine[Any, Any, Any], what: str) -> None:
+    """Runs a step for at most `STEP` seconds, in a task that may fail or be cancelled alone."""
+    task = asyncio.ensure_future(step)
+    done, _pending = await asyncio.wait({task}, timeout=STEP)
+    if not done:
+        log.warning("%s took longer than %.0f s", what, STEP)
+        task.cancel()
+    await _settled(task, what)
+
+
+async def _settled(task: asyncio.Task[Any], what: str = "closing") -> None:
+    done, _pending = await asyncio.wait({task}, timeout=STEP)
+    if done and not task.cancelled() and (error := task.exception()):
+        log.warning("%s: %r", what, error)

@@ -10,8 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.adapters.kafka.client.client import connect, make_consumer
-from consumer_sdk.adapters.kafka.client.closing import stop_client
+from consumer_sdk.adapters.kafka.client.client import connect, make_consumer, stop_client
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets

@@ -20,6 +20,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
+from consumer_sdk.adapters.kafka.client.client import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
@@ -30,7 +31,6 @@ from consumer_sdk.adapters.kafka.client.options import (
 )
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.producing.partitioning import lengths_of, partitions_of
-from consumer_sdk.adapters.kafka.producing.producers import start_producer, stop_producer
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import (

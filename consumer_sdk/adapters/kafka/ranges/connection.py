@@ -17,8 +17,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from consumer_sdk.adapters.kafka.client.client import adopt, connect
-from consumer_sdk.adapters.kafka.client.closing import bounded, close_connections
+from consumer_sdk.adapters.kafka.client.client import adopt, bounded, close_connections, connect
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import INVALID, UNKNOWN, describe_topics
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions

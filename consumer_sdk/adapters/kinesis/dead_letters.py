@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import consumer_sdk.adapters.kinesis  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
+from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
 from consumer_sdk.adapters.kinesis.service.connection import Connection, Link
 from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.hooks import stream_large_body

@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
-from consumer_sdk.adapters.kafka.dead_letters.destination import KafkaDeadLetters
+from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.records import DeadLetter, OutcomeKind, Partition
 from consumer_sdk.testing.servers.ports import HOST, free_ports

@@ -1,9 +1,30 @@
-"""Dead letters in Kafka topics; `form` has the form of one."""
+"""Dead letters as records of a Kafka topic.
+
+A dead letter is the record as it was, key, value and headers, with these headers added, all of
+them UTF-8 text:
+
+======================  ======================================================================
+``dlq.stream``          the topic (or Kinesis stream, Pulsar topic) it came from
+``dlq.partition``       the partition there
+``dlq.position``        the position there
+``dlq.timestamp``       the record's own timestamp, milliseconds since the epoch; if it had one
+``dlq.group``           the group that gave it up
+``dlq.error``           what went wrong; cut to 8 KiB
+``dlq.error-type``      the exception's qualified name, or ``rejected``
+``dlq.attempts``        deliveries that failed
+``dlq.failed-at``       seconds since the epoch
+======================  ======================================================================
+
+The record's own timestamp goes into a header and not into the dead letter's timestamp: a topic's
+retention would delete an old record's dead letter at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +36,7 @@ from aiokafka.errors import MessageSizeTooLargeError
 from aiokafka.protocol.admin import CreateTopicsRequest
 
 from consumer_sdk.abc import DeadLetters
+from consumer_sdk.adapters.kafka.client.client import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
@@ -22,8 +44,6 @@ from consumer_sdk.adapters.kafka.client.options import (
     read_servers,
 )
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics, describe_topics
-from consumer_sdk.adapters.kafka.dead_letters import form
-from consumer_sdk.adapters.kafka.producing.producers import start_producer, stop_producer
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import (
     ConfigurationError,
@@ -32,9 +52,9 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.options import FLAG, NAME, SECONDS, OptionType, check_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
-from consumer_sdk.records.dead_letter import own_headers
+from consumer_sdk.records.dead_letter import PREFIX, own_headers
 
-__all__ = ["KafkaDeadLetters", "KafkaRecords"]
+__all__ = ["KafkaDeadLetters", "KafkaRecords", "letter_headers"]
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +82,54 @@ OWN: Mapping[str, OptionType] = {
     "connect_timeout": SECONDS,
 }
 """`KafkaDeadLetters`' own options."""
+LONGEST_ERROR = 8192
+LONGEST_TOPIC = 249
+
+
+# -- the form of a letter -----------------------------------------------------------------------
+
+
+def letter_topic(letter: DeadLetter) -> str:
+    """``<stream>-<group>-DLQ``, as Kafka accepts it."""
+    names = [letter.partition.stream, letter.group, "DLQ"]
+    return legal_topic("-".join(name for name in names if name))
+
+
+def legal_topic(name: str) -> str:
+    """A topic name that Kafka accepts."""
+    found = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    if len(found) > LONGEST_TOPIC:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        found = f"{found[: LONGEST_TOPIC - 17]}-{digest}"
+    return found
+
+
+def letter_headers(letter: DeadLetter) -> list[tuple[str, bytes | None]]:
+    """The record's own headers, without those of an earlier dead letter, and why and where."""
+    added = {
+        "stream": letter.partition.stream,
+        "partition": letter.partition.id,
+        "position": letter.position,
+        "timestamp": letter.timestamp,
+        "group": letter.group,
+        "error": letter.error[:LONGEST_ERROR],
+        "error-type": letter.error_type,
+        "attempts": letter.attempts,
+        "failed-at": letter.failed_at,
+    }
+    kept = [(name, value) for name, value in letter.headers if not name.startswith(PREFIX)]
+    return kept + [
+        (PREFIX + name, str(value).encode()) for name, value in added.items() if value is not None
+    ]
+
+
+def letter_partition(topic: Topic, letter: DeadLetter) -> int | None:
+    """The origin's number where the topic has it, else by key."""
+    number = letter.partition.id
+    return int(number) if number.isdigit() and int(number) in topic.partitions else None
+
+
+# -- where letters go ---------------------------------------------------------------------------
 
 
 class KafkaDeadLetters(DeadLetters):
@@ -101,7 +169,7 @@ class KafkaDeadLetters(DeadLetters):
     ) -> None:
         check_options(locals(), OWN)
         check_client_options(options, AIOKafkaProducer.__init__, OURS, OWN)
-        if topic is not None and topic != form.legal(topic):
+        if topic is not None and topic != legal_topic(topic):
             raise ConfigurationError(
                 f"topic={topic!r}: Kafka allows letters, digits, '.', '_', '-'"
             )
@@ -155,8 +223,8 @@ class KafkaDeadLetters(DeadLetters):
         async with self._lock:
             await self._stop()
 
-    _default_topic = staticmethod(form.default_topic)
-    _headers = staticmethod(form.headers)
+    _default_topic = staticmethod(letter_topic)
+    _headers = staticmethod(letter_headers)
 
     # -- one letter ---------------------------------------------------------------------------
 
@@ -169,7 +237,7 @@ class KafkaDeadLetters(DeadLetters):
 
     async def _send(self, letter: DeadLetter) -> None:
         topic = await self._topic(self.topic or self._default_topic(letter), letter)
-        partition = form.partition(topic, letter)
+        partition = letter_partition(topic, letter)
         record = {"key": letter.key, "value": letter.value, "headers": self._headers(letter)}
         if letter.key is None and letter.value is None:
             # The client refuses such a record one by one, but Kafka allows it.
@@ -191,7 +259,7 @@ class KafkaDeadLetters(DeadLetters):
 
     async def _find_or_create(self, name: str, letter: DeadLetter | None) -> Topic:
         client = self._producer.client
-        wanted = [name] if letter is None else [name, form.legal(letter.partition.stream)]
+        wanted = [name] if letter is None else [name, legal_topic(letter.partition.stream)]
         if self._creates:
             found = await describe_topics(client, wanted)
         else:  # whoever makes it may have done so a moment ago

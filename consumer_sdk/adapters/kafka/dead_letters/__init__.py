@@ -1,1 +1,0 @@
-"""Dead letters as records of a Kafka topic."""

@@ -1,1 +1,0 @@
-"""Tests of adapters.kafka.dead_letters."""

@@ -1,1 +1,0 @@
-"""Tests of adapters.kinesis.dead_letters."""
