@@ -17,8 +17,7 @@ from aiokafka.record import util
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata, write_metadata
-from consumer_sdk.adapters.kafka.decoding.batch_headers import heads
-from consumer_sdk.adapters.kafka.decoding.decompression import LargeBatchError, check_batch
+from consumer_sdk.adapters.kafka.decoding.record_batches import LargeBatchError, check_batch, heads
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records

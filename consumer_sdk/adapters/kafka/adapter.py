@@ -22,7 +22,7 @@ from consumer_sdk.adapters.kafka.client.protocol import topic_id_text
 from consumer_sdk.adapters.kafka.commits.metadata import MOST
 from consumer_sdk.adapters.kafka.consumer.grants import Grant, GrantState
 from consumer_sdk.adapters.kafka.consumer.session import Session
-from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
+from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import (
     OURS,
     IsolationLevel,

@@ -29,7 +29,7 @@ from consumer_sdk.adapters.doubts import REFETCHES
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants
 from consumer_sdk.adapters.kafka.consumer.salvaging import Salvage, unreadable_run
-from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES, oversized
+from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES, oversized
 from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged
 from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker
 from consumer_sdk.records import Run

@@ -20,11 +20,12 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c, decode_varint
 
-from consumer_sdk.adapters.kafka.decoding.batch_headers import FORMAT_OF_BATCHES, heads
-from consumer_sdk.adapters.kafka.decoding.decompression import (
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    FORMAT_OF_BATCHES,
     MAX_BATCH_BYTES,
     check_batch,
     decompress,
+    heads,
 )
 from consumer_sdk.errors import UnreadableRecordError
 from consumer_sdk.records import Assignment, Message

@@ -1,6 +1,6 @@
 """Makes columns from what a fetch brought: several record batches of the client at a time.
 
-`vectors` reads those of the present format. Where that cannot, a record is an object of the
+`numpy_decoder` reads those of the present format. Where it cannot, a record is an object of the
 client's own, in C, for as long as its batch is read. The rules are the client's: checksums,
 aborted transactions, control batches, gaps.
 """
@@ -15,10 +15,11 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.memory_records import MemoryRecords
 
-from consumer_sdk.adapters.kafka.decoding.batch_headers import FORMAT_OF_BATCHES, heads
-from consumer_sdk.adapters.kafka.decoding.decompression import (
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    FORMAT_OF_BATCHES,
     MAX_BATCH_BYTES,
     check_batch,
+    heads,
 )
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD, check_place
 from consumer_sdk.adapters.kafka.ranges.numpy_decoder import Stored, can_read, read_columns
@@ -227,7 +228,7 @@ class Columnizer:
         self._with_headers = with_headers
         self._max_bytes = max_bytes
         self._most = most
-        self._tries_vectors = True
+        self._tries_numpy = True
         self.reached = start
         self.data = b"", b""
 
@@ -274,7 +275,7 @@ class Columnizer:
         yield group, end
 
     def _opened(self, fetched: Fetched) -> Opened:
-        can_try = self._tries_vectors and not _is_old(fetched.batch) and can_read(*fetched)
+        can_try = self._tries_numpy and not _is_old(fetched.batch) and can_read(*fetched)
         return Stored.of(*fetched) if can_try else fetched
 
     def _sound(self, batches: list[Fetched], aborted: Aborted) -> Iterator[tuple[Fetched, bool]]:
@@ -306,7 +307,7 @@ class Columnizer:
             if columns is not None:
                 yield columns
                 return
-            self._tries_vectors = False  # what comes next is likely to be alike
+            self._tries_numpy = False  # what comes next is likely to be alike
             stored.clear()
         group.reverse()
         error: Exception | None = None

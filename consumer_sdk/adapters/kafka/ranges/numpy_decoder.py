@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from consumer_sdk.adapters.kafka.decoding.decompression import can_decompress, decompress
+from consumer_sdk.adapters.kafka.decoding.record_batches import can_decompress, decompress
 from consumer_sdk.adapters.kafka.ranges.record_decoder import NO_TIMESTAMP
 from consumer_sdk.range_reads import ArrowColumn, Columns
 

@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
-from consumer_sdk.adapters.kafka.decoding.decompression import MAX_BATCH_BYTES
+from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.group import Commit, GroupPosition

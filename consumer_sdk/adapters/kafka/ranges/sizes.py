@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.protocol.fetch import FetchRequest
 
-from consumer_sdk.adapters.kafka.decoding.batch_headers import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, heads
 from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
 from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, look_up
 

@@ -11,7 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kafka.decoding import decompression
+from consumer_sdk.adapters.kafka.decoding import record_batches
 from consumer_sdk.adapters.kafka.ranges import batches
 from consumer_sdk.adapters.kafka.ranges import numpy_decoder as vectors
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
@@ -187,9 +187,9 @@ def test_time_that_is_missing_in_the_middle_is_none(monkeypatch: pytest.MonkeyPa
 def test_codec_without_its_library_is_left_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install."""
     data = batch(same(100), codec=ZSTD)
-    codecs = decompression.CODECS
+    codecs = record_batches.CODECS
     without = {**codecs, ZSTD: codecs[ZSTD]._replace(is_there=lambda: False)}
-    monkeypatch.setattr(decompression, "CODECS", without)
+    monkeypatch.setattr(record_batches, "CODECS", without)
     assert not are_vectors(read(data))
 
 

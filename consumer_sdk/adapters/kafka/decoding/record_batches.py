@@ -1,14 +1,20 @@
-"""Bounds what a compressed record batch becomes: 32 kB of zstd can hold a gigabyte of zeros.
+"""Record batches as bytes: where each begins, and what it becomes when it is decompressed.
 
-A broker's ``max.message.bytes`` (1 MiB by default) and a consumer's ``max.partition.fetch.bytes``
-count compressed bytes, so that neither bounds what a client decompresses. What a batch can hold at
-most is told by its length and by what its codec can do, or by the heads of its blocks: that is
-enough for nearly all. Only where it is not, the bytes are counted, into memory that is bounded.
+All formats have their length and their format in one place::
+
+    0 first offset (8) | 8 length of what follows (4) | 12 … (4) | 16 format (1) | …
+
+What a compressed batch becomes is bounded, since 32 kB of zstd can hold a gigabyte of zeros. A broker's
+``max.message.bytes`` (1 MiB by default) and a consumer's ``max.partition.fetch.bytes`` count compressed
+bytes, so that neither bounds what a client decompresses. What a batch can hold at most is told by its
+length and by what its codec can do, or by the heads of its blocks: that is enough for nearly all. Only
+where it is not, the bytes are counted, into memory that is bounded.
 """
 
 from __future__ import annotations
 
 import mmap
+import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -16,29 +22,33 @@ from typing import Any, NamedTuple
 
 from aiokafka import codec
 
-from consumer_sdk.adapters.kafka.decoding.batch_headers import FORMAT_OF_BATCHES
-
 try:
     import cramjam
 except ModuleNotFoundError:  # of the codecs that need it the client says what to install
     cramjam = None  # type: ignore[assignment]
 
 __all__ = [
+    "FORMAT_OF_BATCHES",
     "MAX_BATCH_BYTES",
+    "Head",
     "LargeBatchError",
     "can_decompress",
     "check_batch",
     "decompress",
+    "heads",
     "oversized",
 ]
 
+START = struct.Struct(">qiib")
+BEFORE_LENGTH = 12
+FORMAT_OF_BATCHES = 2
+"""The format since Kafka 0.11; the older ones have single records, or one around others."""
 MAX_BATCH_BYTES = 128 * 2**20
 """What a batch may have by default, decompressed: 128 times what a broker takes as one by default,
 so that text and zeros fit; and, with its copy, less than the 384 MiB that Spark leaves to Python at
 least."""
 
 LENGTH_AT, MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 8, 16, 17, 22
-BEFORE_LENGTH = 12
 HEAD_BYTES = 61
 CODEC = 0x07
 STEP = 1 << 17
@@ -46,6 +56,32 @@ ZSTD_MAGIC, ZSTD_BLOCK, ZSTD_RAW, ZSTD_RLE = 0xFD2FB528, 1 << 17, 0, 1
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
 XERIAL = b"\x82SNAPPY\0"
 XERIAL_HEAD = 16
+
+
+class Head(NamedTuple):
+    """A batch's place.
+
+    Attributes:
+        at: its first byte.
+        end: the byte after its last, which need not be there.
+        magic: its format, 0, 1 or 2.
+    """
+
+    at: int
+    end: int
+    magic: int
+
+
+def heads(data: bytes) -> Iterator[Head]:
+    """Of each batch whose head is there."""
+    at = 0
+    while at + START.size <= len(data):
+        _offset, length, _middle, magic = START.unpack_from(data, at)
+        yield Head(at, at + BEFORE_LENGTH + length, magic)
+        at += BEFORE_LENGTH + max(length, START.size - BEFORE_LENGTH)
+
+
+# -- what a batch becomes ---------------------------------------------------------------------
 
 
 class LargeBatchError(Exception):

@@ -15,7 +15,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kafka.decoding.decompression import (
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
     MAX_BATCH_BYTES,
     LargeBatchError,
     check_batch,
