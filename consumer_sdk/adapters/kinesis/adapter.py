@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, Leases, LeaseSource
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
-from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import Room
-from consumer_sdk.adapters.kinesis.consumer.session import Place, Session
-from consumer_sdk.adapters.kinesis.consumer.sessions import OneQuestion, Sessions
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
+from consumer_sdk.adapters.kinesis.consumer.session import OneQuestion, Place, Session, Sessions
 from consumer_sdk.adapters.kinesis.options import KinesisOptions, parse_url, read_streams
 from consumer_sdk.adapters.kinesis.service.connection import Connection
 from consumer_sdk.adapters.kinesis.service.rates import Limits
@@ -214,7 +213,7 @@ class KinesisAdapter(Adapter):
     ) -> Sessions:
         news = asyncio.Event()
         by_stream: dict[str, Session] = {}
-        room = Room(
+        room = ReadAheadBudget(
             lambda: [grant for session in by_stream.values() for grant in session.grants],
             self._options.buffer_bytes,
         )

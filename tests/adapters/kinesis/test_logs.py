@@ -66,7 +66,7 @@ def test_shards_of_a_member_that_died_are_taken_aloud(caplog: pytest.LogCaptureF
         task.cancel()
         await asyncio.wait([task])
 
-    with caplog.at_level(logging.INFO, "consumer_sdk.adapters.kinesis.consumer.lease_log"):
+    with caplog.at_level(logging.INFO, "consumer_sdk.adapters.kinesis.consumer.membership"):
         play(test, shards=2)
     (told,) = texts(caplog)
     assert told.startswith("taking 2 shards (shardId-0000")

@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-from consumer_sdk.adapters.kinesis.consumer.page_buffer import Unread
+from consumer_sdk.adapters.kinesis.consumer.page_buffer import PageBuffer
 from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
 from consumer_sdk.errors import PositionOutOfRangeError
@@ -74,7 +74,7 @@ class Grant:
         self.size = 0
         self.on_size: Callable[[int], None] = lambda _: None
         self._on_news = on_news
-        self._unread: deque[Unread] = deque()
+        self._unread: deque[PageBuffer] = deque()
         self._forgotten: int | None = None
         self._heard = self._overdue = math.inf
         self._fault: Exception | None = None
@@ -139,7 +139,7 @@ class Grant:
             page = page.without_first()
         if page.sequences:
             since = self.cursor.position if isinstance(self.cursor, AtPosition) else None
-            self._unread.append(Unread(page, since))
+            self._unread.append(PageBuffer(page, since))
             self._resize(page.size)
             self.cursor = AtPosition(after(page.sequences[-1]))
             self.is_refused = False

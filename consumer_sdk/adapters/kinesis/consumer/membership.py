@@ -12,20 +12,19 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from consumer_sdk.abc import AssignmentOwner, Leases
-from consumer_sdk.adapters.kinesis.consumer.cooldown import Bench
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant, GrantState
-from consumer_sdk.adapters.kinesis.consumer.lease_log import log_moves
 from consumer_sdk.errors import StoreError, TransientStoreError
 from consumer_sdk.leases.balance import moves
 from consumer_sdk.log_limits import REPEATS
-from consumer_sdk.records import Assignment, Moves
+from consumer_sdk.records import Assignment, LeaseView, Moves
 
-__all__ = ["Membership"]
+__all__ = ["Cooldown", "Membership"]
+
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class Membership:
         self._stopped = stopped
         self._withdraw = withdraw
         self._spawn = spawn
-        self._bench = Bench()
+        self._cooldown = Cooldown()
         self._to_release: dict[str, int] = {}
         # By the lease they are still ours: not to be taken before their end is told.
         self._ending: dict[str, int] = {}
@@ -156,7 +155,7 @@ class Membership:
         view = await self._leases.view()
         todo = moves(view)
         begun = [s for s in todo.hand_over if s in self.grants and self.grants[s].is_held]
-        log_moves(view, todo, begun)
+        _log_moves(view, todo, begun)
         await self._take(todo)
         await self._leases.unwant(todo.unwant)
         await self._leases.want(todo.want)
@@ -168,8 +167,8 @@ class Membership:
                 self._hand_over_soon(self.grants[shard])
 
     async def _rest(self) -> None:
-        """Until something has changed, somebody may have died, or a benched shard may come back."""
-        pause = min(self._leases.duration / 3, self._bench.pause())
+        """Until something has changed, somebody may have died, or a dropped shard may come back."""
+        pause = min(self._leases.duration / 3, self._cooldown.pause())
         changed = asyncio.ensure_future(self._leases.changed(pause))
         nudged = asyncio.ensure_future(self._nudge.wait())
         try:
@@ -187,7 +186,7 @@ class Membership:
         wanted = {
             s: fence
             for s, fence in todo.take.items()
-            if not (self._bench.has(s) or fence == self._ending.get(s))
+            if not (self._cooldown.has(s) or fence == self._ending.get(s))
         }
         for shard, fence in (await self._leases.take(wanted)).items():
             self._lose([shard])  # under an older fence, whose loss was not told yet
@@ -217,7 +216,7 @@ class Membership:
     def drop(self, grant: Grant) -> None:
         """Its epoch is over; the shard is taken again after a while, by whoever should have it."""
         if grant.state is not GrantState.CLOSED:
-            self._bench.put(grant.shard)
+            self._cooldown.add(grant.shard)
             self._to_release[grant.shard] = grant.fence
             self._end(grant)
 
@@ -241,7 +240,7 @@ class Membership:
                 await self._leases.release(fences, ended=True)
         except (StoreError, TimeoutError) as error:
             for shard in fences:
-                self._bench.put(shard)  # it is taken again, and perhaps again
+                self._cooldown.add(shard)  # it is taken again, and perhaps again
             if isinstance(error, StoreError):
                 raise
             raise TransientStoreError(f"no answer to the ends of {len(fences)} shards") from error
@@ -305,3 +304,78 @@ class Membership:
         return {
             grant.shard: grant.fence for grant in grants if grant.state is not GrantState.CLOSED
         }
+
+
+# -- what was dropped -----------------------------------------------------------------------------
+
+FIRST = 0.1
+LONGEST = 5.0
+FORGIVEN = 30.0
+"""Seconds after which a drop is not taken for one more of the same trouble."""
+
+
+class Cooldown:
+    """How long a shard that was dropped is left alone: longer each time that it is dropped again."""
+
+    def __init__(self) -> None:
+        self._until: dict[str, tuple[float, float]] = {}
+
+    def add(self, shard: str) -> None:
+        """It was dropped."""
+        now = asyncio.get_running_loop().time()
+        until, pause = self._until.get(shard, (-math.inf, 0.0))
+        pause = min(max(pause * 2, FIRST), LONGEST) if now - until < FORGIVEN else FIRST
+        self._until[shard] = now + pause, pause
+
+    def has(self, shard: str) -> bool:
+        """It is too early to take it."""
+        until, _ = self._until.get(shard, (-math.inf, 0.0))
+        return asyncio.get_running_loop().time() < until
+
+    def pause(self) -> float:
+        """Seconds until the next one may be taken; infinite where there is none."""
+        now = asyncio.get_running_loop().time()
+        return min(
+            (until - now for until, _ in self._until.values() if until > now), default=math.inf
+        )
+
+
+# -- what is logged of leases that change hands ---------------------------------------------------
+
+NAMED = 10
+"""Shards that one line names."""
+
+
+def _log_moves(view: LeaseView, todo: Moves, handed_over: Iterable[str]) -> None:
+    """Who gets a shard, from whom one is taken that did not hand it over, and who is missing.
+
+    What a consumer is assigned, what was revoked and what has ended it says itself.
+    """
+    for member, shards in _by_member(handed_over, lambda shard: view.leases[shard].wanted_by):
+        log.info("handing %s over to %s", shards, member, extra=REPEATS)
+    for member, shards in _by_member(todo.take, lambda shard: view.leases[shard].owner):
+        log.info("taking %s without a handover from %s", shards, member, extra=REPEATS)
+    if todo.unread:
+        log.warning(
+            "nobody reads %s: each member has as many as its max_shards allows; start another "
+            "member, or raise max_shards",
+            _some(todo.unread),
+            extra=REPEATS,
+        )
+
+
+def _by_member(
+    shards: Iterable[str], member_of: Callable[[str], str | None]
+) -> Iterator[tuple[str, str]]:
+    """Member → its shards, as a text; those of nobody are left out."""
+    found: dict[str, list[str]] = {}
+    for shard in shards:
+        if (member := member_of(shard)) is not None:
+            found.setdefault(member, []).append(shard)
+    return ((member, _some(theirs)) for member, theirs in sorted(found.items()))
+
+
+def _some(shards: Sequence[str]) -> str:
+    more = ", …" if len(shards) > NAMED else ""
+    word = "shard" if len(shards) == 1 else "shards"
+    return f"{len(shards)} {word} ({', '.join(shards[:NAMED])}{more})"

@@ -10,7 +10,7 @@ from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.records import Assignment, Message
 
-__all__ = ["Unread"]
+__all__ = ["PageBuffer"]
 
 
 USER_BYTES = 120
@@ -20,7 +20,7 @@ USER_BYTES = 120
 IS_AGGREGATE = methodcaller("startswith", MAGIC)
 
 
-class Unread:
+class PageBuffer:
     """The unread part of one page.
 
     Args:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection
 
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 
-__all__ = ["Room"]
+__all__ = ["ReadAheadBudget"]
 
 MOST_SHARDS = 16_384
 """That may wait at their tips, all at once, each with a small part reserved."""
 
 
-class Room:
+class ReadAheadBudget:
     """Bytes that were read and not fetched, and those that are on their way.
 
     A shard reserves what it expects before it asks, so that not all of them ask at once where there

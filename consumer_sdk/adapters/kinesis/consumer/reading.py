@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
-from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import Room
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.kinesis.consumer.sources import Source
 from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.rates import ShardRates
@@ -71,7 +71,7 @@ class Reader:
         grant: Grant,
         source: Source,
         rates: ShardRates,
-        room: Room,
+        room: ReadAheadBudget,
         *,
         now: Callable[[], Awaitable[float]],
         lookup: Callable[[str], Awaitable[Shard | None]],

@@ -1,22 +1,22 @@
-"""One open adapter: its member of the group, the shards that it holds, and who reads them."""
+"""One open adapter: for each stream its member of the group, the shards held and their readers; and all as one."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.kinesis.consumer.discovery import Discovery
-from consumer_sdk.adapters.kinesis.consumer.fan_out import FanOut
 from consumer_sdk.adapters.kinesis.consumer.granting import Granting
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant, GrantState
 from consumer_sdk.adapters.kinesis.consumer.membership import Membership
-from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import Room
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.kinesis.consumer.reading import GONE, Reader
-from consumer_sdk.adapters.kinesis.consumer.sources import Polling, Source
+from consumer_sdk.adapters.kinesis.consumer.sources import FanOut, Polling, Source
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service.service import Service, StreamFacts
@@ -24,9 +24,9 @@ from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
 from consumer_sdk.adapters.session import ReadAheadSession
 from consumer_sdk.checkpoints.positions import BEGINNING
 from consumer_sdk.errors import StoreError
-from consumer_sdk.records import Assignment, AtPosition, AtTime, Start, StartPoint
+from consumer_sdk.records import Assignment, AtPosition, AtTime, Run, Start, StartPoint
 
-__all__ = ["Place", "Session"]
+__all__ = ["OneQuestion", "Place", "Session", "Sessions"]
 
 
 class Place(NamedTuple):
@@ -59,7 +59,7 @@ class Session(ReadAheadSession):
         place: Place,
         owner: AssignmentOwner,
         leases: Leases,
-        room: Room,
+        room: ReadAheadBudget,
         news: asyncio.Event,
     ) -> None:
         self._options, self._service, facts, self._consumer, self.opened_at = place
@@ -224,3 +224,101 @@ class Session(ReadAheadSession):
     def grant_of(self, assignment: Assignment) -> Grant | None:
         """What is held under exactly this assignment."""
         return self.membership.grant_of(assignment)
+
+
+class OneQuestion(AssignmentOwner):
+    """The owner, which the sessions ask for starts one after the other."""
+
+    __slots__ = ("_owner", "_turn")
+
+    def __init__(self, owner: AssignmentOwner) -> None:
+        self._owner = owner
+        self._turn = asyncio.Lock()
+
+    async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        async with self._turn:
+            return await self._owner.assigned(assignments)
+
+    async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        await self._owner.revoked(assignments, deadline=deadline)
+
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        self._owner.lost(assignments)
+
+
+class Sessions:
+    """From open to close.
+
+    Args:
+        by_stream: the session of each stream.
+        news: which all of them set when there may be something to fetch.
+    """
+
+    def __init__(self, by_stream: Mapping[str, Session], news: asyncio.Event) -> None:
+        self._by_stream = by_stream
+        self._news = news
+        self._turns = Turns()
+
+    @property
+    def all(self) -> Collection[Session]:
+        """One for each stream."""
+        return self._by_stream.values()
+
+    def of(self, stream: str) -> Session | None:
+        """That of a stream."""
+        return self._by_stream.get(stream)
+
+    def grant_of(self, assignment: Assignment) -> Grant | None:
+        """What is held under exactly this assignment."""
+        session = self.of(assignment.partition.stream)
+        return None if session is None else session.grant_of(assignment)
+
+    @property
+    def opened_at(self) -> float:
+        """The service's clock when the consumer was opened."""
+        return min(session.opened_at for session in self.all)
+
+    @property
+    def held_until(self) -> float:
+        """When the first of the memberships may be over."""
+        return min(session.membership.held_until for session in self.all)
+
+    async def now(self) -> float:
+        """The service's clock."""
+        return await next(iter(self.all)).now()
+
+    async def run(self) -> None:
+        """Waits for the end.
+
+        Raises:
+            ConsumerSdkError: what has ended one of them.
+        """
+        running = [asyncio.ensure_future(session.run()) for session in self.all]
+        try:
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+        for each in done:
+            each.result()
+
+    async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
+        """The next runs, each shard in its turn; waits for some without polling."""
+
+        async def collect() -> list[Run]:
+            for session in self.all:
+                session.raise_error()
+            ready = [grant for session in self.all for grant in session.grants if grant.has_run]
+            return self._turns.take(ready, Grant.take, max_records, max_bytes)
+
+        return await fetch(collect, self._news, max_wait)
+
+    async def aclose(self) -> None:
+        """Gives everything up, all streams at the same time. Idempotent."""
+        await asyncio.gather(*(session.aclose() for session in self.all))
+
+    def abort(self) -> None:
+        """Ends the tasks where they are, as a death of the process would."""
+        for session in self.all:
+            session.abort()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.consumer.fan_out import SILENCE, FanOut
+from consumer_sdk.adapters.kinesis.consumer.sources import SILENCE, FanOut
 from consumer_sdk.adapters.kinesis.service.faults import SubscriptionBusyError
 from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page
 from consumer_sdk.adapters.kinesis.starts import after

@@ -102,7 +102,7 @@ def test_shard_that_is_not_granted_is_released_and_taken_again_later() -> None:
 
 
 def test_shard_that_was_declined_does_not_hold_up_the_others() -> None:
-    """Kinesis trap 10: it is benched."""
+    """Kinesis trap 10: it is left alone for a while."""
 
     async def test(stage: Stage) -> None:
         stage.put("a", shard=1)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.consumer.page_buffer import Unread
+from consumer_sdk.adapters.kinesis.consumer.page_buffer import PageBuffer
 from consumer_sdk.adapters.kinesis.service.aggregation import user_records
 from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.records import Message
@@ -48,7 +48,9 @@ def model(found: Any) -> list[Row]:
     return whole
 
 
-def drain(unread: Unread, cuts: list[tuple[int, int]]) -> list[tuple[list[Row], tuple[int, int]]]:
+def drain(
+    unread: PageBuffer, cuts: list[tuple[int, int]]
+) -> list[tuple[list[Row], tuple[int, int]]]:
     """Takes all, cut as it says, again and again; each run with where the next one begins."""
     runs: list[tuple[list[Row], tuple[int, int]]] = []
     while not unread.is_empty:
@@ -63,7 +65,7 @@ def drain(unread: Unread, cuts: list[tuple[int, int]]) -> list[tuple[list[Row], 
 @given(pages, cuts)
 def test_cuts_anywhere_give_the_whole_in_order(found: Any, cuts: list[tuple[int, int]]) -> None:
     """Kinesis trap 6: user records of one sequence number are told apart, and ascend."""
-    runs = drain(Unread(found), cuts)
+    runs = drain(PageBuffer(found), cuts)
     together = [row for run, _ in runs for row in run]
     assert together == model(found)
     positions = [position for position, _ in together]
@@ -74,9 +76,9 @@ def test_cuts_anywhere_give_the_whole_in_order(found: Any, cuts: list[tuple[int,
 def test_restart_at_any_cut_gives_exactly_the_rest(found: Any, cuts: list[tuple[int, int]]) -> None:
     """Kinesis trap 29: resumed AT the record, with the user records before that filtered out."""
     seen = 0
-    for run, position in drain(Unread(found), cuts):
+    for run, position in drain(PageBuffer(found), cuts):
         seen += len(run)
-        again = [row for rest, _ in drain(Unread(found, position), cuts) for row in rest]
+        again = [row for rest, _ in drain(PageBuffer(found, position), cuts) for row in rest]
         assert again == model(found)[seen:]
 
 
@@ -84,13 +86,13 @@ def test_restart_at_any_cut_gives_exactly_the_rest(found: Any, cuts: list[tuple[
 def test_start_anywhere_leaves_out_what_lies_before_it(found: Any, sequence: int, sub: int) -> None:
     """Kinesis trap 29: also where no record has that position."""
     since = sequence, sub
-    together = [row for run, _ in drain(Unread(found, since), [(3, 1000)]) for row in run]
+    together = [row for run, _ in drain(PageBuffer(found, since), [(3, 1000)]) for row in run]
     assert together == [row for row in model(found) if row[0] >= since]
 
 
 def test_run_is_cut_inside_an_aggregate_and_goes_on_there() -> None:
     """Kinesis trap 29: the position between two user records is that of the second."""
-    unread = Unread(page((7, aggregated((b"a", b"1"), (b"b", b"2"), (b"c", b"3")))))
+    unread = PageBuffer(page((7, aggregated((b"a", b"1"), (b"b", b"2"), (b"c", b"3")))))
     messages, size = unread.take(HELD, 2, 1 << 20)
     assert rows(messages) == [((7, 0), b"1"), ((7, 1), b"2")]
     assert (size, unread.position, unread.is_empty) == (4, (7, 2), False)
@@ -100,7 +102,7 @@ def test_run_is_cut_inside_an_aggregate_and_goes_on_there() -> None:
 
 def test_aggregate_without_records_moves_the_position() -> None:
     """Kinesis trap 29: or a shard that ends with one would never be settled."""
-    unread = Unread(page((7, aggregated())))
+    unread = PageBuffer(page((7, aggregated())))
     assert unread.position == (7, 0)
     assert unread.take(HELD, 5, 100) == ([], 0)
     assert (unread.position, unread.is_empty) == (after(7), True)
@@ -108,19 +110,19 @@ def test_aggregate_without_records_moves_the_position() -> None:
 
 def test_position_before_anything_was_taken_is_the_start() -> None:
     """Forgotten before it was fetched, it is not begun at the record's beginning."""
-    assert Unread(page((5, aggregated((b"a", b"1"), (b"b", b"2")))), (5, 1)).position == (5, 1)
-    assert Unread(page((5, b"1"), (6, b"2")), after(4)).position == (5, 0)
+    assert PageBuffer(page((5, aggregated((b"a", b"1"), (b"b", b"2")))), (5, 1)).position == (5, 1)
+    assert PageBuffer(page((5, b"1"), (6, b"2")), after(4)).position == (5, 0)
 
 
 def test_record_larger_than_the_limit_comes_alone() -> None:
     """The limit of bytes is soft: one record at least."""
-    unread = Unread(page((1, b"x" * 100), (2, b"y" * 100)))
+    unread = PageBuffer(page((1, b"x" * 100), (2, b"y" * 100)))
     assert [each.position for each in unread.take(HELD, 10, 1)[0]] == [(1, 0)]
 
 
 def test_time_is_that_of_the_next_message() -> None:
     """The lag is that of what was not fetched, also inside an aggregate."""
-    unread = Unread(page((5, aggregated((b"a", b"1"), (b"b", b"2"))), (6, b"plain")))
+    unread = PageBuffer(page((5, aggregated((b"a", b"1"), (b"b", b"2"))), (6, b"plain")))
     times = []
     while not unread.is_empty:
         times.append(unread.time)
@@ -130,7 +132,10 @@ def test_time_is_that_of_the_next_message() -> None:
 
 def test_messages_have_key_value_time_and_assignment() -> None:
     """Kinesis has no headers."""
-    plain, expanded = Unread(page((5, b"v"))), Unread(page((5, aggregated((b"user", b"v")))))
+    plain, expanded = (
+        PageBuffer(page((5, b"v"))),
+        PageBuffer(page((5, aggregated((b"user", b"v"))))),
+    )
     for unread, key in ((plain, b"k"), (expanded, b"user")):
         (message,) = unread.take(HELD, 1, 100)[0]
         assert (message.key, message.value, message.headers) == (key, b"v", ())

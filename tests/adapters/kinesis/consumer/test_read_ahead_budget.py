@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
-from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import MOST_SHARDS, Room
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import MOST_SHARDS, ReadAheadBudget
 from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.records import StartPoint
 from consumer_sdk.testing import Simulation, simulate
@@ -24,7 +24,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.grants: list[Grant] = []
-        self.room = Room(lambda: self.grants, 100)
+        self.room = ReadAheadBudget(lambda: self.grants, 100)
         self.inside: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -155,10 +155,10 @@ def test_paused_shards_give_no_more_than_is_wanted() -> None:
 
 def test_idle_shards_keep_nobody_out() -> None:
     """A thousand that wait for records, each with a read on its way."""
-    room = Room(list, 64 * MEBIBYTE)
+    room = ReadAheadBudget(list, 64 * MEBIBYTE)
     assert 1000 * room.share(0) < 64 * MEBIBYTE / 10
     assert room.share(1 << 40) == 32 * MEBIBYTE
-    assert Room(list, MOST_SHARDS - 1).share(0) == 0
+    assert ReadAheadBudget(list, MOST_SHARDS - 1).share(0) == 0
 
 
 class SlowService(FakeService):

@@ -11,7 +11,7 @@ import pytest
 
 from consumer_sdk.adapters.kinesis import Limits
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
-from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import Room
+from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.kinesis.consumer.reading import Reader
 from consumer_sdk.adapters.kinesis.consumer.sources import Polling
 from consumer_sdk.adapters.kinesis.service.faults import (
@@ -87,7 +87,7 @@ class Scene:
         self.ended: list[str] = []
         self.runs: list[Run] = []
         self.grants = [Grant("s", shard_id(each), 1) for each in range(shards)]
-        self.room = Room(lambda: self.grants, buffer)
+        self.room = ReadAheadBudget(lambda: self.grants, buffer)
         self.tasks: list[asyncio.Task[None]] = []
 
     def begin(self, start: Start = StartPoint.EARLIEST) -> Grant:
