@@ -37,7 +37,7 @@ from consumer_sdk.options import (
 from consumer_sdk.records import Capabilities, Kind
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.pulsar.consumer.room import Room
+    from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import ReadAheadBudget
 
 __all__ = [
     "KINDS",
@@ -216,7 +216,7 @@ class PulsarOptions:
             most = min(most, max(self.memory_limit // SHARES, 1))
         return min(BATCH_BYTES, most)
 
-    def make_room(self) -> Room | None:
+    def make_room(self) -> ReadAheadBudget | None:
         """What all partitions share; None: there is no limit.
 
         Raises:
@@ -225,16 +225,16 @@ class PulsarOptions:
         if self.memory_limit is None:
             return None
         # Not above: whoever reads ranges needs no consumer.
-        from consumer_sdk.adapters.pulsar.consumer.room import Room
+        from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import ReadAheadBudget
 
-        room = Room(
+        budget = ReadAheadBudget(
             self.memory_limit,
             self.max_message_size,
             most=self.receiver_queue,
             batch=self.batch_bytes,
         )
-        room.check()
-        return room
+        budget.check()
+        return budget
 
     def for_consumer(self, *, is_discovered: bool, queue: int | None = None) -> Any:
         """The native consumer's options.

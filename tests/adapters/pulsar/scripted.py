@@ -181,5 +181,5 @@ def subscriber_on(client: Client, topic: str, **options: Any) -> Subscriber:
         beginning=beginning,
         on_news=lambda: None,
         on_reset=Subscriber.end,
-        room=adapter._options.make_room(),
+        budget=adapter._options.make_room(),
     )

@@ -6,8 +6,8 @@ of them, and wakes the loop once for each batch. The loop lets it rest while the
 own flow control holds back what the client has no permits for.
 
 How a batch is handed over:
-1. The thread takes a slot (`_untaken`), waits for room in memory (`Room.enter`), and receives.
-2. The room counts what has come (`Turn.end`) before the loop hears of it.
+1. The thread takes a slot (`_untaken`), waits for memory (`ReadAheadBudget.enter`), and receives.
+2. The budget counts what has come (`Turn.end`) before the loop hears of it.
 3. The thread posts the batch to the loop (`_tell`), and begins again. With `POSTED` batches posted it waits
    for a slot: a loop that is blocked would otherwise fill the memory.
 4. The loop gives the slot back (`_take`), and delivers the batch. Whoever made the pump looks whether this
@@ -28,7 +28,7 @@ import _pulsar
 from consumer_sdk.adapters.pulsar.client.faults import translate
 from consumer_sdk.adapters.pulsar.client.interpreter_exit import inside
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery, Unpacker
-from consumer_sdk.adapters.pulsar.consumer.room import FREE, Room, Turn
+from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import FREE, ReadAheadBudget, Turn
 from consumer_sdk.adapters.pulsar.options import POSTED
 
 __all__ = ["Pump"]
@@ -45,7 +45,7 @@ class Pump:
         name: of the topic, for the thread's name.
         deliver: called in the loop with each batch, in parts whose positions ascend.
         failed: called in the loop with the error of a receive; the thread has ended then.
-        room: in memory, which all partitions share; None: there is no limit.
+        budget: of memory, which all partitions share; None: there is no limit.
 
     Concurrency: belongs to an event loop, but for what runs in the thread.
     """
@@ -56,13 +56,13 @@ class Pump:
         name: str,
         deliver: Callable[[list[Delivery]], None],
         failed: Callable[[Exception], None],
-        room: Room | None = None,
+        budget: ReadAheadBudget | None = None,
     ) -> None:
         self._consumer = consumer
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
         self._failed = failed
-        self._room = room
+        self._budget = budget
         self._may_run = threading.Event()
         self._untaken = threading.Semaphore(POSTED)
         self._in_vain = 0
@@ -144,7 +144,7 @@ class Pump:
             sleep(seconds)
 
     def _enter(self) -> Turn | None:
-        return FREE if self._room is None else self._room.enter(self._is_over)
+        return FREE if self._budget is None else self._budget.enter(self._is_over)
 
     def _is_over(self) -> bool:
         return self._is_stopped or not self._may_run.is_set()

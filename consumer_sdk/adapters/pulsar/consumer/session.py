@@ -64,7 +64,7 @@ class Session(ReadAheadSession):
             None if options.admin_url is None else Admin(options.admin_url, **options.admin_options)
         )
         self.discovery = Discovery(self._client, self.admin, options)
-        self._room = options.make_room()
+        self._budget = options.make_room()
         self.subscribers: dict[Partition, Subscriber] = {}
         self._asking = asyncio.Lock()
         self._last_trouble: Exception | None = None
@@ -125,20 +125,20 @@ class Session(ReadAheadSession):
             beginning=beginning,
             on_news=self.news.set,
             on_reset=self._reset,
-            room=self._room,
+            budget=self._budget,
         )
         self.subscribers[partition] = subscriber
         return subscriber
 
     def _share(self, partitions: int) -> None:
-        """Room in memory, among so many.
+        """Shares the memory among so many partitions.
 
         Raises:
-            ConfigurationError: there is not enough.
+            ConfigurationError: there is not enough for all of them.
         """
-        if self._room is not None:
-            self._room.partitions = partitions
-            self._room.check()
+        if self._budget is not None:
+            self._budget.partitions = partitions
+            self._budget.check()
 
     async def _subscribe_all(self) -> None:
         """One that is refused ends the others: what they would get, nobody would close."""
@@ -205,7 +205,7 @@ class Session(ReadAheadSession):
             _ = self._spawn(self._subscribe_and_serve(added))
 
     def _share_more(self, partitions: int) -> None:
-        """So many more are read all the same."""
+        """Shares the memory among so many partitions more. They are read also where it is not enough."""
         try:
             self._share(len(self.subscribers) + partitions)
         except ConfigurationError as error:

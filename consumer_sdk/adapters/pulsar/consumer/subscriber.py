@@ -32,8 +32,8 @@ from consumer_sdk.adapters.pulsar.consumer.acks import acks_of
 from consumer_sdk.adapters.pulsar.consumer.buffer import Buffer
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
 from consumer_sdk.adapters.pulsar.consumer.pump import Pump
+from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.pulsar.consumer.resets import FIRST, CursorResets
-from consumer_sdk.adapters.pulsar.consumer.room import Room
 from consumer_sdk.adapters.pulsar.options import AHEAD, PulsarOptions
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import (
@@ -89,7 +89,7 @@ class Subscriber:
     Args:
         is_discovered: the topic is newer than the adapter.
         beginning: of the subscription.
-        room: in memory, which all partitions share; None: there is no limit.
+        budget: of memory, which all partitions share; None: there is no limit.
         on_news: called when there is something to fetch.
         on_reset: called when the cursor was set back; ends the assignment.
     """
@@ -104,11 +104,11 @@ class Subscriber:
         beginning: Beginning,
         on_news: Callable[[], None],
         on_reset: Callable[[Subscriber], None],
-        room: Room | None = None,
+        budget: ReadAheadBudget | None = None,
     ) -> None:
         self._client = client
         self._options = options
-        self._room = room
+        self._budget = budget
         self._on_news = on_news
         self._on_reset = on_reset
         self._consumer: Any = None
@@ -162,13 +162,13 @@ class Subscriber:
         self.flow()
 
     def _configuration(self) -> Any:
-        queue = None if self._room is None else self._room.queue_of(self)
+        queue = None if self._budget is None else self._budget.queue_of(self)
         return self._options.for_consumer(is_discovered=self.is_discovered, queue=queue)
 
     def _new_pump(self, consumer: Any) -> Pump:
         # 1. A thread receives a batch, and posts it. 2. The loop replaces the native consumer, and drops what
         # is buffered. 3. The batch arrives. Nothing of it is acked, so the new consumer gets it again: here it
-        # would come twice, and before what is older. Only the room hears that it is not in hand any more.
+        # would come twice, and before what is older. Only the budget hears that it is not in hand any more.
         def deliver(deliveries: list[Delivery]) -> None:
             if consumer is self._consumer:
                 self._deliver(deliveries)
@@ -179,7 +179,7 @@ class Subscriber:
             if consumer is self._consumer:
                 self._fail(error)
 
-        return Pump(consumer, self.topic, deliver, failed, self._room)
+        return Pump(consumer, self.topic, deliver, failed, self._budget)
 
     @property
     def native(self) -> object:
@@ -214,10 +214,10 @@ class Subscriber:
             await close(consumer, f"the consumer of {self.topic}", patience=patience)
 
     async def leave(self) -> None:
-        """Closes it for good; until then its place in memory is kept for the next native consumer."""
+        """Closes it for good; until then its share of the budget is kept for the next native consumer."""
         await self.unsubscribe_natively()
-        if self._room is not None:
-            self._room.no_queue(self)
+        if self._budget is not None:
+            self._budget.no_queue(self)
 
     # -- records ------------------------------------------------------------------------
 
@@ -238,10 +238,10 @@ class Subscriber:
         self._count()
 
     def _count(self, arrived: Sequence[Delivery] = ()) -> None:
-        if self._room is not None:
+        if self._budget is not None:
             size, is_idle = self._buffer.size, self.is_paused or not self.is_open
             came = sum(part.size for part in arrived)
-            self._room.buffered(self, size, arrived=came, is_idle=is_idle)
+            self._budget.buffered(self, size, arrived=came, is_idle=is_idle)
 
     def _notice_reset(self, part: Delivery) -> None:
         """What was received before comes again, if it is not acked."""
@@ -279,8 +279,8 @@ class Subscriber:
         if self._pump is None:
             return
         most = self._options.buffer_bytes
-        if self._room is not None:
-            most = min(most, self._room.share)
+        if self._budget is not None:
+            most = min(most, self._budget.share)
         has_room = self._buffer.count < AHEAD and self._buffer.size < most
         is_wanted = self.is_standby or (self.is_open and not self.is_paused)
         if has_room and is_wanted:

@@ -145,7 +145,7 @@ async def test_partitions_that_one_look_finds_share_the_room(
     client.names[A] = [f"{A}-partition-{n}" for n in range(9)]
     await until(lambda: len(owner.granted) == 9)
     assert adapter._opened is not None
-    room = adapter._opened._room
+    room = adapter._opened._budget
     assert room is not None
     assert list(room._queues.values()) == [4000, *[2000] * 8]
     await adapter.aclose()

@@ -1,4 +1,4 @@
-"""Room in memory for what is received ahead, without a broker."""
+"""The memory for what all partitions receive ahead, without a broker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ import pytest
 
 from consumer_sdk.adapters.pulsar.consumer import pump
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
-from consumer_sdk.adapters.pulsar.consumer.room import COPIES, POLL, SHORT_POLL, LimitedTurn, Room
+from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import (
+    COPIES,
+    POLL,
+    SHORT_POLL,
+    LimitedTurn,
+    ReadAheadBudget,
+)
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Message, StartPoint
@@ -31,9 +37,9 @@ def delivery(*sizes: int) -> Delivery:
     return Delivery(messages, sum(sizes), [(0, n, 0) for n in range(len(sizes))], messages)
 
 
-def at_once(room: Room) -> LimitedTurn | None:
+def at_once(budget: ReadAheadBudget) -> LimitedTurn | None:
     """A turn, if there is room for it now."""
-    return room.enter(lambda: True)
+    return budget.enter(lambda: True)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +52,11 @@ def at_once(room: Room) -> LimitedTurn | None:
 )
 def test_queues_share_half_of_the_room(limit: int, partitions: int, queue: int) -> None:
     """As many of the largest messages as fit."""
-    room = Room(limit, MIB, most=2000, batch=MIB)
-    room.partitions = partitions
-    room.check()
-    assert [room.queue_of(n) for n in range(partitions)] == [queue] * partitions
-    assert room.held == queue * partitions * MIB <= limit
+    budget = ReadAheadBudget(limit, MIB, most=2000, batch=MIB)
+    budget.partitions = partitions
+    budget.check()
+    assert [budget.queue_of(n) for n in range(partitions)] == [queue] * partitions
+    assert budget.held == queue * partitions * MIB <= limit
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -59,11 +65,11 @@ def test_room_is_never_exceeded(seed: int) -> None:
     draw = random.Random(seed)
     partitions, largest = draw.randrange(1, 30), draw.randrange(1, 5 * MIB)
     limit = (partitions + COPIES) * largest + draw.randrange(20 * MIB)
-    room = Room(limit, largest, most=2000, batch=MIB // draw.randrange(1, 9))
-    room.partitions = partitions
+    budget = ReadAheadBudget(limit, largest, most=2000, batch=MIB // draw.randrange(1, 9))
+    budget.partitions = partitions
     buffers = [0] * partitions
     for n in range(partitions):
-        room.queue_of(n)
+        budget.queue_of(n)
     receiving: dict[int, LimitedTurn] = {}
     came = 0
     for _ in range(2000):
@@ -72,50 +78,50 @@ def test_room_is_never_exceeded(seed: int) -> None:
             size = draw.choice([0, draw.randrange(largest + 1)])
             receiving.pop(n).end([delivery(size)])
             buffers[n] += size
-            room.buffered(n, buffers[n], arrived=size)
+            budget.buffered(n, buffers[n], arrived=size)
             came += size > 0
         elif draw.random() < 0.5:
             buffers[n] = draw.randrange(buffers[n] + 1)  # some of it was fetched
-            room.buffered(n, buffers[n])
-        elif buffers[n] < room.share and (turn := at_once(room)) is not None:
+            budget.buffered(n, buffers[n])
+        elif buffers[n] < budget.share and (turn := at_once(budget)) is not None:
             receiving[n] = turn
             turn.more(draw.randrange(largest + 1))
-        assert room.held <= limit
+        assert budget.held <= limit
     assert came > 10
 
 
 def test_what_is_fetched_makes_room_for_who_waits() -> None:
     """It does not have to ask again."""
-    room = Room(4 * MIB, MIB, most=10, batch=MIB)
-    room.queue_of("a")
-    turn = at_once(room)
+    budget = ReadAheadBudget(4 * MIB, MIB, most=10, batch=MIB)
+    budget.queue_of("a")
+    turn = at_once(budget)
     assert turn is not None
     turn.end([delivery(2 * MIB)])
-    room.buffered("a", 2 * MIB, arrived=2 * MIB)
-    assert at_once(room) is None
+    budget.buffered("a", 2 * MIB, arrived=2 * MIB)
+    assert at_once(budget) is None
     found: list[LimitedTurn | None] = []
-    waiting = threading.Thread(target=lambda: found.append(room.enter(lambda: False)))
+    waiting = threading.Thread(target=lambda: found.append(budget.enter(lambda: False)))
     waiting.start()
-    room.buffered("a", 0)
+    budget.buffered("a", 0)
     waiting.join(300)
     assert [type(turn) for turn in found] == [LimitedTurn]
 
 
 def test_who_ends_a_turn_goes_behind_those_who_wait() -> None:
     """It would be in again before they wake: of many partitions, one alone would be received."""
-    room = Room(3 * MIB, MIB, most=10, batch=MIB)
-    room.queue_of("a")
-    turn = at_once(room)
+    budget = ReadAheadBudget(3 * MIB, MIB, most=10, batch=MIB)
+    budget.queue_of("a")
+    turn = at_once(budget)
     assert turn is not None
-    assert at_once(room) is None
+    assert at_once(budget) is None
     found: list[LimitedTurn | None] = []
     for _ in range(100):
-        waiting = threading.Thread(target=lambda: found.append(room.enter(lambda: False)))
+        waiting = threading.Thread(target=lambda: found.append(budget.enter(lambda: False)))
         waiting.start()
-        while not room._line:
+        while not budget._line:
             pass
         turn.end([])
-        assert at_once(room) is None
+        assert at_once(budget) is None
         waiting.join(300)
         last = found.pop()
         assert last is not None
@@ -124,12 +130,12 @@ def test_who_ends_a_turn_goes_behind_those_who_wait() -> None:
 
 def test_turn_that_leaves_room_for_no_other_is_short() -> None:
     """One that has nothing would hold all others up."""
-    room = Room(5 * MIB, MIB, most=10, batch=MIB)
-    room.partitions = 2
-    first, last = at_once(room), at_once(room)
+    budget = ReadAheadBudget(5 * MIB, MIB, most=10, batch=MIB)
+    budget.partitions = 2
+    first, last = at_once(budget), at_once(budget)
     assert first is not None
     assert last is not None
-    assert at_once(room) is None
+    assert at_once(budget) is None
     assert (first.poll, last.poll) == (POLL, SHORT_POLL)
     assert [first.pause(n) for n in (1, 2, 100)] == [0.0] * 3
     assert [last.pause(n) for n in (0, 1, 2, 3, 7, 8, 5000)] == [
@@ -145,9 +151,9 @@ def test_turn_that_leaves_room_for_no_other_is_short() -> None:
 
 def test_partition_that_shares_with_nobody_waits_where_it_is() -> None:
     """Nobody is held up, and its next message is received at once."""
-    room = Room(3 * MIB, MIB, most=10, batch=MIB)
-    room.queue_of("a")
-    turn = at_once(room)
+    budget = ReadAheadBudget(3 * MIB, MIB, most=10, batch=MIB)
+    budget.queue_of("a")
+    turn = at_once(budget)
     assert turn is not None
     assert (turn.poll, turn.pause(100)) == (POLL, 0.0)
 
@@ -158,14 +164,14 @@ def test_partition_that_shares_with_nobody_waits_where_it_is() -> None:
 )
 def test_batch_uses_what_the_first_message_left(free: int, first: int, *, has_room: bool) -> None:
     """Most are small, and the first has room for two of the largest."""
-    room = Room(MIB + free, MIB, most=1, batch=MIB // 2)
-    room.queue_of("a")
-    turn = at_once(room)
+    budget = ReadAheadBudget(MIB + free, MIB, most=1, batch=MIB // 2)
+    budget.queue_of("a")
+    turn = at_once(budget)
     assert turn is not None
     assert turn.more(first) is has_room
-    assert room.held == 3 * MIB + (2 * first if has_room else 0)
+    assert budget.held == 3 * MIB + (2 * first if has_room else 0)
     turn.end([])
-    assert room.held == MIB
+    assert budget.held == MIB
 
 
 async def test_partition_that_is_idle_stays_away_and_holds_nothing(
@@ -174,11 +180,11 @@ async def test_partition_that_is_idle_stays_away_and_holds_nothing(
     """One that is busy can receive meanwhile."""
     client = Client()
     subscriber = subscriber_on(client, TOPIC, memory_limit=4 * MIB, max_message_size=MIB)
-    room = subscriber._room
-    assert room is not None
+    budget = subscriber._budget
+    assert budget is not None
     pauses: list[tuple[float, int]] = []
-    monkeypatch.setattr(pump, "sleep", lambda seconds: pauses.append((seconds, room.held)))
-    room.partitions = 2
+    monkeypatch.setattr(pump, "sleep", lambda seconds: pauses.append((seconds, budget.held)))
+    budget.partitions = 2
     await _begin(subscriber)
     await until(lambda: len(pauses) > 7)
     queue = MIB
@@ -193,58 +199,58 @@ def test_message_that_is_larger_than_expected_is_said_and_counts_from_then_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It can break the limit, and must not end everything."""
-    caplog.set_level(logging.WARNING, "consumer_sdk.adapters.pulsar.consumer.room")
-    room = Room(8 * MIB, MIB, most=2000, batch=MIB)
-    assert room.queue_of("a") == 4
-    turn = at_once(room)
+    caplog.set_level(logging.WARNING, "consumer_sdk.adapters.pulsar.consumer.read_ahead_budget")
+    budget = ReadAheadBudget(8 * MIB, MIB, most=2000, batch=MIB)
+    assert budget.queue_of("a") == 4
+    turn = at_once(budget)
     assert turn is not None
     turn.end([delivery(2 * MIB)])
     assert "a message has 2097152 bytes, and max_message_size=1048576" in caplog.text
-    room.buffered("a", 0, arrived=2 * MIB)
-    assert room.queue_of("a") == 2
+    budget.buffered("a", 0, arrived=2 * MIB)
+    assert budget.queue_of("a") == 2
 
 
 @pytest.mark.parametrize("size", [2, 50, 5000])
 def test_message_that_is_larger_than_expected_leaves_the_queues_that_are_there(size: int) -> None:
     """They hold what they held before: one message in chunks would take all the room for good."""
-    room = Room(64 * MIB, MIB, most=2000, batch=MIB)
-    room.partitions = 4
-    assert [room.queue_of(n) for n in range(4)] == [8] * 4
-    turn = at_once(room)
+    budget = ReadAheadBudget(64 * MIB, MIB, most=2000, batch=MIB)
+    budget.partitions = 4
+    assert [budget.queue_of(n) for n in range(4)] == [8] * 4
+    turn = at_once(budget)
     assert turn is not None
     turn.end([delivery(size * 1000 * 1000)])
-    room.buffered(0, 0, arrived=size * 1000 * 1000)
-    assert room.held == 32 * MIB
-    assert room.share == 8 * MIB
-    assert [at_once(room) is not None for _ in range(2)] == [True] * 2
-    room.queue_of(0)  # is made anew
-    assert room.held <= 64 * MIB
+    budget.buffered(0, 0, arrived=size * 1000 * 1000)
+    assert budget.held == 32 * MIB
+    assert budget.share == 8 * MIB
+    assert [at_once(budget) is not None for _ in range(2)] == [True] * 2
+    budget.queue_of(0)  # is made anew
+    assert budget.held <= 64 * MIB
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3, 9])
 def test_partitions_that_come_later_leave_half_of_the_room(at_a_time: int) -> None:
     """The queues that are there cannot be made shorter: those that come get what is left of their half."""
-    room = Room(100 * MIB, MIB, most=2000, batch=MIB)
-    assert room.queue_of(0) == 50
+    budget = ReadAheadBudget(100 * MIB, MIB, most=2000, batch=MIB)
+    assert budget.queue_of(0) == 50
     for first in range(1, 10, at_a_time):
-        room.partitions = first + at_a_time
-        room.check()
-        assert [room.queue_of(n) for n in range(first, first + at_a_time)] == [1] * at_a_time
-    assert room.held == 59 * MIB
-    assert room.queue_of(0) == 5  # is made anew
+        budget.partitions = first + at_a_time
+        budget.check()
+        assert [budget.queue_of(n) for n in range(first, first + at_a_time)] == [1] * at_a_time
+    assert budget.held == 59 * MIB
+    assert budget.queue_of(0) == 5  # is made anew
 
 
 def test_partitions_that_come_later_and_break_the_limit_are_refused() -> None:
     """There would be room for all of them if they shared it anew."""
-    room = Room(100 * MIB, MIB, most=2000, batch=MIB)
-    room.queue_of(0)
-    room.partitions = 49
-    room.check()
-    room.partitions = 50
+    budget = ReadAheadBudget(100 * MIB, MIB, most=2000, batch=MIB)
+    budget.queue_of(0)
+    budget.partitions = 49
+    budget.check()
+    budget.partitions = 50
     with pytest.raises(ConfigurationError, match=r"fewer than 50: 105906176 bytes .* start the"):
-        room.check()
-    room.no_queue(0)
-    room.check()
+        budget.check()
+    budget.no_queue(0)
+    budget.check()
 
 
 async def test_partitions_that_do_not_fit_are_refused_at_the_opening(
@@ -276,27 +282,27 @@ async def test_partition_that_is_paused_counts_and_holds_nobody_up() -> None:
     """Others go on, one message at a time."""
     client = Client()
     subscriber = subscriber_on(client, TOPIC, memory_limit=4 * MIB, max_message_size=MIB)
-    room = subscriber._room
-    assert room is not None
+    budget = subscriber._budget
+    assert budget is not None
     await _begin(subscriber)
     put(client.made[TOPIC][0], MIB)
     await until(lambda: subscriber.has_run)
     queue = 2 * MIB
-    assert at_once(room) is None
+    assert at_once(budget) is None
     subscriber.pause(is_paused=True)
-    await until(lambda: room.held == queue + MIB)
-    turn = await asyncio.to_thread(room.enter, lambda: False)  # behind the partition itself
+    await until(lambda: budget.held == queue + MIB)
+    turn = await asyncio.to_thread(budget.enter, lambda: False)  # behind the partition itself
     assert turn is not None
-    assert at_once(room) is None
+    assert at_once(budget) is None
     turn.end([delivery(MIB)])
-    room.buffered("other", MIB, arrived=MIB)
-    assert at_once(room) is None
-    room.buffered("other", 0)
+    budget.buffered("other", MIB, arrived=MIB)
+    assert at_once(budget) is None
+    budget.buffered("other", 0)
     subscriber.pause(is_paused=False)
-    assert at_once(room) is None
+    assert at_once(budget) is None
     subscriber.take(10, 10 * MIB)
     await subscriber.leave()
-    await until(lambda: room.held == 0)
+    await until(lambda: budget.held == 0)
 
 
 async def _begin(subscriber: Subscriber) -> None:
@@ -309,30 +315,30 @@ async def test_what_comes_of_a_consumer_that_was_replaced_makes_room() -> None:
     """It is dropped: the broker sends it again."""
     client = Client()
     subscriber = subscriber_on(client, TOPIC, memory_limit=4 * MIB, max_message_size=MIB)
-    room = subscriber._room
-    assert room is not None
+    budget = subscriber._budget
+    assert budget is not None
     await _begin(subscriber)
     put(client.made[TOPIC][0], *[MIB // 2] * 3)
     for _ in range(3):
         await subscriber.subscribe()
     subscriber.end()
     await subscriber.leave()
-    await until(lambda: room.held == 0)
+    await until(lambda: budget.held == 0)
 
 
 async def test_place_of_a_queue_is_kept_while_its_consumer_is_made_anew() -> None:
     """Another partition would take it meanwhile."""
     client = Client()
     subscriber = subscriber_on(client, TOPIC, memory_limit=8 * MIB, max_message_size=MIB)
-    room = subscriber._room
-    assert room is not None
+    budget = subscriber._budget
+    assert budget is not None
     await _begin(subscriber)
     await subscriber.unsubscribe_natively()
-    assert room.queue_of("another") == 1
+    assert budget.queue_of("another") == 1
     await subscriber.subscribe()
-    assert room._queues == {subscriber: 3 * MIB, "another": MIB}
+    assert budget._queues == {subscriber: 3 * MIB, "another": MIB}
     await subscriber.leave()
-    await until(lambda: room.held == MIB)
+    await until(lambda: budget.held == MIB)
 
 
 async def test_delivery_that_raises_is_not_in_hand_any_more(
@@ -343,21 +349,21 @@ async def test_delivery_that_raises_is_not_in_hand_any_more(
     asyncio.get_running_loop().set_exception_handler(lambda _, context: caught.append(context))
     client = Client()
     subscriber = subscriber_on(client, TOPIC, memory_limit=8 * MIB, max_message_size=MIB)
-    room = subscriber._room
-    assert room is not None
+    budget = subscriber._budget
+    assert budget is not None
     await _begin(subscriber)
     monkeypatch.setattr(subscriber._buffer, "add", None)
     put(client.made[TOPIC][0], MIB)
     await until(lambda: bool(caught))
     await subscriber.leave()
-    await until(lambda: room.held == 0)
+    await until(lambda: budget.held == 0)
 
 
 def test_size_that_cannot_be_said_is_counted() -> None:
     """A handler of the log may raise."""
-    room = Room(8 * MIB, MIB, most=2000, batch=MIB)
-    turn = at_once(room)
+    budget = ReadAheadBudget(8 * MIB, MIB, most=2000, batch=MIB)
+    turn = at_once(budget)
     assert turn is not None
     with pytest.raises(AttributeError):
         turn.end([Delivery([None], 3 * MIB, [(0, 0, 0)], [None])])  # type: ignore[list-item] # no message
-    assert room.held == 3 * MIB
+    assert budget.held == 3 * MIB

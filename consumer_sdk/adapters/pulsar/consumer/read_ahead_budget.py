@@ -1,25 +1,28 @@
-"""Room in memory for what all partitions receive ahead of fetches, in bytes.
+"""Limits the memory for what all partitions receive ahead of fetches, in bytes.
 
-The client counts what it receives ahead in messages, for each partition, and has a limit of bytes for
-producers alone (apache/pulsar-client-cpp#161). How many messages a consumer may hold is fixed when it is made:
-afterwards it can be received from, or not. So three things make the limit:
+The client counts what it receives ahead in messages, for each partition, and limits bytes for producers alone
+(apache/pulsar-client-cpp#161). How many messages a consumer may hold is fixed when it is made: afterwards it can
+be received from, or not. So the limit covers three parts:
 
-- **The client's queues.** Each is as long as a part of half the limit has largest messages, and
-  counts as if it were full of them, of the largest as it was when the queue was made. The broker sends
-  a whole entry for one permit: a producer's batch counts as one.
-- **In hand.** A thread that receives does not know what will come. It reserves two of the largest
-  messages before it does: there are the client's and ours for a moment.
-- **Buffers**, with what they hold; each is filled up to its share.
+- **The client's queues.** Together they get half of the limit, in equal shares, each as many messages long as the
+  largest message fits into its share. A queue counts as if it were full of messages as large as the largest was
+  when the queue was made. The broker sends a whole entry for one permit: a producer's batch counts as one message.
+- **In hand.** A thread that receives does not know what will come. So it reserves two of the largest messages
+  before it receives: for a moment both the client and we hold one.
+- **Buffers**, with the bytes that they hold. Each is filled up to its share.
 
-Where there is room for one receive and no other, those who wait stand in line. The client tells nobody that a message has
-come, so that each has to look for itself, and whoever looks in vain holds up one that has some: it looks for a moment, and then ever more rarely.
+Threads for which there is no memory wait in a line, first come, first served. The client tells nobody that a message
+has come, so each thread has to look for itself. One that looks in vain holds up one whose partition has
+messages: so it looks for a moment, and then ever more rarely.
 
-Where nothing is in hand, and all that is buffered is of partitions that are paused or not granted yet, nobody would make room
-for as long as that takes. Then one may receive, whatever the sum. So one message at a time goes beyond the limit, where
-otherwise a partition that is paused, or a message that is larger than expected, could hold up all.
+If nothing is in hand, and all that is buffered belongs to partitions that are paused or not granted yet, then nobody
+would free memory for as long as that takes. So one thread may receive then, whatever the sum is. One message at a
+time goes beyond the limit that way; otherwise a paused partition, or a message that is larger than expected, could
+hold up all.
 
-A message may be larger than expected all the same. Then as much is reserved from then on, but never so much that
-only one could receive: a single message in chunks would slow all down for good, and has broken the limit in any case.
+A message may be larger than expected all the same. From then on as much is reserved as it needed, but never so much
+that only one thread could receive: a single message in chunks would slow all down for good, and has broken the
+limit in any case.
 """
 
 from __future__ import annotations
@@ -32,27 +35,27 @@ from collections.abc import Callable, Sequence
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["FREE", "POLL", "Room", "Turn"]
+__all__ = ["FREE", "POLL", "ReadAheadBudget", "Turn"]
 
 log = logging.getLogger(__name__)
 
 POLL = 100
-"""Milliseconds that an idle receive waits; the longest that `Pump.hold` and `Pump.stop` take."""
+"""Milliseconds that a receive waits for a message; the longest that `Pump.hold` and `Pump.stop` take."""
 
 SHORT_POLL = 1
-"""The same where no other partition may receive meanwhile: of sixty idle ones each is waited for."""
+"""The same if no other partition may receive meanwhile: sixty idle partitions wait one after another."""
 
 IDLE = 2
-"""Turns without a message, after which a partition stays out of the line for a while."""
+"""Turns without a message after which a partition stays out of the line for a while."""
 
 PAUSES = (0.002, 0.1)
-"""Seconds that it stays out at first, and at most; each time for twice as long."""
+"""Seconds that it stays out at first, and at most; twice as long each time."""
 
 LOOK = 0.1
-"""Seconds between two looks whether a thread that waits for room is to end."""
+"""Seconds between two looks whether a thread that waits in the line is to end."""
 
 COPIES = 2
-"""Of a message while it is received: the client's, and its value for the handler."""
+"""Copies of a message while it is received: the client's, and its value for the handler."""
 
 TOO_LITTLE = (
     "memory_limit={limit}: {partitions} partitions with messages of {largest} bytes need {least} bytes: "
@@ -67,36 +70,36 @@ OVERBOOKED = (
 
 
 class Turn:
-    """A receive that nothing limits."""
+    """One receive of a thread, which nothing limits."""
 
     poll = POLL
 
     def more(self, first: int) -> bool:  # noqa: ARG002 - there is room for anything
-        """A batch may be received behind the first message, which has so many bytes."""
+        """Whether a batch may be received after the first message, which has ``first`` bytes."""
         return True
 
     def pause(self, in_vain: int) -> float:  # noqa: ARG002 - nobody else waits
-        """Seconds to stay away after so many turns without a message."""
+        """Seconds to stay out of the line after ``in_vain`` turns without a message."""
         return 0.0
 
     def end(self, deliveries: Sequence[Delivery]) -> None:
-        """What was received is on its way to the loop."""
+        """Ends the turn; ``deliveries`` are on their way to the loop."""
 
 
 FREE = Turn()
 
 
-class Room:
-    """Of one adapter.
+class ReadAheadBudget:
+    """The memory that all partitions of an adapter share.
 
     Args:
         limit: bytes for all partitions.
         largest: bytes that a message is expected to have at most.
-        most: messages of a queue at most.
-        batch: bytes that are received at a time, beside the first message.
+        most: messages of a native consumer's queue at most.
+        batch: bytes of a batch that is received after the first message.
 
     Attributes:
-        partitions: how many share it; from now on.
+        partitions: how many share the memory from now on.
 
     Concurrency: any thread.
     """
@@ -118,7 +121,7 @@ class Room:
 
     @property
     def held(self) -> int:
-        """Bytes that are held at most."""
+        """Bytes that queues, threads and buffers hold at most, now."""
         return self._queued + self._in_hand + self._buffered
 
     @property
@@ -128,7 +131,7 @@ class Room:
         return max(free // max(self.partitions, 1), 1)
 
     def check(self) -> None:
-        """Whether there is room for the partitions, beside the queues that some of them have.
+        """Sees whether the limit is enough for the partitions, beside the queues that some of them have.
 
         Raises:
             ConfigurationError: the limit cannot be kept.
@@ -151,7 +154,7 @@ class Room:
     # In the loop ---------------------------------------------------------------------------
 
     def queue_of(self, key: object) -> int:
-        """How many messages a new consumer of a partition may hold; it counts from now on."""
+        """How many messages a new native consumer of a partition may hold; its queue counts from now on."""
         with self._lock:
             others, half = self._queued - self._queues.get(key, 0), self._limit // 2
             share = min(half // max(self.partitions, 1), half - others)
@@ -162,21 +165,21 @@ class Room:
         return queue
 
     def _largest_in(self, room: int) -> int:
-        """Bytes of the largest message, but of one that was larger than expected, no more than the room."""
+        """Bytes of the largest message; of one that was larger than expected, no more than ``room``."""
         return min(self._largest, max(self._expected, room))
 
     def no_queue(self, key: object) -> None:
-        """A partition has left."""
+        """A partition has left: its queue does not count any more."""
         with self._lock:
             self._queued -= self._queues.pop(key, 0)
             self._tell()
 
     def buffered(self, key: object, size: int, *, arrived: int = 0, is_idle: bool = False) -> None:
-        """A partition's buffer holds so much.
+        """A partition's buffer holds ``size`` bytes now.
 
         Args:
-            arrived: bytes that are not in hand any more.
-            is_idle: nobody fetches it now.
+            arrived: bytes that came from its thread, and are not in hand any more.
+            is_idle: nobody fetches from it now.
         """
         with self._lock:
             self._in_hand -= arrived
@@ -188,17 +191,20 @@ class Room:
             self._tell()
 
     def _tell(self) -> None:
-        """Whoever is first looks whether there is room now, and tells the next."""
+        """Wakes the first thread of the line, which sees whether it may go, and wakes the next."""
         if self._line:
             self._line[0].set()
 
     # In a thread that receives -------------------------------------------------------------
 
     def enter(self, is_over: Callable[[], bool]) -> LimitedTurn | None:
-        """Waits for room, in turn.
+        """Waits in the line until the thread may receive.
+
+        Args:
+            is_over: whether the thread is to receive nothing any more.
 
         Returns:
-            None: it is over.
+            None: it is not to.
         """
         called = threading.Event()
         with self._lock:
@@ -211,7 +217,7 @@ class Room:
         return turn
 
     def _go(self, called: threading.Event) -> LimitedTurn | None:
-        """Nobody goes before who came first: one that leaves would be in again before others wake."""
+        """A turn for the first of the line. Otherwise a thread would have its next turn before others wake."""
         with self._lock:
             called.clear()
             size = self._reservation
@@ -224,7 +230,7 @@ class Room:
 
     @property
     def _reservation(self) -> int:
-        """Bytes for one receive; at least two fit beside the queues."""
+        """Bytes that are reserved for one receive; two such reservations fit beside the queues."""
         return COPIES * self._largest_in((self._limit - self._queued) // (2 * COPIES))
 
     def _leave(self, called: threading.Event) -> None:
@@ -239,7 +245,7 @@ class Room:
         return True
 
     def _is_stuck(self) -> bool:
-        """Nobody would make room."""
+        """Nobody would free memory."""
         return not self._in_hand and self._buffered == sum(self._idle.values())
 
     def more(self, reserved: int, first: int) -> int | None:
@@ -250,7 +256,7 @@ class Room:
             first: bytes that it has.
 
         Returns:
-            bytes; None: there is no room.
+            bytes; None: there is no memory for them.
         """
         with self._lock:
             batch = max(self._reservation, COPIES * self._batch)
@@ -258,7 +264,7 @@ class Room:
             return size if self._reserve(size, is_alone_enough=False) else None
 
     def received(self, reserved: int, deliveries: Sequence[Delivery]) -> None:
-        """What was reserved becomes what has come."""
+        """Replaces a reservation by the bytes that have come."""
         size = sum(part.size for part in deliveries)
         try:
             if size > self._largest:
@@ -281,20 +287,20 @@ class Room:
 
 
 class LimitedTurn(Turn):
-    """A receive for which there is room.
+    """A receive for which memory is reserved.
 
     Args:
-        is_last: there is no room for another one at the same time.
+        is_last: there is no memory for another one at the same time.
     """
 
-    def __init__(self, room: Room, reserved: int, *, is_last: bool) -> None:
-        self._room = room
+    def __init__(self, budget: ReadAheadBudget, reserved: int, *, is_last: bool) -> None:
+        self._budget = budget
         self._reserved = reserved
         self._is_last = is_last
         self.poll = SHORT_POLL if is_last else POLL
 
     def more(self, first: int) -> bool:
-        more = self._room.more(self._reserved, first)
+        more = self._budget.more(self._reserved, first)
         self._reserved += more or 0
         return more is not None
 
@@ -306,4 +312,4 @@ class LimitedTurn(Turn):
 
     def end(self, deliveries: Sequence[Delivery]) -> None:
         reserved, self._reserved = self._reserved, 0
-        self._room.received(reserved, deliveries)
+        self._budget.received(reserved, deliveries)
