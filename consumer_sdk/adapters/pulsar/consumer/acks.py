@@ -1,8 +1,8 @@
-"""What acks the records that a flush names: one id for each entry, whatever is settled of it.
+"""Makes the acks of a flush: one id for each entry, whether all of it is settled or a part.
 
-An id that has no index in the batch acks the whole entry and is as short as an id can be; where
-records are settled as they come, that is one ack for a producer's batch. It may be sent only once
-each index of the entry is settled here. Of any other entry the settled indexes are acked.
+An id without an index in the batch acks the whole entry, and is the shortest there is. If records are settled
+in the order in which they come, a producer's batch needs that one ack. It may be sent only when each index of
+the entry is settled here. Of any other entry the settled indexes are acked.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Acks(NamedTuple):
     """What the client is to ack.
 
     Attributes:
-        alone: ids, or the client's messages: each of them is an entry.
-        parts: the client's messages of an entry, which one id acks together.
+        alone: ids, or the client's messages; each acks a whole entry.
+        parts: for each other entry, the client's messages that one id acks together.
     """
 
     alone: list[Any]
@@ -30,7 +30,7 @@ class Acks(NamedTuple):
 
 
 def acks_of(settled: SettledRecords) -> Acks:
-    """What acks what is settled, and nothing else.
+    """The acks of what is settled, and of nothing else.
 
     Args:
         settled: distinct places, each with the native of its latest delivery.
@@ -61,7 +61,7 @@ def acks_of(settled: SettledRecords) -> Acks:
 
 
 def _is_all_of(part: list[Any], entry: Entry) -> bool:
-    """Each is this very entry. To count is 15 times as fast as ``is`` for each of them.
+    """Whether each is this very entry. To count is 15 times as fast as ``is`` for each of them.
 
     An entry equals itself alone. The client's ids raise a TypeError for all but another id.
     """
@@ -72,9 +72,9 @@ def _is_all_of(part: list[Any], entry: Entry) -> bool:
 
 
 def seen_whole(checkpoint: Checkpoint) -> Position | None:
-    """Up to where nothing was passed over that may come late, and all is settled.
+    """The position up to which all is settled, and nothing may come late.
 
-    None where so many intervals are stored that the lowest may be several in one.
+    None if so many unseen intervals are stored that the lowest may be several merged into one.
     """
     if len(checkpoint.unseen) >= MOST_STORED or checkpoint.watermark is None:
         return None

@@ -1,7 +1,7 @@
-"""What was received of one partition and not fetched yet. Pure.
+"""The messages of one partition that were received and not fetched yet. Pure.
 
-After a reconnect the broker sends again what is not acked, behind what lies here already. A run
-holds records whose positions ascend, and so ends where they do not.
+After a reconnect the broker sends again all that is not acked, also what lies here already. It comes behind
+that. A run holds records whose positions ascend, so that it ends where the messages begin again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Buffer"]
 
 
 class Buffer:
-    """Deliveries in order.
+    """Deliveries, oldest first.
 
     Attributes:
         count: messages.
@@ -29,23 +29,23 @@ class Buffer:
         self.size = 0
 
     def add(self, part: Delivery) -> None:
-        """The newest; its positions ascend."""
+        """Appends a delivery, whose positions ascend."""
         self._deliveries.append(part)
         self.count += len(part.messages)
         self.size += part.size
 
     def clear(self) -> None:
-        """The broker sends them again."""
+        """Drops all messages; the broker sends them again."""
         self._deliveries.clear()
         self.count = self.size = 0
 
     @property
     def first(self) -> Message | None:
-        """The oldest message."""
+        """The oldest message; None where there is none."""
         return self._deliveries[0].messages[0] if self._deliveries else None
 
     def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Run:
-        """The oldest messages, one at least if there is one."""
+        """Takes the oldest messages as a run: at least one if there is one, whatever its size."""
         positions, natives = list[Position](), list[Any]()
         run = Run(assignment, ascends=True, known_positions=positions, known_natives=natives)
         while self._goes_on(run, max_records, max_bytes):

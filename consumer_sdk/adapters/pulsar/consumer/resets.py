@@ -31,13 +31,13 @@ from consumer_sdk.records.ranges import Interval
 __all__ = ["FIRST", "CursorResets"]
 
 STEPS = 8
-"""Into which the time is divided: a watermark counts after it, and at most one step more."""
+"""Parts of ``persist_time``: a watermark counts as written down after it, and one part more at most."""
 
 BLIND = 3.0
-"""Seconds between two looks after which a connection may have been lost and made unseen."""
+"""Seconds between two looks after which a connection may have been lost and made again unseen."""
 
 BACK = 1.0
-"""Seconds after which nothing comes out of the client any more that it had before it reconnected."""
+"""Seconds after a reconnect in which messages of before may still come out of the client."""
 
 
 FIRST = 2.0
@@ -95,7 +95,7 @@ class CursorResets:
 
     @property
     def written(self) -> Place | None:
-        """What lies below its entry comes again only if the cursor is set back; None: nothing."""
+        """The position whose entry, and all below, the broker has written down; None: nothing is known to be."""
         return self._watermarks[0]
 
     def is_late(self, place: Place) -> bool:
@@ -103,7 +103,7 @@ class CursorResets:
         return any(low is not None and low < place < high for low, high in self._unseen)
 
     def acked(self, watermark: Place | None, unseen: Sequence[Interval] = ()) -> None:
-        """The broker has got the acks of all up to ``watermark``, but for what was not seen."""
+        """The broker has the acks of all up to ``watermark``, but for what was not seen."""
         self._unseen = unseen
         if self._is_taken:
             self._owed, self._is_taken = None, False
@@ -141,7 +141,7 @@ class CursorResets:
             self._watermarks.append(self._settled)
 
     def arrived(self, first: Place, last: Place) -> bool:
-        """Records came from the broker, in order; True: its cursor was set back to the first."""
+        """Records came from the broker, in order. True: its cursor was set back to the first of them."""
         self._has_arrived = True
         if self.written is not None and first[:2] < self.written[:2]:
             return True
@@ -161,7 +161,7 @@ class CursorResets:
         self.is_behind = is_settled or (self.is_behind and not is_new)
 
     def _come_again(self, first: Place) -> None:
-        """Acks of what lies above are made again: it is not written down before they are."""
+        """Records come again, and their acks are made again: only then may the broker write them down."""
         self.is_awaited = self._is_taken = False
         self._owed = self._highest
         found = (mark and min(mark, first) for mark in self._watermarks)

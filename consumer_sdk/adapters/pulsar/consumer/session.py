@@ -1,4 +1,4 @@
-"""One open adapter: a subscriber for each topic partition, and what watches them."""
+"""An open adapter: a subscriber for each topic partition, and the tasks that watch and serve them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CLOSE_SHARE = 0.8
 
 
 class Session(ReadAheadSession):
-    """From open to close.
+    """An adapter from open to close.
 
     Attributes:
         subscribers: by partition.
@@ -101,7 +101,7 @@ class Session(ReadAheadSession):
             ) from error
 
     async def _reach(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks a broker that may be restarting, and keeps its last refusal for `open`'s error."""
+        """Asks a broker that may be restarting, again and again; `open` names the last refusal in its error."""
 
         async def attempt(_left: float) -> T:
             try:
@@ -141,7 +141,7 @@ class Session(ReadAheadSession):
             self._budget.check()
 
     async def _subscribe_all(self) -> None:
-        """One that is refused ends the others: what they would get, nobody would close."""
+        """Subscribes to all at once. A refusal ends the other attempts: nobody would close what they got."""
         tasks = [
             asyncio.create_task(self._subscribe(subscriber, is_opening=True))
             for subscriber in self.subscribers.values()
@@ -154,10 +154,10 @@ class Session(ReadAheadSession):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _subscribe(self, subscriber: Subscriber, *, is_opening: bool = False) -> None:
-        """Until it works: who waits for another process to go is a standby.
+        """Subscribes, again and again: who waits for another process to go is a standby.
 
-        Later, what would be refused at the opening is tried for ever too, for the sake of the
-        other partitions: a topic that is gone, a token that has expired.
+        After the opening, a refusal that would have ended it (a topic that is gone, a token that has expired)
+        is tried again for ever too, for the sake of the other partitions.
         """
         backoff = FIRST_BACKOFF
         while True:
@@ -229,7 +229,7 @@ class Session(ReadAheadSession):
             await self._subscribe(subscriber)
 
     async def _grant(self, subscriber: Subscriber) -> bool:
-        """False: the owner does not take it."""
+        """Offers the partition until the owner has said where to start. False: it does not take the partition."""
         backoff = FIRST_BACKOFF
         while True:
             assignment = None
@@ -255,11 +255,11 @@ class Session(ReadAheadSession):
             backoff = min(backoff * 2, LONGEST_BACKOFF)
 
     def _lost(self, subscriber: Subscriber, why: str) -> None:
-        """Its assignment cannot go on."""
+        """Ends an assignment that cannot go on."""
         self._end(subscriber, f"was lost: {why}")
 
     def _reset(self, subscriber: Subscriber) -> None:
-        """Its cursor was set back: what was settled from there on is not any more."""
+        """Ends an assignment whose cursor was set back: what was settled from there on is not any more."""
         self._end(
             subscriber,
             f"the cursor of {self._options.subscription!r} was set back to "
@@ -267,7 +267,7 @@ class Session(ReadAheadSession):
         )
 
     def _end(self, subscriber: Subscriber, why: str) -> None:
-        """Its assignment is over, and what is settled of it now is ignored."""
+        """Ends an assignment: what is settled of it from now on is ignored."""
         assignment = subscriber.assignment
         if assignment is not None:
             log.warning("%s: %s", subscriber.partition, why)
@@ -275,7 +275,7 @@ class Session(ReadAheadSession):
             self._owner.lost([assignment])
 
     def subscriber_of(self, assignment: Assignment) -> Subscriber | None:
-        """What is held under exactly this assignment."""
+        """The subscriber that holds exactly this assignment; None if nobody does."""
         subscriber = self.subscribers.get(assignment.partition)
         is_its = subscriber is not None and subscriber.assignment is assignment
         return subscriber if is_its else None

@@ -1,16 +1,16 @@
-"""One topic partition, through one native consumer after another.
+"""Consumes one topic partition, through one native consumer after another.
 
-The broker fences nothing: acks of a consumer that was displaced, or is not the active one of a
-failover subscription, are accepted. What is noticed here:
+The broker fences nothing: it accepts acks of a consumer that was displaced, or is not the active one of a
+failover subscription. So this is noticed here:
 
-- **A lost connection** is the client's to mend; what is not acked comes again, under the same
-  assignment. If that takes long, a second consumer is tried: it takes the first one's place, or the
-  broker says that another process has the subscription, and the assignment is lost.
-- **A failover subscription's consumer** is granted when its first record comes, or when the admin
+- **A lost connection** is mended by the client; all that is not acked comes again, under the same assignment.
+  If that takes long, a second native consumer is tried. Either it takes the place of the first one, or the broker
+  says that another process has the subscription, and the assignment is lost.
+- **A failover subscription's consumer** is granted the partition when its first record comes, or when the admin
   API calls it the active one.
-- **A cursor that was set back** by an operator ends the assignment, but not the native consumer: as
-  after any reconnect, all that is not acked follows, in order, the record that has shown it. So
-  nobody else of a failover subscription gets between, and takes an older checkpoint for true.
+- **A cursor that an operator has set back** ends the assignment, but not the native consumer. As after any
+  reconnect, all that is not acked follows in order on the record that has shown the reset. If the native consumer
+  were closed, another one of a failover subscription could get between, and take an older checkpoint for true.
 """
 
 from __future__ import annotations
@@ -71,26 +71,26 @@ CONFIRM = 3.0
 
 
 class Subscriber:
-    """One partition's consumer.
+    """The consumer of one partition.
 
     Attributes:
-        assignment: what is granted, or offered; None while nothing is.
+        assignment: the one that is granted or offered; None while there is none.
         is_open: records may be fetched.
-        is_paused: by the owner.
+        is_paused: the owner wants no records for now.
         is_standby: it waits to become the active consumer of a failover subscription.
-        deaf_since: the loop's time at which receiving failed; nothing comes until `subscribe`.
+        deaf_since: the loop's time at which receiving failed; nothing comes before the next `subscribe`.
         losses: how often the connection was seen to be lost.
-        acks_each: acks were lost. The client takes a cumulative one for done: it would ignore the
-            same again, and hide what comes again for it.
+        acks_each: acks were not confirmed, so that no cumulative one may be made. The client takes a cumulative
+            ack for done: it would ignore the same once more, and hide the records that come again for it.
         resets: of this assignment; None of a queue, and before it has begun.
-        reset_to: the cursor was found to be set back to it, and no assignment has begun since.
-        over: set when the assignment has to be given up.
+        reset_to: the position that the cursor was set back to, until another assignment has begun.
+        over: set when the assignment is over.
 
     Args:
         is_discovered: the topic is newer than the adapter.
         beginning: of the subscription.
         budget: of memory, which all partitions share; None: there is no limit.
-        on_news: called when there is something to fetch.
+        on_news: called when there may be something to fetch.
         on_reset: called when the cursor was set back; ends the assignment.
     """
 
@@ -152,7 +152,7 @@ class Subscriber:
         old, self._consumer = self._consumer, consumer
         self._sends_indexes = configuration.batch_index_ack_enabled
         old_pump, self._pump = self._pump, None
-        self._clear()  # all of it is not acked, and comes again
+        self._clear()  # none of it is acked, so all of it comes again
         if old_pump is not None:
             old_pump.stop()
         if old is not None:
@@ -202,7 +202,7 @@ class Subscriber:
         return None if self._consumer is None else self._consumer.consumer_name()
 
     async def unsubscribe_natively(self) -> None:
-        """Closes the native consumer: others get at once what it had and has not acked."""
+        """Closes the native consumer. Others get at once what it had received and not acked."""
         consumer, self._consumer = self._consumer, None
         pump, self._pump = self._pump, None
         self.reset_to = None
@@ -244,7 +244,7 @@ class Subscriber:
             self._budget.buffered(self, size, arrived=came, is_idle=is_idle)
 
     def _notice_reset(self, part: Delivery) -> None:
-        """What was received before comes again, if it is not acked."""
+        """Looks whether a delivery shows that the cursor was set back; that ends the assignment."""
         if self.resets is None:
             return
         first, last = part.positions[0], part.positions[-1]
@@ -262,7 +262,7 @@ class Subscriber:
             log.warning(BEHIND, self.partition, first)
 
     def look(self) -> None:
-        """Time has passed; see `CursorResets`."""
+        """Tells `CursorResets` that time has passed."""
         if self.resets is not None:
             now = asyncio.get_running_loop().time()
             is_hungry = self._pump is not None and self._pump.is_going and not self._buffer.count
@@ -275,7 +275,7 @@ class Subscriber:
         self._on_news()
 
     def flow(self) -> None:
-        """Receives while there is room."""
+        """Has the pump receive while there is room for more, and somebody wants it."""
         if self._pump is None:
             return
         most = self._options.buffer_bytes
@@ -289,7 +289,7 @@ class Subscriber:
             self._pump.rest()
 
     def pause(self, *, is_paused: bool) -> None:
-        """By the owner, or not any more."""
+        """The owner wants no records for now, or wants them again."""
         self.is_paused = is_paused
         self._count()
         self.flow()
@@ -302,7 +302,7 @@ class Subscriber:
         return is_read and (self._buffer.count > 0 or self.fault is not None)
 
     def take(self, max_records: int, max_bytes: int) -> Run:
-        """The next run; a fault comes after what was received before it."""
+        """The next run; a fault comes after the records that were received before it."""
         assert self.assignment is not None  # noqa: S101 - it is open
         if not self._buffer.count:
             fault, self.fault = self.fault, None
@@ -317,7 +317,7 @@ class Subscriber:
     # -- grants -------------------------------------------------------------------------
 
     async def active(self) -> None:
-        """Waits until the broker has sent something, or somebody says that it would."""
+        """Waits until this is the active consumer: a record has come, or the broker says so (`activate`)."""
         self.is_standby = True
         self.flow()
         while self.is_standby and not self._buffer.count and self.deaf_since is None:
@@ -346,7 +346,7 @@ class Subscriber:
         return Committed(Checkpoint(resume=self.reset_to), is_foreign=is_reset)
 
     async def begin(self, start: Start) -> None:
-        """The owner has said where to start; nothing, if the assignment is over by then.
+        """Starts where the owner has said. Does nothing if the assignment is over by then.
 
         Raises:
             AdapterError: the broker does not move its cursor, or does not write that down.
@@ -402,7 +402,7 @@ class Subscriber:
         self._clear()
 
     def end(self) -> None:
-        """The assignment is over; nothing of it is fetched."""
+        """Ends the assignment: nothing of it is fetched any more."""
         self.is_open = self.is_paused = self.is_standby = False
         self.assignment = self.fault = self.resets = None
         self._count()
@@ -411,7 +411,7 @@ class Subscriber:
     # -- acks ---------------------------------------------------------------------------
 
     def ack(self, settled: SettledRecords) -> None:
-        """Acks each; grouped by the client."""
+        """Acks each record. The client sends the acks together."""
         acks = acks_of(settled)
         acknowledge = self._consumer.acknowledge_async
         with inside:
@@ -422,10 +422,10 @@ class Subscriber:
                 acknowledge(sent, _buffered)
 
     def _mark(self, natives: list[Any]) -> None:
-        """Marks them as acked in the bit set of their batch, which the next ack of it sends.
+        """Marks messages as acked in the bit set of their batch, which the next ack of that batch sends.
 
-        A consumer without acks of indexes does that, and sends nothing. The client looks at its
-        configuration, which is ours too, at each ack, and nowhere else.
+        A consumer that does not ack indexes only marks, and sends nothing. The client looks at that option
+        at each ack, and nowhere else, in a configuration that it shares with us.
         """
         self._sends_indexes(False)
         try:

@@ -1,4 +1,4 @@
-"""Looks after connections, which nobody tells of, and after who is active."""
+"""Watches connections, whose loss the client tells nobody, and who is the active consumer."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["Watch"]
 log = logging.getLogger(__name__)
 
 LOOK = 0.05
-"""Seconds between two looks: a topic's unload takes its connection away for about 0.09."""
+"""Seconds between two looks at connections: an unload of a topic takes its connection away for about 0.09."""
 
 PATIENCE = 3.0
 """Seconds without a connection after which another consumer is tried."""
 
 BACK = 1.0
-"""Seconds in which a connection that has been made is seen."""
+"""Seconds after which a connection that was made is surely seen."""
 
 ACTIVE = 1.0
 """Seconds between two questions for a failover subscription's active consumer."""
@@ -37,7 +37,7 @@ class Watch:
     """Watches all subscribers of an adapter.
 
     Args:
-        lost: told of one whose assignment has to be given up, and why.
+        lost: called with a subscriber whose assignment has to be given up, and why.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Watch:
         return since is not None and now - since > PATIENCE and subscriber.assignment is not None
 
     async def _replace(self, subscriber: Subscriber) -> None:
-        """A frozen process that was displaced would wait for ever."""
+        """Tries another native consumer: a frozen process that was displaced would wait for its own for ever."""
         try:
             await self._until_over(subscriber)
         except BusyError:
@@ -105,10 +105,12 @@ class Watch:
             self._gone_since.pop(subscriber, None)
 
     async def _until_over(self, subscriber: Subscriber) -> None:
-        """One attempt at a time, for as long as the client tries.
+        """Makes one attempt, for as long as the client tries, or until the assignment is over.
 
-        One that is given up and goes on would get the subscription when the broker is back, and
-        be what the next one finds in its way.
+        There is one attempt at a time:
+        1. an attempt is given up, and goes on in the client;
+        2. the broker comes back, and that attempt gets the subscription;
+        3. the next attempt finds the subscription taken.
         """
         patience = self._options.connection.operation_timeout + PATIENCE
         attempt = asyncio.create_task(subscriber.subscribe())
@@ -123,10 +125,10 @@ class Watch:
             over.cancel()
 
     async def _tell_busy(self, subscriber: Subscriber) -> None:
-        """Another process has it, unless it is our own that was in the way.
+        """Gives the assignment up, since another process has the subscription, unless our own consumer has it.
 
-        (1) The broker is back; (2) the client connects the first consumer again; (3) the second
-        is told that the subscription is taken.
+        1. The broker comes back; 2. the client connects the first consumer again; 3. the second one is told
+        that the subscription is taken. So the first one is given `BACK` seconds to be connected.
         """
         assignment, loop = subscriber.assignment, asyncio.get_running_loop()
         until = loop.time() + BACK
@@ -137,7 +139,7 @@ class Watch:
             self._lost(subscriber, TAKEN)
 
     async def _watch_active(self, tasks: asyncio.TaskGroup, admin: Admin) -> None:
-        """Who was deposed still has what it was sent before; who became active may have nothing."""
+        """Asks who is active. A consumer that was deposed still has records; one that became active may have none."""
         while True:
             await asyncio.sleep(ACTIVE)
             for subscriber in list(self._subscribers.values()):
@@ -146,7 +148,7 @@ class Watch:
                     self._asking[subscriber] = tasks.create_task(self._ask(subscriber, admin))
 
     async def _ask(self, subscriber: Subscriber, admin: Admin) -> None:
-        """An answer that is older than an assignment or a native consumer says nothing of it."""
+        """Asks for one subscriber. An answer to what was asked before an assignment says nothing of it."""
         assignment, native = subscriber.assignment, subscriber.native
         try:
             active = await admin.active_consumer(subscriber.topic, self._options.subscription)
