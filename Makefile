@@ -70,7 +70,8 @@ collect: $(STAMP)  ## every test can be collected, in make test or in make campa
 	@$(BIN)/python -m pytest --collect-only -q > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 	@tail -n 1 $(VENV)/.collected
 
-docs: $(STAMP)  ## check that the documents' links lead somewhere
+docs: $(STAMP)  ## check that the documents' links lead somewhere, and that their tables of options are those of the code
+	$(BIN)/python scripts/option_tables.py --check
 	$(BIN)/python scripts/check_docs.py
 
 coverage: $(STAMP)  ## the tests of trackers and checkpoints take every branch of them

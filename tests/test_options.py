@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
@@ -31,6 +34,7 @@ from consumer_sdk.options import (
 from consumer_sdk.runtime.options import Options, RunOptions
 from consumer_sdk.testing.memory.options import Options as MemoryOptions
 
+ROOT = Path(__file__).parent.parent
 COMPONENTS: dict[Callable[..., Any], type] = {
     Consumer: Options,
     Consumer.run: RunOptions,
@@ -46,6 +50,7 @@ MORE = {
     "clock": {"None"},
     "limits": {"None"},
     "start": {"StartName"},
+    "ordering": {"OrderingName"},
 }
 """What an argument takes that a field does not hold: a name, or None for a default that is made."""
 NO_FIELDS = {
@@ -108,6 +113,16 @@ def test_every_argument_is_an_option_or_a_connection(called: Callable[..., Any])
 def test_every_option_has_its_line_of_help(called: Callable[..., Any]) -> None:
     """The docstring of what users call tells what each option does."""
     assert not kinds_of(COMPONENTS[called]).keys() - help_of(called).keys()
+
+
+def test_tables_of_the_documents_are_those_of_the_code() -> None:
+    """``python scripts/option_tables.py`` writes them anew. Each table stands on one page."""
+    script = run_path(str(ROOT / "scripts" / "option_tables.py"))
+    texts = {page.name: page.read_text(encoding="utf-8") for page in script["pages"]()}
+
+    assert [name for name, text in texts.items() if script["written"](text) != text] == []
+    names = re.findall(r"<!-- options: (.+) -->", "".join(texts.values()))
+    assert sorted(names) == sorted(script["TABLES"])
 
 
 def test_an_option_out_of_bounds_names_itself_and_what_to_give() -> None:

@@ -88,7 +88,7 @@ class Consumer(RunsHandlers):
         adapter: the broker's adapter, or a URL such as ``kafka://host:9092/orders?group=billing``.
         store: where checkpoints are kept, also as a URL such as ``sqlite:///var/lib/state.db``; the
             broker's own positions if None.
-        retry: back-off and limit of failed deliveries.
+        retry: back-off and limit of failed deliveries; `RetryPolicy()` if None.
         dead_letters: where records go that reach the limit or are rejected, also as a URL such as
             ``kafka://host:9092/dlq``; the adapter's own destination if None.
         decode: makes `Message.body` of a record's value, such as `json.loads`, or one of
@@ -98,7 +98,7 @@ class Consumer(RunsHandlers):
         restart: ``"resume"`` from the checkpoint, or ``"from_start"``: an ``application_id`` that
             the checkpoint does not name begins at ``start``, once. A position that another
             program has set in the broker comes before both.
-        application_id: names what is running, in each checkpoint; 1 to 100 characters.
+        application_id: names what is running, in each checkpoint.
         out_of_range: what to do when the broker no longer stores the checkpoint's position:
             ``"fail"``, ``"earliest"``, ``"latest"`` or `AtTime` (logged and counted in `stats`).
         unreadable: what to do with a record, or a batch, that the broker stores and nobody can
@@ -129,7 +129,9 @@ class Consumer(RunsHandlers):
         hole_policy: what to do with a partition over either limit: ``"pause"`` its fetch until it
             is back under half of both, ``"warn"`` only, or ``"dead_letter"`` its oldest
             unsettled record, one after another. Each is logged and counted in `stats`.
-        fetch_records, fetch_bytes, fetch_wait: limits of one fetch; seconds for the wait.
+        fetch_records: records of one fetch, at most.
+        fetch_bytes: bytes of one fetch, about.
+        fetch_wait: seconds that one fetch waits for records.
         trees: False turns `Message.tree` off: it acks the message at once, and its branches do
             nothing (Storm without ackers).
         name_branches: `Branch.open_branches` works, for debugging; costs a dict for each tree.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from consumer_sdk.abc import Clock
@@ -89,7 +89,12 @@ OUT_OF_RANGE = OptionType(
 )
 RETRY = instance(RetryPolicy, "a RetryPolicy, such as RetryPolicy(max_attempts=5)")
 CLOCK = OptionType("an object with the methods monotonic() and wall()", _is_clock)
+HOOKS = replace(ANYTHING, wanted="an object with some of the methods of Hooks, or None")
 LONG = endless(SECONDS)
+ORDERING = replace(
+    choice(*(each.value for each in Ordering)),
+    accepts=lambda value: isinstance(value, Ordering),
+)
 
 
 def parse_start(start: Start | str) -> Start:
@@ -113,10 +118,7 @@ def parse_ordering(ordering: Ordering | str) -> Ordering:
     try:
         return Ordering(ordering)
     except ValueError as error:
-        names = [each.value for each in Ordering]
-        raise ConfigurationError(
-            f"run(ordering={ordering!r}): give {choice(*names).wanted}"
-        ) from error
+        raise ConfigurationError(f"run(ordering={ordering!r}): give {ORDERING.wanted}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +150,7 @@ class Options:
     fetch_wait: float = option(LONG)
     trees: bool = option(FLAG)
     name_branches: bool = option(FLAG)
-    hooks: Hooks | None = option(ANYTHING)
+    hooks: Hooks | None = option(HOOKS)
     clock: Clock = option(CLOCK, default_factory=LoopClock)
 
     def __post_init__(self) -> None:
@@ -172,7 +174,7 @@ class RunOptions:
     """The options of `Consumer.run`; its docstring says what each does, its signature has the defaults."""
 
     concurrency: int = option(COUNT)
-    ordering: Ordering
+    ordering: Ordering = option(ORDERING)
     batch_size: int | None = option(optional(COUNT))
     batch_wait: float = option(endless(SECONDS_OR_0))
     handle_signals: bool = option(FLAG)

@@ -72,15 +72,17 @@ class KinesisAdapter(Adapter):
         max_shards: how many shards of a stream this member has at most; by default its even share. What is above
             the limits of all members is read by nobody until another one comes, and is logged.
         weight: this member gets so many shards for each one of a member of weight 1, for hosts of
-            different size; a whole number.
+            different size: of 9 shards a member of weight 2 gets 6, and one of weight 1 gets 3.
         discovery_interval: seconds between two looks at the list of shards.
         poll_interval: seconds between two looks at a shard that has had nothing for a while. A
             shard with records is asked up to four times a second at its tip, and five behind it;
             less while other readers want a part.
         buffer_bytes: records that are read ahead of the consumer, of all shards together; soft by
-            one answer (10 MiB at most) for each shard.
-        dead_letter_stream: where dead letters go if the consumer is given no other place; it exists.
-        limits: what one shard may be asked for; those of AWS by default.
+            one answer (10 MiB at most) for each shard. Back-pressure keeps the position, for however long.
+        dead_letter_stream: where dead letters go unless the consumer is given ``dead_letters``; the
+            stream exists. `consumer_sdk.dead_letters.decode_letter` reads them.
+        limits: what one shard may be asked for in a second; those of AWS by default. Others are for
+            servers of tests, and for a group that is to leave more to other groups.
         connection: any other option of `Connection`, such as ``endpoint_url``, ``profile``,
             ``aws_access_key_id``, ``aws_secret_access_key`` or ``fast_decode``.
 

@@ -71,7 +71,8 @@ class PulsarAdapter(Adapter):
         topics: their names, one by one or in a list; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
         subscription: its name; the group, as far as stores are concerned.
-        type: see the table.
+        type: ``"exclusive"`` and ``"failover"`` are logs, ``"shared"`` and ``"key_shared"`` queues; see
+            the table.
         pattern: instead of topics, a regular expression that a topic's whole name has to match;
             of another namespace as ``tenant/namespace/regex``.
             Needs ``admin_url``.

@@ -71,18 +71,19 @@ class Connection:
         service_url: ``pulsar://host:6650[,host:6650]``, or ``pulsar+ssl://host:6651``.
         token: authenticates with a token (JWT), or with what a function returns: it is called for
             each connection and when the broker asks anew, in a thread of the client.
-        tls_certificate, tls_key: files; authenticate with a client certificate.
+        tls_certificate: the file of a client certificate, which authenticates; with ``tls_key``.
+        tls_key: the file of its key.
         oauth2: parameters of the OAuth2 flow: ``issuer_url``, ``private_key`` and so on.
         tls_trust_certs: file of authorities; those of certifi by default.
         tls_validate_hostname: whether the server's certificate has to be the host's.
         operation_timeout: seconds that one question to the broker may take.
         connect_timeout: seconds to wait for a connection, and for which an opening that fails for
             now is tried again.
-        io_threads: of the client.
+        io_threads: threads of the native client.
         listener_name: which of the brokers' advertised listeners to use.
         log_level: ``"debug"``, ``"info"``, ``"warn"`` or ``"error"``: what the native client logs.
-        log_file: where to; Python's logger ``pulsar`` if None, limited like all repeats. The first
-            client of a process decides for all of them.
+        log_file: the file of that log; Python's logger ``pulsar`` if None, limited like all repeats.
+            The first client of a process decides for all of them.
 
     Raises:
         ConfigurationError: an option cannot work.
