@@ -32,7 +32,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.frames import is_feed
-from consumer_sdk.spark_bridge.pull.options.option_values import count
+from consumer_sdk.spark_bridge.option_values import count
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
 __all__ = ["ConsumerSdkDataSource", "source_options", "stored_options"]

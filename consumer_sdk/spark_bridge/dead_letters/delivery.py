@@ -17,8 +17,8 @@ from consumer_sdk.errors import TransientAdapterError, TransientStoreError
 from consumer_sdk.records import DeadLetter, Outcome, OutcomeKind
 from consumer_sdk.spark_bridge.dead_letters.rows import letters_of
 from consumer_sdk.spark_bridge.errors import DeadLetterError
+from consumer_sdk.spark_bridge.option_values import secret
 from consumer_sdk.spark_bridge.pull.loop_thread import LoopThread
-from consumer_sdk.spark_bridge.pull.options.option_values import secret
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,7 +19,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.fsspec_files import fsspec_files
 from consumer_sdk.spark_bridge.feed.reader_marks import check_name
-from consumer_sdk.spark_bridge.pull.options.option_values import choice, count, duration
+from consumer_sdk.spark_bridge.option_values import choice, count, duration
 
 __all__ = ["FeedUrl"]
 

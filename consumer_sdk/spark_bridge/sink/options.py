@@ -9,11 +9,17 @@ from urllib.parse import urlsplit
 
 from consumer_sdk.adapters.urls import scheme_of, topics_of
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options.kafka_options import secured, security_of, servers_of
+from consumer_sdk.spark_bridge.option_values import spelled, truth
+from consumer_sdk.spark_bridge.pull.options.kafka_options import (
+    WRITES,
+    WRITING,
+    check_names,
+    secured,
+    security_of,
+    servers_of,
+)
 from consumer_sdk.spark_bridge.pull.options.kafka_security import TOKENS, check_security
-from consumer_sdk.spark_bridge.pull.options.kafka_settings import WRITES, WRITING, check_names
-from consumer_sdk.spark_bridge.pull.options.option_values import spelled, truth
-from consumer_sdk.spark_bridge.pull.options.url_source import BROKERS, UrlSource
+from consumer_sdk.spark_bridge.pull.options.options import BROKERS, UrlSource
 
 if TYPE_CHECKING:
     from consumer_sdk.record_writes import RecordWriter

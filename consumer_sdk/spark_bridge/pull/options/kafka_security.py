@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options.option_values import choice, secret
+from consumer_sdk.spark_bridge.option_values import choice, secret
 
 if TYPE_CHECKING:
     import ssl

@@ -6,7 +6,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtTime, Partition, StartPoint
-from consumer_sdk.spark_bridge.pull.options.start_options import ending, starting
+from consumer_sdk.spark_bridge.pull.options.options import ending, starting
 from consumer_sdk.spark_bridge.pull.planning.starts import PositionText, Starts
 
 A0, A1, B0 = Partition("a", "0"), Partition("a", "1"), Partition("b", "0")

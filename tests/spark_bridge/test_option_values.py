@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options import option_values as values
+from consumer_sdk.spark_bridge import option_values as values
 
 
 @pytest.mark.parametrize(
