@@ -58,6 +58,7 @@ __all__ = [
     "optional",
     "read_texts",
     "shown",
+    "spelling_of",
     "unknown_option",
 ]
 
@@ -70,7 +71,8 @@ LONGEST_VALUE = 200
 """Characters of a value in a message."""
 
 KIND = "kind"
-"""A field's `OptionType` in its metadata."""
+SPELLED = "spelled"
+"""A field's `OptionType` in its metadata, and its name for users."""
 
 
 def _short(value: object) -> str:
@@ -123,18 +125,23 @@ class OptionType:
             option = f"{owner}({name}={shown})" if owner else f"{name}={shown}"
             raise ConfigurationError(f"{option}: give {self.wanted}")
 
-    def parse(self, name: str, text: str) -> Any:
-        """The value that a URL's text stands for.
+    def parse(self, name: str, text: str, where: str = "") -> Any:
+        """The value that a text stands for.
+
+        Args:
+            where: the text stands, for messages: ``" in the URL"``.
 
         Raises:
             ConfigurationError: none, or no text is one.
         """
         if self.read is None:
-            raise ConfigurationError(f"{name}= in the URL: only Python can give {self.wanted}")
+            raise ConfigurationError(f"{name}={where}: only Python can give {self.wanted}")
         try:
             return self.read(text)
+        except ConfigurationError:  # which says more
+            raise
         except ValueError as error:
-            shown = f"{name}={self.show(text)} in the URL"
+            shown = f"{name}={self.show(text)}{where}"
             raise ConfigurationError(f"{shown}: give {self.wanted}") from error
 
 
@@ -250,20 +257,27 @@ def kinds_like(function: Callable[..., Any]) -> dict[str, OptionType]:
 # -- a component's options ------------------------------------------------------------------
 
 
-def option(kind: OptionType, **arguments: Any) -> Any:
+def option(kind: OptionType, *, spelled: str = "", **arguments: Any) -> Any:
     """A field of a dataclass of options; a secret is not in the dataclass's repr.
 
     Args:
         kind: what it takes.
+        spelled: how users write its name, if not as the field's.
         arguments: those of `dataclasses.field`, such as ``default``.
     """
     is_shown = arguments.pop("repr", kind.show is not _hidden)
-    return field(metadata={KIND: kind}, repr=is_shown, **arguments)
+    return field(metadata={KIND: kind, SPELLED: spelled}, repr=is_shown, **arguments)
 
 
 def kinds_of(options: type) -> dict[str, OptionType]:
     """What each option of a dataclass takes; fields that `option` has not made are left out."""
     return {each.name: each.metadata[KIND] for each in fields(options) if KIND in each.metadata}
+
+
+def spelling_of(options: type) -> dict[str, str]:
+    """The options of a dataclass, as users write their names → the fields."""
+    known = [each for each in fields(options) if KIND in each.metadata]
+    return {each.metadata[SPELLED] or each.name: each.name for each in known}
 
 
 def check_fields(options: object, owner: str = "") -> None:
@@ -350,7 +364,7 @@ def read_texts(
             raise ConfigurationError(
                 f"{name}= in the URL has ';{meant}=' in its value: separate options by '&'"
             )
-    return {name: kinds[name].parse(name, text) for name, text in texts.items()}
+    return {name: kinds[name].parse(name, text, " in the URL") for name, text in texts.items()}
 
 
 def unknown_option(name: str, known: Iterable[str], hint: str = "") -> ConfigurationError:

@@ -32,7 +32,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.frames import is_feed
-from consumer_sdk.spark_bridge.option_values import count
+from consumer_sdk.spark_bridge.option_values import COUNT
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 
 __all__ = ["ConsumerSdkDataSource", "source_options", "stored_options"]
@@ -113,7 +113,7 @@ def _feed(given: Mapping[str, str], schema: StructType) -> tuple[FeedUrl, int]:
     if extra := sorted(given.keys() - {"url", "tasks"}):
         raise ConfigurationError(f"{', '.join(extra)}: a feed's options are part of its URL")
     url = FeedUrl.parse(given.get("url", ""))
-    return url, url.tasks or count("tasks", given.get("tasks", "2"))
+    return url, url.tasks or COUNT.parse("tasks", given.get("tasks", "2"))
 
 
 def _pull(given: Mapping[str, str], schema: StructType) -> PullOptions:

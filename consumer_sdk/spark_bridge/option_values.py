@@ -5,25 +5,31 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.named_secrets import secret
+from consumer_sdk.options import ANYTHING, OptionType, kinds_of, spelling_of
 from consumer_sdk.records.strict_json import load_object
 
 __all__ = [
+    "COUNT",
+    "DURATION",
+    "MILLISECONDS",
+    "NAMES",
+    "NUMBER",
+    "TRUTH",
     "choice",
-    "count",
-    "duration",
     "json_object",
-    "names",
-    "number",
+    "one_of",
+    "read_fields",
     "secret",
     "spelled",
-    "truth",
 ]
 
-TRUTH = {"true": True, "false": False}
+T = TypeVar("T")
+
 UNITS = {
     "us": 1e-6,
     "ms": 1e-3,
@@ -36,7 +42,72 @@ UNITS = {
 """Seconds in Spark's units of time; a number alone is milliseconds."""
 DIGITS = 18
 """Of a number: what 64 bits hold for sure."""
-DURATION = re.compile(rf"([0-9]{{1,{DIGITS}}})\s*([a-z]*)")
+DURATION_TEXT = re.compile(rf"([0-9]{{1,{DIGITS}}})\s*([a-z]*)")
+
+
+def one_of(known: Collection[str], *, any_case: bool = False) -> OptionType:
+    """One of a few texts.
+
+    Args:
+        known: the texts; or a mapping of what they mean.
+        any_case: of the letters.
+    """
+    meanings = known if isinstance(known, Mapping) else {text: text for text in known}
+
+    def read(text: str) -> Any:
+        name = text.lower() if any_case else text
+        if name not in meanings:
+            raise ValueError(text)
+        return meanings[name]
+
+    return replace(ANYTHING, wanted=f"one of {', '.join(known)}", read=read)
+
+
+def _whole_number(text: str, least: int = 1) -> int:
+    digits = text.strip()
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS
+    if not is_number or int(digits) < least:
+        raise ValueError(text)
+    return int(digits)
+
+
+def _duration(text: str) -> float:
+    found = DURATION_TEXT.fullmatch(text.strip().lower())
+    if not found or (found[2] or "ms") not in UNITS:
+        raise ValueError(text)
+    return int(found[1]) * UNITS[found[2] or "ms"]
+
+
+def _names(text: str) -> tuple[str, ...]:
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not found or len(set(found)) < len(found):
+        raise ValueError(text)
+    return found
+
+
+COUNT = replace(ANYTHING, wanted="an integer of at least 1", read=_whole_number)
+NUMBER = replace(
+    ANYTHING, wanted="an integer of at least 0", read=lambda text: _whole_number(text, 0)
+)
+MILLISECONDS = replace(COUNT, read=lambda text: _whole_number(text) / 1000)
+"""As seconds."""
+DURATION = replace(
+    ANYTHING, wanted=f"a number and one of {', '.join(UNITS)}, such as 15m", read=_duration
+)
+"""Seconds, of Spark's texts of durations: ``15m``, ``30s``, ``500ms``, ``500``."""
+TRUTH = one_of({"true": True, "false": False}, any_case=True)
+NAMES = replace(ANYTHING, wanted="names with commas between, each once", read=_names)
+
+
+def read_fields(options: type[T], given: Mapping[str, str]) -> T:
+    """A dataclass of options, of those texts that are for its fields.
+
+    Raises:
+        ConfigurationError: a value is wrong.
+    """
+    kinds = kinds_of(options)
+    names = {name: each for name, each in spelling_of(options).items() if name in given}
+    return options(**{each: kinds[each].parse(name, given[name]) for name, each in names.items()})
 
 
 def spelled(
@@ -65,72 +136,13 @@ def spelled(
     return found
 
 
-def truth(option: str, text: str) -> bool:
-    """``true`` or ``false``.
-
-    Raises:
-        ConfigurationError: it is neither.
-    """
-    return TRUTH[choice(option, text.lower(), TRUTH)]
-
-
 def choice(option: str, text: str, allowed: Collection[str]) -> str:
     """One of ``allowed``.
 
     Raises:
         ConfigurationError: it is none of them.
     """
-    if text not in allowed:
-        raise ConfigurationError(f"{option}={text!r}: give one of {', '.join(allowed)}")
-    return text
-
-
-def number(option: str, text: str, least: int = 0) -> int:
-    """An integer of at least ``least``.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    digits = text.strip()
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= DIGITS
-    if not is_number or int(digits) < least:
-        raise ConfigurationError(f"{option}={text!r}: give an integer of at least {least}")
-    return int(digits)
-
-
-def count(option: str, text: str) -> int:
-    """An integer of at least 1.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    return number(option, text, 1)
-
-
-def duration(option: str, text: str) -> float:
-    """Seconds, of Spark's texts of durations: ``15m``, ``30s``, ``500ms``, ``500``.
-
-    Raises:
-        ConfigurationError: it is none.
-    """
-    found = DURATION.fullmatch(text.strip().lower())
-    unit = found and UNITS.get(found[2] or "ms")
-    if not found or unit is None:
-        raise ConfigurationError(
-            f"{option}={text!r}: give a number and one of {', '.join(UNITS)}, such as 15m"
-        )
-    return int(found[1]) * unit
-
-
-def names(option: str, text: str) -> tuple[str, ...]:
-    """Names with commas between.
-
-    Raises:
-        ConfigurationError: there is none, or one is there twice.
-    """
-    found = tuple(name.strip() for name in text.split(",") if name.strip())
-    if not found or len(set(found)) < len(found):
-        raise ConfigurationError(f"{option}={text!r}: give names with commas between, each once")
+    found: str = one_of(allowed).parse(option, text)
     return found
 
 

@@ -24,37 +24,37 @@ from consumer_sdk.spark_bridge import option_values as values
 )
 def test_durations_are_those_of_spark(text: str, seconds: float) -> None:
     """A number alone is milliseconds."""
-    assert values.duration("maxTriggerDelay", text) == seconds
+    assert values.DURATION.parse("maxTriggerDelay", text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "1.5h", "-1s", "5 parsecs", "10s 5ms"])
 def test_a_wrong_duration_names_the_units(text: str) -> None:
     """And the option."""
     with pytest.raises(ConfigurationError, match=r"maxTriggerDelay=.*us, ms, s, m, min, h, d"):
-        values.duration("maxTriggerDelay", text)
+        values.DURATION.parse("maxTriggerDelay", text)
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "1.0", "٣", "many", "1e3"])
 def test_a_wrong_count_is_refused(text: str) -> None:
     """Digits that only look like digits too."""
     with pytest.raises(ConfigurationError, match=r"tasks=.*an integer of at least 1"):
-        values.count("tasks", text)
+        values.COUNT.parse("tasks", text)
 
 
 def test_truth_is_true_or_false() -> None:
     """In any case, as in Spark; nothing else."""
-    assert values.truth("failOnDataLoss", "True")
-    assert not values.truth("failOnDataLoss", "false")
+    assert values.TRUTH.parse("failOnDataLoss", "True")
+    assert not values.TRUTH.parse("failOnDataLoss", "false")
     with pytest.raises(ConfigurationError, match="failOnDataLoss='no': give one of true, false"):
-        values.truth("failOnDataLoss", "no")
+        values.TRUTH.parse("failOnDataLoss", "no")
 
 
 def test_names_are_trimmed_and_each_there_once() -> None:
     """A trailing comma is no name."""
-    assert values.names("subscribe", " a, b ,") == ("a", "b")
+    assert values.NAMES.parse("subscribe", " a, b ,") == ("a", "b")
     for text in ("", " , ", "a,b,a"):
         with pytest.raises(ConfigurationError, match="each once"):
-            values.names("subscribe", text)
+            values.NAMES.parse("subscribe", text)
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,30 @@ environment variables, or fsspec's own configuration files): a URL is no place f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from consumer_sdk.adapters.urls import shown
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import TEXT, kinds_of, option, spelling_of
 from consumer_sdk.spark_bridge.feed.files import Files, PosixFiles
 from consumer_sdk.spark_bridge.feed.fsspec_files import fsspec_files
 from consumer_sdk.spark_bridge.feed.reader_marks import check_name
-from consumer_sdk.spark_bridge.option_values import choice, count, duration
+from consumer_sdk.spark_bridge.option_values import COUNT, DURATION, one_of
 
 __all__ = ["FeedUrl"]
 
 _EXAMPLE = "feed:///data/landing/orders?maxRowsPerTrigger=500000"
+
+
+def _reader_name(text: str) -> str:
+    check_name(text)
+    return text
+
+
+READER = replace(TEXT, read=_reader_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +40,30 @@ class FeedUrl:
 
     Attributes:
         directory: the feed directory.
-        max_rows: rows that one trigger may take (a larger segment is taken alone), or None.
-        max_bytes: likewise, bytes of segment files.
-        min_rows: a trigger leaves fewer to wait for more; None to take what there is.
-        max_delay: seconds since the last batch after which it takes them nevertheless.
-        tasks: the most Spark tasks for one trigger; None for Spark's default parallelism.
-        reader: the query's name in the feed, under which it says what it has committed and so
-            need not be kept for it; None for a query that holds nothing back, nor lets go.
-        is_async: Spark's progress is tracked asynchronously, so that only its commits count.
+        max_rows: the most rows of a micro-batch, or ``maxBytesPerTrigger``, not both; segments are
+            read whole, and a larger one alone.
+        max_bytes: the most bytes of segment files of a micro-batch.
+        min_rows: the fewest rows of a micro-batch; without it, what there is.
+        max_delay: the longest wait for that minimum, since the last micro-batch.
+        tasks: the most Spark tasks of a micro-batch; by default Spark's parallelism.
+        retention: with ``committed``, which goes together with ``reader``, what Spark has committed may be deleted.
+        reader: the query's name in the feed, under which the feed keeps how far it is; one for each query. A query
+            without one holds nothing back.
+        is_async: ``true`` where Spark's progress is tracked asynchronously, so that only its commits count.
         protocol: the fsspec file system; None for the local one.
     """
 
     directory: str
-    max_rows: int | None = None
-    max_bytes: int | None = None
-    min_rows: int | None = None
-    max_delay: float = 900.0
-    tasks: int | None = None
-    reader: str | None = None
-    is_async: bool = False
+    max_rows: int | None = option(COUNT, spelled="maxRowsPerTrigger", default=None)
+    max_bytes: int | None = option(COUNT, spelled="maxBytesPerTrigger", default=None)
+    min_rows: int | None = option(COUNT, spelled="minRowsPerTrigger", default=None)
+    max_delay: float = option(DURATION, spelled="maxTriggerDelay", default=900.0)
+    tasks: int | None = option(COUNT, default=None)
+    retention: str = option(one_of(("keep", "committed")), default="keep", compare=False)
+    reader: str | None = option(READER, default=None)
+    is_async: bool = option(
+        one_of({"true": True, "false": False}), spelled="asyncProgress", default=False
+    )
     protocol: str | None = None
 
     @classmethod
@@ -119,26 +132,25 @@ def _bucket_path(parts: SplitResult) -> str | None:
     return path if path.strip("/") else None
 
 
-_Parsed: TypeAlias = tuple[str, Any]
-
-
 def _options(url: str, query: str) -> dict[str, Any]:
+    kinds, names = kinds_of(FeedUrl), spelling_of(FeedUrl)
     found: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        parse = _OPTIONS.get(name)
-        if parse is None:
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name not in names:
             raise ConfigurationError(
-                f"{shown(url)}: option {name!r} is unknown; options are {', '.join(_OPTIONS)}"
+                f"{shown(url)}: option {name!r} is unknown; options are {', '.join(names)}"
             )
-        field, parsed = parse(url, name, value)
-        if field in found:
+        if names[name] in found:
             raise ConfigurationError(f"{shown(url)}: option {name!r} is given twice")
-        found[field] = parsed
+        try:
+            found[names[name]] = kinds[names[name]].parse(name, text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{shown(url)}: {error}") from None
     return _checked(url, found)
 
 
 def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
-    """The options that go together, without those that only said which others are meant."""
+    """The options, which go together."""
     if "max_rows" in found and "max_bytes" in found:
         raise ConfigurationError(
             f"{shown(url)}: Spark takes one limit: maxRowsPerTrigger or maxBytesPerTrigger, not both"
@@ -149,7 +161,7 @@ def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
         raise ConfigurationError(
             f"{shown(url)}: maxTriggerDelay means nothing without minRowsPerTrigger"
         )
-    lets_go = found.pop("retention", "keep") == "committed"
+    lets_go = found.get("retention") == "committed"
     if lets_go != ("reader" in found):
         raise ConfigurationError(
             f"{shown(url)}: retention=committed and reader=NAME go together: the name, one for each "
@@ -158,34 +170,3 @@ def _checked(url: str, found: dict[str, Any]) -> dict[str, Any]:
     if "is_async" in found and not lets_go:
         raise ConfigurationError(f"{shown(url)}: asyncProgress means nothing without retention")
     return found
-
-
-def _typed(field: str, read: Callable[[str, str], Any]) -> Callable[[str, str, str], _Parsed]:
-    def parse(url: str, name: str, value: str) -> _Parsed:
-        try:
-            return field, read(name, value)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{shown(url)}: {error}") from None
-
-    return parse
-
-
-def _choice(field: str, **choices: Any) -> Callable[[str, str, str], _Parsed]:
-    return _typed(field, lambda option, text: choices[choice(option, text, choices)])
-
-
-def _name(_option: str, value: str) -> str:
-    check_name(value)
-    return value
-
-
-_OPTIONS: Mapping[str, Callable[[str, str, str], _Parsed]] = {
-    "maxRowsPerTrigger": _typed("max_rows", count),
-    "maxBytesPerTrigger": _typed("max_bytes", count),
-    "minRowsPerTrigger": _typed("min_rows", count),
-    "maxTriggerDelay": _typed("max_delay", duration),
-    "tasks": _typed("tasks", count),
-    "retention": _choice("retention", keep="keep", committed="committed"),
-    "reader": _typed("reader", _name),
-    "asyncProgress": _choice("is_async", true=True, false=False),
-}

@@ -9,17 +9,21 @@ from urllib.parse import urlsplit
 
 from consumer_sdk.adapters.urls import scheme_of, topics_of
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.option_values import spelled, truth
-from consumer_sdk.spark_bridge.pull.options.kafka_options import (
-    WRITES,
-    WRITING,
-    check_names,
+from consumer_sdk.spark_bridge.option_values import TRUTH, spelled
+from consumer_sdk.spark_bridge.pull.options.kafka_security import (
+    TOKENS,
+    check_security,
     secured,
     security_of,
+)
+from consumer_sdk.spark_bridge.pull.options.sources import (
+    BROKERS,
+    WRITES,
+    WRITING,
+    UrlSource,
+    check_names,
     servers_of,
 )
-from consumer_sdk.spark_bridge.pull.options.kafka_security import TOKENS, check_security
-from consumer_sdk.spark_bridge.pull.options.options import BROKERS, UrlSource
 
 if TYPE_CHECKING:
     from consumer_sdk.record_writes import RecordWriter
@@ -56,8 +60,8 @@ class KafkaDestination:
         check_names(options, WRITING)
         check_security(options)
         client = {
-            argument: read(name, options[name])
-            for name, (argument, read) in WRITES.items()
+            argument: kind.parse(name, options[name])
+            for name, (argument, kind) in WRITES.items()
             if name in options
         }
         return cls(servers_of(options), tuple(sorted(client.items())), security_of(options))
@@ -119,7 +123,7 @@ class SinkOptions:
         """
         given = spelled(options, OURS, SPARKS_OWN.__contains__)
         # As in Spark's own sink, headers are written where there is such a column.
-        truth("includeHeaders", given.get("includeHeaders", "true"))
+        TRUTH.parse("includeHeaders", given.get("includeHeaders", "true"))
         topics = [given["topic"]] if "topic" in given else []
         if "url" not in given:
             destination: KafkaDestination | UrlDestination = KafkaDestination.parse(given)

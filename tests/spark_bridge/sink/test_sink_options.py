@@ -10,7 +10,7 @@ import pytest
 from consumer_sdk.adapters.kafka.producing.writing import KafkaWriter
 from consumer_sdk.adapters.pulsar.writing import PulsarWriter
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options.kafka_options import WRITES
+from consumer_sdk.spark_bridge.pull.options.sources import WRITES
 from consumer_sdk.spark_bridge.sink.options import SinkOptions
 
 SERVERS = {"kafka.bootstrap.servers": "PLAINTEXT://127.0.0.1:1,127.0.0.1:2"}

@@ -13,7 +13,18 @@ from consumer_sdk.spark_bridge.option_values import choice, secret
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["JAAS", "OAUTH", "TLS", "TOKENS", "check_security", "credentials", "tls_context"]
+__all__ = [
+    "JAAS",
+    "OAUTH",
+    "SECURITY",
+    "TLS",
+    "TOKENS",
+    "check_security",
+    "credentials",
+    "secured",
+    "security_of",
+    "tls_context",
+]
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MODULES = {
@@ -49,6 +60,7 @@ TLS = (
     ),
 )
 """Options of TLS; the passwords of stores mean nothing for PEM files."""
+SECURITY = (PROTOCOL, MECHANISM, JAAS, *TLS)
 
 PEM = (".pem", ".crt", ".cer", ".cert")
 BLOCK = re.compile(r"(-----BEGIN [A-Z ]+-----)([A-Za-z0-9+/=\s]*)(-----END [A-Z ]+-----)")
@@ -183,3 +195,32 @@ def _pem(text: str) -> str:
 def _key_password(options: Mapping[str, str]) -> Any:
     # Not None: OpenSSL would ask at the terminal.
     return secret(KEY_PASSWORD, options.get(KEY_PASSWORD, ""))
+
+
+def security_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The settings for `secured`, as they were given."""
+    return tuple((name, options[name]) for name in sorted((*SECURITY, TOKENS)) if name in options)
+
+
+def secured(security: Mapping[str, str]) -> dict[str, Any]:
+    """The client's options of the protocol, of SASL and of TLS; secrets are looked up.
+
+    Raises:
+        ConfigurationError: a secret or file cannot be read.
+    """
+    protocol = security.get(PROTOCOL, "PLAINTEXT")
+    found: dict[str, Any] = {"security_protocol": protocol}
+    if protocol.startswith("SASL"):
+        found["sasl_mechanism"] = security[MECHANISM]
+        found |= _authentication(security)
+    if protocol.endswith("SSL"):
+        found["ssl_context"] = tls_context(security)
+    return found
+
+
+def _authentication(security: Mapping[str, str]) -> dict[str, Any]:
+    if security[MECHANISM] != OAUTH:
+        return credentials(security[MECHANISM], security[JAAS])
+    from consumer_sdk.adapters.kafka.client.token_providers import token_provider
+
+    return {"sasl_oauth_token_provider": token_provider(security[TOKENS])}

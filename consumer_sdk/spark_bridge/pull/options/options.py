@@ -8,23 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConfigurationError
+from consumer_sdk.options import TEXT, option, spelling_of
 from consumer_sdk.records import AtTime, Partition, StartPoint
-from consumer_sdk.spark_bridge import option_values as values
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.option_values import choice, json_object, number, secret
-from consumer_sdk.spark_bridge.pull.options.kafka_options import (
+from consumer_sdk.spark_bridge.option_values import (
+    COUNT,
+    DURATION,
+    NAMES,
+    NUMBER,
+    TRUTH,
+    choice,
+    json_object,
+    one_of,
+    read_fields,
+    spelled,
+)
+from consumer_sdk.spark_bridge.pull.options.kafka_security import TOKENS
+from consumer_sdk.spark_bridge.pull.options.sources import (
     MAX_BATCH,
     OUTAGE,
     STREAMS,
     KafkaSource,
+    UrlSource,
     is_unused,
 )
-from consumer_sdk.spark_bridge.pull.options.kafka_security import TOKENS
 from consumer_sdk.spark_bridge.pull.planning.admission import Limits
 from consumer_sdk.spark_bridge.pull.planning.starts import PositionText, Starts, Wanted
 from consumer_sdk.spark_bridge.pull.planning.tasks import Sizing
@@ -38,105 +48,9 @@ __all__ = [
     "STARTING",
     "AckMode",
     "PullOptions",
-    "UrlSource",
     "ending",
     "starting",
 ]
-
-BROKERS = {"kafka": "kafka", "pulsar": "pulsar", "pulsar+ssl": "pulsar"}
-GROUPS = {"kafka": "group", "pulsar": "subscription"}
-"""The option of a URL that names whose position is moved."""
-FORM = "give kafka://host:port/topic?group=name, pulsar://host:port/topic or feed:///directory"
-WAITS = {"kafka": ("connect_timeout", "read_timeout"), "pulsar": ("stall_timeout",)}
-"""Options of a URL that say how many seconds a task waits for the broker."""
-SECRETS = ("sasl_plain_username", "sasl_plain_password", "token", "admin_token")
-"""Options of a URL that may name a secret instead: ``token=env:TOKEN``."""
-
-
-@dataclass(frozen=True, slots=True)
-class UrlSource:
-    """A ``kafka://`` or ``pulsar://`` URL, as `open_ranges` takes it.
-
-    Attributes:
-        url: with its secrets as they were given.
-        shown: the URL without its options, for logs.
-        broker: ``"kafka"`` or ``"pulsar"``.
-        group: whose position is moved, or None.
-    """
-
-    url: str = field(repr=False)
-    shown: str
-    broker: str
-    group: str | None
-
-    @classmethod
-    def parse(cls, url: str, group: str | None) -> UrlSource:
-        """Reads a URL; ``group`` is what the option says, and goes into it.
-
-        Raises:
-            ConfigurationError: it is malformed, or of another scheme; or names another group.
-        """
-        shown = url.partition("?")[0].rpartition("@")[2]
-        if shown.startswith("kinesis:"):
-            raise ConfigurationError(
-                f"url={shown!r}: Spark cannot pull from Kinesis, whose records have no numbers: "
-                f"run a consumer that feeds a directory (SparkFeed), and read feed://"
-            )
-        parts, texts = split_url(url, BROKERS, FORM)
-        broker = BROKERS[parts.scheme]
-        name = GROUPS[broker]
-        if group is not None and texts.setdefault(name, group) != group:
-            raise ConfigurationError(
-                f"group={group!r}, but the URL has {name}={texts[name]!r}: give one of them"
-            )
-        return cls(_with(parts, texts), shown, broker, texts.get(name))
-
-    def for_tasks(self, outage: float | None = None) -> UrlSource:
-        """The same without the group, which tasks have no business with.
-
-        Nor do they need topics that are not theirs: one may be gone, and others are still read.
-
-        Args:
-            outage: how many seconds they wait for the broker; None for as long as it says itself.
-        """
-        parts, texts = _parts(self.url)
-        texts.pop(GROUPS[self.broker], None)
-        for name in WAITS[self.broker] if outage is not None else ():
-            texts[name] = str(max(outage or 0, float(texts.get(name, 0))))
-        if self.broker == "kafka":
-            texts["require_topics"] = "false"
-        return replace(self, url=_with(parts, texts), group=None)
-
-    def open_reader(self) -> RangeReader:
-        """A reader that is not open yet; secrets are looked up now.
-
-        Raises:
-            ConfigurationError: a secret cannot be found, or an option is wrong.
-            MissingExtraError: the broker's client is not installed.
-        """
-        from consumer_sdk.adapters.ranges import open_ranges
-
-        return open_ranges(self.resolved())
-
-    def resolved(self) -> str:
-        """The URL with the secrets themselves.
-
-        Raises:
-            ConfigurationError: a secret cannot be found.
-        """
-        parts, texts = _parts(self.url)
-        found = {name: secret(name, text) for name, text in texts.items() if name in SECRETS}
-        return _with(parts, texts | found)
-
-
-def _parts(url: str) -> tuple[SplitResult, dict[str, str]]:
-    parts = urlsplit(url)
-    return parts, dict(parse_qsl(parts.query, keep_blank_values=True))
-
-
-def _with(parts: SplitResult, texts: Mapping[str, str]) -> str:
-    return parts._replace(query=urlencode(texts)).geturl()
-
 
 STARTING = (
     "startingTimestamp",
@@ -165,9 +79,9 @@ def starting(options: Mapping[str, str]) -> Starts | None:
         ConfigurationError: a value is wrong.
     """
     strategy = "startingOffsetsByTimestampStrategy"
-    given = options.get(strategy, "error").strip().lower()
-    is_latest = choice(strategy, given, ("error", "latest")) == "latest"
-    return _bound(options, STARTING, tuple(POINTS), StartPoint.LATEST if is_latest else None)
+    late = one_of({"error": None, "latest": StartPoint.LATEST}, any_case=True)
+    given = options.get(strategy, "error").strip()
+    return _bound(options, STARTING, tuple(POINTS), late.parse(strategy, given))
 
 
 def ending(options: Mapping[str, str]) -> Starts | None:
@@ -233,7 +147,7 @@ def _time_of(option: str, value: Any) -> Wanted | None:
 
 
 def _time(option: str, text: str) -> AtTime:
-    return AtTime(number(option, text) / 1000)
+    return AtTime(NUMBER.parse(option, text) / 1000)
 
 
 PATIENCE = 30.0
@@ -241,18 +155,92 @@ PATIENCE = 30.0
 
 AckMode: TypeAlias = Literal["auto", "commit", "none"]
 
-OURS = (
-    *("url", "group", "store", "ackMode", "strictAcks", "columns", "tasks", "includeHeaders"),
-    *("failOnDataLoss", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *(
-        "maxBytesPerTrigger",
-        "minPartitions",
-        "maxRecordsPerPartition",
-        "timestampOverflow",
-        "maxOutage",
-    ),
-    *(*STREAMS, TOKENS, MAX_BATCH, *STARTING, *ENDING),
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullSettings:
+    """Spark's options of a pulling query, but for ``kafka.…``: each with what its text means.
+
+    Attributes:
+        url: a broker's URL; else ``kafka.bootstrap.servers`` with one of ``subscribe``,
+            ``subscribePattern`` and ``assign``, as Spark's Kafka source has them. A pattern chooses each
+            topic in whose name it is found: ``o`` chooses ``orders``.
+        group: whose position is moved; ``kafka.group.id`` says the same. By default the URL's; without one
+            nobody's is.
+        store: the URL of a checkpoint store, which learns the position before the broker does.
+        ack_mode: what moves the group's position.
+        strict_acks: a group's position that cannot be moved fails the query.
+        columns: the columns of the rows, with commas between: only these are decoded. By default all. ``.schema(…)`` with some
+            of the columns does the same.
+        tasks: the most tasks of a micro-batch, unless ``minPartitions`` or ``maxRecordsPerPartition`` ask for more; by
+            default Spark's parallelism. A task is worth 50 000 records; few records make one task. With ``format()`` alone
+            there are as many as there are ranges.
+        include_headers: a column ``headers``.
+        fail_on_data_loss: records that were deleted before they were read fail the query.
+        max_offsets_per_trigger: the most records of a micro-batch, shared out in proportion to what
+            waits; each partition that has some gives at least one.
+        max_bytes_per_trigger: the most bytes of a micro-batch, as the broker stores them; about.
+        min_offsets_per_trigger: the fewest records of a micro-batch.
+        max_trigger_delay: the longest wait for that minimum.
+        min_partitions: the fewest tasks of a micro-batch: large ranges are cut.
+        max_records_per_partition: the most records of a task, about.
+        timestamp_overflow: what to do with a record's timestamp after the year 290 000, which Spark's
+            microseconds cannot hold: ``error`` names the record and fails the query, ``null`` leaves the
+            column null.
+        max_outage: how long the broker may be away before the query fails, where Spark plans and in its
+            tasks; 30 s by default. ``kafka.default.api.timeout.ms`` says the same.
+    """
+
+    url: str | None = option(TEXT, default=None)
+    group: str | None = option(TEXT, default=None)
+    store: str | None = option(TEXT, default=None)
+    ack_mode: AckMode = option(
+        one_of(get_args(AckMode), any_case=True), spelled="ackMode", default="auto"
+    )
+    strict_acks: bool = option(TRUTH, spelled="strictAcks", default=False)
+    columns: tuple[str, ...] | None = option(NAMES, default=None)
+    tasks: int | None = option(COUNT, default=None)
+    include_headers: bool = option(TRUTH, spelled="includeHeaders", default=False)
+    fail_on_data_loss: bool = option(TRUTH, spelled="failOnDataLoss", default=True)
+    max_offsets_per_trigger: int | None = option(
+        COUNT, spelled="maxOffsetsPerTrigger", default=None
+    )
+    min_offsets_per_trigger: int | None = option(
+        COUNT, spelled="minOffsetsPerTrigger", default=None
+    )
+    max_trigger_delay: float = option(DURATION, spelled="maxTriggerDelay", default=900.0)
+    max_bytes_per_trigger: int | None = option(COUNT, spelled="maxBytesPerTrigger", default=None)
+    min_partitions: int | None = option(COUNT, spelled="minPartitions", default=None)
+    max_records_per_partition: int | None = option(
+        COUNT, spelled="maxRecordsPerPartition", default=None
+    )
+    timestamp_overflow: str = option(
+        one_of(("error", "null"), any_case=True), spelled="timestampOverflow", default="error"
+    )
+    max_outage: float | None = option(DURATION, spelled="maxOutage", default=None)
+
+    def __post_init__(self) -> None:
+        if self.group is not None and not self.group.strip():
+            raise ConfigurationError(f"group={self.group!r}: give a name, or leave it out")
+
+    def limits(self) -> Limits:
+        """Of one micro-batch."""
+        most, least = self.max_offsets_per_trigger, self.min_offsets_per_trigger
+        if most is not None and least is not None and least > most:
+            raise ConfigurationError(
+                f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}: no batch fits"
+            )
+        return Limits(most, least, self.max_trigger_delay, self.max_bytes_per_trigger)
+
+    def column_names(self, broker: str) -> tuple[str, ...]:
+        """Of the rows, in order."""
+        if self.columns is None:
+            left_out = set() if self.include_headers else {"headers"}
+            left_out |= {"partitionId", "position"} if broker == "kafka" else set()
+            return tuple(name for name in COLUMNS if name not in left_out)
+        return tuple(choice("columns", name, tuple(COLUMNS)) for name in self.columns)
+
+
+OURS = (*spelling_of(PullSettings), *STREAMS, TOKENS, MAX_BATCH, *STARTING, *ENDING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,21 +283,24 @@ class PullOptions:
         Raises:
             ConfigurationError: an option is unknown or its value wrong; says what is allowed.
         """
-        given = values.spelled(options, OURS, is_unused)
-        source = _source(given)
+        given = spelled(options, OURS, is_unused)
+        settings = read_fields(PullSettings, given)
+        source = _source(given, settings)
         made = cls(
             source=source,
             starting=starting(given),
             ending=ending(given),
-            fail_on_data_loss=_truth(given, "failOnDataLoss", default=True),
-            limits=_limits(given),
-            sizing=_sizing(given),
-            column_names=_columns(given, source.broker),
-            null_times=_null_times(given),
-            store=given.get("store"),
-            outage=_outage(given),
-            ack_mode=_ack_mode(given),
-            strict_acks=_truth(given, "strictAcks", default=False),
+            fail_on_data_loss=settings.fail_on_data_loss,
+            limits=settings.limits(),
+            sizing=Sizing(
+                settings.min_partitions, settings.max_records_per_partition, settings.tasks
+            ),
+            column_names=settings.column_names(source.broker),
+            null_times=settings.timestamp_overflow == "null",
+            store=settings.store,
+            outage=_outage(given, settings),
+            ack_mode=settings.ack_mode,
+            strict_acks=settings.strict_acks,
         )
         made._check_acks()
         return made
@@ -388,67 +379,21 @@ class PullOptions:
         return self.source
 
 
-def _source(given: Mapping[str, str]) -> UrlSource | KafkaSource:
-    group = given.get("group")
-    if group is not None and not group.strip():
-        raise ConfigurationError(f"group={group!r}: give a name, or leave it out")
-    if "url" not in given:
-        return KafkaSource.parse(given, group)
+def _source(given: Mapping[str, str], settings: PullSettings) -> UrlSource | KafkaSource:
+    if settings.url is None:
+        return KafkaSource.parse(given, settings.group)
     others = [n for n in given if n in (*STREAMS, TOKENS, MAX_BATCH) or n.startswith("kafka.")]
     if others:
         raise ConfigurationError(
             f"url and {', '.join(sorted(others))}: the URL says it all; give one of the two"
         )
-    return UrlSource.parse(given["url"], group)
+    return UrlSource.parse(settings.url, settings.group)
 
 
-def _truth(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    return values.truth(name, given[name]) if name in given else default
-
-
-def _count(given: Mapping[str, str], name: str) -> int | None:
-    return values.count(name, given[name]) if name in given else None
-
-
-def _limits(given: Mapping[str, str]) -> Limits:
-    most, least = (_count(given, f"{name}OffsetsPerTrigger") for name in ("max", "min"))
-    if most is not None and least is not None and least > most:
-        raise ConfigurationError(
-            f"minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}: no batch fits"
-        )
-    delay = values.duration("maxTriggerDelay", given.get("maxTriggerDelay", "15m"))
-    return Limits(most, least, delay, _count(given, "maxBytesPerTrigger"))
-
-
-def _sizing(given: Mapping[str, str]) -> Sizing:
-    names = ("minPartitions", "maxRecordsPerPartition", "tasks")
-    return Sizing(*(_count(given, name) for name in names))
-
-
-def _outage(given: Mapping[str, str]) -> float | None:
-    names = [name for name in ("maxOutage", OUTAGE) if name in given]
-    if len(names) > 1:
-        raise ConfigurationError(f"{' and '.join(names)} say the same: give one of them")
-    return values.duration(names[0], given[names[0]]) if names else None
-
-
-def _null_times(given: Mapping[str, str]) -> bool:
-    found = given.get("timestampOverflow", "error").lower()
-    return values.choice("timestampOverflow", found, ("error", "null")) == "null"
-
-
-def _columns(given: Mapping[str, str], broker: str) -> tuple[str, ...]:
-    with_headers = _truth(given, "includeHeaders", default=False)
-    if "columns" not in given:
-        left_out = set() if with_headers else {"headers"}
-        left_out |= {"partitionId", "position"} if broker == "kafka" else set()
-        return tuple(name for name in COLUMNS if name not in left_out)
-    found = values.names("columns", given["columns"])
-    for name in found:
-        values.choice("columns", name, tuple(COLUMNS))
-    return found
-
-
-def _ack_mode(given: Mapping[str, str]) -> AckMode:
-    modes = get_args(AckMode)
-    return cast("AckMode", values.choice("ackMode", given.get("ackMode", "auto").lower(), modes))
+def _outage(given: Mapping[str, str], settings: PullSettings) -> float | None:
+    if OUTAGE not in given:
+        return settings.max_outage
+    if settings.max_outage is not None:
+        raise ConfigurationError(f"maxOutage and {OUTAGE} say the same: give one of them")
+    seconds: float = DURATION.parse(OUTAGE, given[OUTAGE])
+    return seconds

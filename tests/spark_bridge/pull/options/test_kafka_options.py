@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options.kafka_options import CLIENT, KafkaSource
+from consumer_sdk.spark_bridge.pull.options.sources import CLIENT, KafkaSource
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"}
 TOPIC = SERVERS | {"subscribe": "orders"}

@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.pull.options.options import UrlSource
+from consumer_sdk.spark_bridge.pull.options.sources import UrlSource
 
 
 def test_a_url_says_what_is_read() -> None:

@@ -1,4 +1,4 @@
-"""The option names of Spark's own Kafka source, as what `KafkaRanges` takes.
+"""What a pulling query reads: a Kafka by the option names of Spark's own source, or a broker by its URL.
 
 Of the settings of Java's clients (``kafka.…``) some have a counterpart here. Tuning of Java's client is
 accepted and means nothing, so that a query ports unchanged. What cannot be kept is refused, with what to do.
@@ -8,22 +8,30 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+from consumer_sdk.adapters.urls import split_url
 from consumer_sdk.errors import ConfigurationError
-from consumer_sdk.spark_bridge.option_values import choice, count, json_object, names, number, truth
+from consumer_sdk.options import TEXT, OptionType
+from consumer_sdk.spark_bridge.option_values import (
+    COUNT,
+    MILLISECONDS,
+    NAMES,
+    NUMBER,
+    TRUTH,
+    choice,
+    json_object,
+    one_of,
+    secret,
+)
 from consumer_sdk.spark_bridge.pull.options.kafka_security import (
-    JAAS,
-    MECHANISM,
-    OAUTH,
-    PROTOCOL,
-    TLS,
-    TOKENS,
+    SECURITY,
     check_security,
-    credentials,
-    tls_context,
+    secured,
+    security_of,
 )
 
 if TYPE_CHECKING:
@@ -31,22 +39,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CLIENT",
-    "GROUP",
-    "LEVEL",
-    "LEVELS",
     "MAX_BATCH",
     "OUTAGE",
-    "SECURITY",
     "SERVERS",
     "STREAMS",
     "WRITES",
     "WRITING",
     "KafkaSource",
-    "Names",
+    "UrlSource",
     "check_names",
     "is_unused",
-    "secured",
-    "security_of",
     "servers_of",
 ]
 
@@ -58,23 +60,15 @@ MAX_BATCH = "maxBatchBytes"
 LEVELS = ("read_uncommitted", "read_committed")
 
 
-def _seconds(option: str, text: str) -> float:
-    return count(option, text) / 1000
-
-
-def _text(_option: str, text: str) -> str:
-    return text
-
-
-CLIENT: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
-    "kafka.client.id": ("client_id", _text),
-    "kafka.client.rack": ("client_rack", _text),
-    "kafka.request.timeout.ms": ("read_timeout", _seconds),
-    "kafka.socket.connection.setup.timeout.ms": ("connect_timeout", _seconds),
-    "kafka.metadata.max.age.ms": ("metadata_max_age_ms", count),
-    "kafka.retry.backoff.ms": ("retry_backoff_ms", number),
-    "kafka.connections.max.idle.ms": ("connections_max_idle_ms", count),
-    MAX_BATCH: ("max_batch_bytes", count),
+CLIENT: Mapping[str, tuple[str, OptionType]] = {
+    "kafka.client.id": ("client_id", TEXT),
+    "kafka.client.rack": ("client_rack", TEXT),
+    "kafka.request.timeout.ms": ("read_timeout", MILLISECONDS),
+    "kafka.socket.connection.setup.timeout.ms": ("connect_timeout", MILLISECONDS),
+    "kafka.metadata.max.age.ms": ("metadata_max_age_ms", COUNT),
+    "kafka.retry.backoff.ms": ("retry_backoff_ms", NUMBER),
+    "kafka.connections.max.idle.ms": ("connections_max_idle_ms", COUNT),
+    MAX_BATCH: ("max_batch_bytes", COUNT),
 }
 """Client settings that have a counterpart; the last one is ours."""
 
@@ -117,31 +111,22 @@ REFUSED_KINDS = {
 }
 """Beginnings of their names → what to do."""
 
-SECURITY = (PROTOCOL, MECHANISM, JAAS, *TLS)
 
-
-def _acks(option: str, text: str) -> str | int:
-    return 1 if choice(option, text, ("all", "-1", "1")) == "1" else "all"
-
-
-def _compression(option: str, text: str) -> str | None:
-    kinds = ("none", "gzip", "snappy", "lz4", "zstd")
-    return None if choice(option, text, kinds) == "none" else text
-
-
-WRITES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
-    "kafka.acks": ("acks", _acks),
-    "kafka.batch.size": ("max_batch_size", count),
-    "kafka.client.id": ("client_id", _text),
-    "kafka.compression.type": ("compression_type", _compression),
-    "kafka.connections.max.idle.ms": ("connections_max_idle_ms", count),
-    "kafka.delivery.timeout.ms": ("delivery_timeout", _seconds),
-    "kafka.enable.idempotence": ("enable_idempotence", truth),
-    "kafka.max.block.ms": ("connect_timeout", _seconds),
-    "kafka.max.request.size": ("max_request_size", count),
-    "kafka.metadata.max.age.ms": ("metadata_max_age_ms", count),
-    "kafka.request.timeout.ms": ("request_timeout_ms", count),
-    "kafka.retry.backoff.ms": ("retry_backoff_ms", number),
+ACKS = one_of({"all": "all", "-1": "all", "1": 1})
+COMPRESSION = one_of({"none": None} | {each: each for each in ("gzip", "snappy", "lz4", "zstd")})
+WRITES: Mapping[str, tuple[str, OptionType]] = {
+    "kafka.acks": ("acks", ACKS),
+    "kafka.batch.size": ("max_batch_size", COUNT),
+    "kafka.client.id": ("client_id", TEXT),
+    "kafka.compression.type": ("compression_type", COMPRESSION),
+    "kafka.connections.max.idle.ms": ("connections_max_idle_ms", COUNT),
+    "kafka.delivery.timeout.ms": ("delivery_timeout", MILLISECONDS),
+    "kafka.enable.idempotence": ("enable_idempotence", TRUTH),
+    "kafka.max.block.ms": ("connect_timeout", MILLISECONDS),
+    "kafka.max.request.size": ("max_request_size", COUNT),
+    "kafka.metadata.max.age.ms": ("metadata_max_age_ms", COUNT),
+    "kafka.request.timeout.ms": ("request_timeout_ms", COUNT),
+    "kafka.retry.backoff.ms": ("retry_backoff_ms", NUMBER),
 }
 """Settings of Java's producer that have a counterpart."""
 
@@ -316,11 +301,6 @@ def servers_of(options: Mapping[str, str]) -> str:
     return ",".join(PREFIX.sub("", server.strip()) for server in options[SERVERS].split(","))
 
 
-def security_of(options: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """The settings for `secured`, as they were given."""
-    return tuple((name, options[name]) for name in sorted((*SECURITY, TOKENS)) if name in options)
-
-
 def _streams(options: Mapping[str, str]) -> dict[str, Any]:
     given = [name for name in STREAMS if name in options]
     if len(given) != 1:
@@ -329,7 +309,7 @@ def _streams(options: Mapping[str, str]) -> dict[str, Any]:
     if given == ["subscribePattern"]:
         return {"pattern": text}
     if given == ["subscribe"]:
-        return {"topics": names("subscribe", text)}
+        return {"topics": NAMES.parse("subscribe", text)}
     return {"partitions": _assigned(text)}
 
 
@@ -351,30 +331,103 @@ def _client(options: Mapping[str, str]) -> dict[str, Any]:
     # Spark's default, other than that of the URL: a query that ports reads what it has read.
     level = choice(LEVEL, options.get(LEVEL, LEVELS[0]), LEVELS)
     found = {
-        argument: read(n, options[n]) for n, (argument, read) in CLIENT.items() if n in options
+        argument: kind.parse(n, options[n])
+        for n, (argument, kind) in CLIENT.items()
+        if n in options
     }
     return found | {"isolation_level": level}
 
 
-def _login(security: Mapping[str, str]) -> dict[str, Any]:
-    if security[MECHANISM] != OAUTH:
-        return credentials(security[MECHANISM], security[JAAS])
-    from consumer_sdk.adapters.kafka.client.token_providers import token_provider
+BROKERS = {"kafka": "kafka", "pulsar": "pulsar", "pulsar+ssl": "pulsar"}
+GROUPS = {"kafka": "group", "pulsar": "subscription"}
+"""The option of a URL that names whose position is moved."""
+URL_FORM = "give kafka://host:port/topic?group=name, pulsar://host:port/topic or feed:///directory"
+URL_WAITS = {"kafka": ("connect_timeout", "read_timeout"), "pulsar": ("stall_timeout",)}
+"""Options of a URL that say how many seconds a task waits for the broker."""
+SECRETS = ("sasl_plain_username", "sasl_plain_password", "token", "admin_token")
+"""Options of a URL that may name a secret instead: ``token=env:TOKEN``."""
 
-    return {"sasl_oauth_token_provider": token_provider(security[TOKENS])}
 
+@dataclass(frozen=True, slots=True)
+class UrlSource:
+    """A ``kafka://`` or ``pulsar://`` URL, as `open_ranges` takes it.
 
-def secured(security: Mapping[str, str]) -> dict[str, Any]:
-    """The client's options of the protocol, of SASL and of TLS; secrets are looked up.
-
-    Raises:
-        ConfigurationError: a secret or file cannot be read.
+    Attributes:
+        url: with its secrets as they were given.
+        shown: the URL without its options, for logs.
+        broker: ``"kafka"`` or ``"pulsar"``.
+        group: whose position is moved, or None.
     """
-    protocol = security.get(PROTOCOL, "PLAINTEXT")
-    found: dict[str, Any] = {"security_protocol": protocol}
-    if protocol.startswith("SASL"):
-        found["sasl_mechanism"] = security[MECHANISM]
-        found |= _login(security)
-    if protocol.endswith("SSL"):
-        found["ssl_context"] = tls_context(security)
-    return found
+
+    url: str = field(repr=False)
+    shown: str
+    broker: str
+    group: str | None
+
+    @classmethod
+    def parse(cls, url: str, group: str | None) -> UrlSource:
+        """Reads a URL; ``group`` is what the option says, and goes into it.
+
+        Raises:
+            ConfigurationError: it is malformed, or of another scheme; or names another group.
+        """
+        shown = url.partition("?")[0].rpartition("@")[2]
+        if shown.startswith("kinesis:"):
+            raise ConfigurationError(
+                f"url={shown!r}: Spark cannot pull from Kinesis, whose records have no numbers: "
+                f"run a consumer that feeds a directory (SparkFeed), and read feed://"
+            )
+        parts, texts = split_url(url, BROKERS, URL_FORM)
+        broker = BROKERS[parts.scheme]
+        name = GROUPS[broker]
+        if group is not None and texts.setdefault(name, group) != group:
+            raise ConfigurationError(
+                f"group={group!r}, but the URL has {name}={texts[name]!r}: give one of them"
+            )
+        return cls(_with(parts, texts), shown, broker, texts.get(name))
+
+    def for_tasks(self, outage: float | None = None) -> UrlSource:
+        """The same without the group, which tasks have no business with.
+
+        Nor do they need topics that are not theirs: one may be gone, and others are still read.
+
+        Args:
+            outage: how many seconds they wait for the broker; None for as long as it says itself.
+        """
+        parts, texts = _parts(self.url)
+        texts.pop(GROUPS[self.broker], None)
+        for name in URL_WAITS[self.broker] if outage is not None else ():
+            texts[name] = str(max(outage or 0, float(texts.get(name, 0))))
+        if self.broker == "kafka":
+            texts["require_topics"] = "false"
+        return replace(self, url=_with(parts, texts), group=None)
+
+    def open_reader(self) -> RangeReader:
+        """A reader that is not open yet; secrets are looked up now.
+
+        Raises:
+            ConfigurationError: a secret cannot be found, or an option is wrong.
+            MissingExtraError: the broker's client is not installed.
+        """
+        from consumer_sdk.adapters.ranges import open_ranges
+
+        return open_ranges(self.resolved())
+
+    def resolved(self) -> str:
+        """The URL with the secrets themselves.
+
+        Raises:
+            ConfigurationError: a secret cannot be found.
+        """
+        parts, texts = _parts(self.url)
+        found = {name: secret(name, text) for name, text in texts.items() if name in SECRETS}
+        return _with(parts, texts | found)
+
+
+def _parts(url: str) -> tuple[SplitResult, dict[str, str]]:
+    parts = urlsplit(url)
+    return parts, dict(parse_qsl(parts.query, keep_blank_values=True))
+
+
+def _with(parts: SplitResult, texts: Mapping[str, str]) -> str:
+    return parts._replace(query=urlencode(texts)).geturl()
