@@ -26,16 +26,20 @@ from consumer_sdk.adapters.pulsar.dead_letters.destination import OWN as PULSAR_
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.cli.run.config import AdminOptions, ProcessOptions, TelemetryOptions
 from consumer_sdk.dead_letters import KafkaDeadLetters, PulsarDeadLetters
-from consumer_sdk.options import TEXT, OptionType, help_of, kinds_of
+from consumer_sdk.options import TEXT, OptionType, help_of, kinds_of, spelling_of
 from consumer_sdk.runtime.consumer import DEAD_LETTERS, STORE
 from consumer_sdk.runtime.options import Options, RunOptions
 from consumer_sdk.schema_registry import SchemaRegistry
+from consumer_sdk.spark_bridge.feed.url import FeedUrl
+from consumer_sdk.spark_bridge.option_values import DURATION
+from consumer_sdk.spark_bridge.pull.options.options import PullSettings
 
 __all__ = ["TABLES", "pages", "table", "written"]
 
 DOCS = Path(__file__).parent.parent / "docs"
 MARKED = re.compile(r"(<!-- options: ([^\n]+) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 MEBIBYTE = 1 << 20
+MINUTE = 60
 SERVERS = replace(TEXT, wanted="`host:port`, several with commas or in a list")
 
 TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
@@ -53,6 +57,8 @@ TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
     "Connection of Pulsar": (PulsarConnection, kinds_of(PulsarConnection)),
     "PulsarDeadLetters": (PulsarDeadLetters, PULSAR_LETTERS),
     "SchemaRegistry": (SchemaRegistry, kinds_of(SchemaRegistry)),
+    "format": (PullSettings, kinds_of(PullSettings)),
+    "feed": (FeedUrl, kinds_of(FeedUrl)),
     "[run]": (ProcessOptions, kinds_of(ProcessOptions)),
     "[admin]": (AdminOptions, kinds_of(AdminOptions)),
     "[telemetry]": (TelemetryOptions, kinds_of(TelemetryOptions)),
@@ -63,11 +69,15 @@ TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
 def table(called: Callable[..., Any], kinds: Mapping[str, OptionType]) -> str:
     """The rows, each with a line break at its end."""
     defaults, helps = _defaults(called), help_of(called)
+    spelled = (
+        {each: name for name, each in spelling_of(called).items()} if is_dataclass(called) else {}
+    )
+    shown = _shown_text if any(each != name for each, name in spelled.items()) else _shown
     rows = [
-        f"| `{name}` | {_cell(kind.wanted)} | {_shown(defaults[name], kind)} | {_cell(helps[name])} |"
+        f"| `{spelled.get(name, name)}` | {_cell(kind.wanted)} | {shown(defaults[name], kind)} | {_cell(helps[name])} |"
         for name, kind in kinds.items()
     ]
-    return "\n".join(["| option | takes | default | |", "|---|---|---|---|", *rows, ""])
+    return "\n".join(["| option | takes | default | meaning |", "|---|---|---|---|", *rows, ""])
 
 
 def written(text: str) -> str:
@@ -111,6 +121,15 @@ def _shown_number(default: float, kind: OptionType) -> str:
     if default >= MEBIBYTE and default % MEBIBYTE == 0:
         return f"{default / MEBIBYTE:g} MiB"
     return f"{default:,}".replace(",", " ")
+
+
+def _shown_text(default: Any, kind: OptionType) -> str:
+    """A default of an option that is given as text, such as Spark's."""
+    if default is None:
+        return "none"
+    if kind.wanted == DURATION.wanted:
+        return f"`{default / MINUTE:g}m`"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def _cell(text: str) -> str:

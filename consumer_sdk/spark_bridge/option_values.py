@@ -50,12 +50,12 @@ def one_of(known: Collection[str], *, any_case: bool = False) -> OptionType:
 
     Args:
         known: the texts; or a mapping of what they mean.
-        any_case: of the letters.
+        any_case: of the letters; blanks around them do not matter then.
     """
     meanings = known if isinstance(known, Mapping) else {text: text for text in known}
 
     def read(text: str) -> Any:
-        name = text.lower() if any_case else text
+        name = text.strip().lower() if any_case else text
         if name not in meanings:
             raise ValueError(text)
         return meanings[name]

@@ -31,7 +31,7 @@ def _reader_name(text: str) -> str:
     return text
 
 
-READER = replace(TEXT, read=_reader_name)
+READER = replace(TEXT, wanted="a name of up to 64 letters", read=_reader_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,17 @@ class FeedUrl:
 
     Attributes:
         directory: the feed directory.
-        max_rows: the most rows of a micro-batch, or ``maxBytesPerTrigger``, not both; segments are
-            read whole, and a larger one alone.
-        max_bytes: the most bytes of segment files of a micro-batch.
-        min_rows: the fewest rows of a micro-batch; without it, what there is.
-        max_delay: the longest wait for that minimum, since the last micro-batch.
-        tasks: the most Spark tasks of a micro-batch; by default Spark's parallelism.
-        retention: with ``committed``, which goes together with ``reader``, what Spark has committed may be deleted.
-        reader: the query's name in the feed, under which the feed keeps how far it is; one for each query. A query
-            without one holds nothing back.
-        is_async: ``true`` where Spark's progress is tracked asynchronously, so that only its commits count.
+        max_rows: most rows in a micro-batch; give this or ``maxBytesPerTrigger``. Segments are read
+            whole; a segment above the limit is read alone.
+        max_bytes: most bytes of segment files in a micro-batch.
+        min_rows: minimum rows per micro-batch; with fewer, the query waits.
+        max_delay: longest time to wait for that minimum.
+        tasks: maximum number of tasks; by default Spark's parallelism.
+        retention: ``committed``, together with ``reader``, lets the feed delete what the query has
+            committed.
+        reader: the query's name in the feed, one for each query: the feed keeps how far it is under this name.
+            A query without a name holds nothing back.
+        is_async: ``true`` with Spark's asynchronous progress tracking, so that only its commits count.
         protocol: the fsspec file system; None for the local one.
     """
 

@@ -79,9 +79,8 @@ def starting(options: Mapping[str, str]) -> Starts | None:
         ConfigurationError: a value is wrong.
     """
     strategy = "startingOffsetsByTimestampStrategy"
-    late = one_of({"error": None, "latest": StartPoint.LATEST}, any_case=True)
-    given = options.get(strategy, "error").strip()
-    return _bound(options, STARTING, tuple(POINTS), late.parse(strategy, given))
+    is_latest = TOO_LATE.parse(strategy, options.get(strategy, "error")) == "latest"
+    return _bound(options, STARTING, tuple(POINTS), StartPoint.LATEST if is_latest else None)
 
 
 def ending(options: Mapping[str, str]) -> Starts | None:
@@ -156,67 +155,102 @@ PATIENCE = 30.0
 AckMode: TypeAlias = Literal["auto", "commit", "none"]
 
 
+URL = replace(TEXT, wanted="kafka:// or pulsar://")
+GROUP = replace(TEXT, wanted="a name")
+STORE_URL = replace(TEXT, wanted="sqlite:// or zookeeper://")
+STARTS = replace(TEXT, wanted="earliest, latest, committed, or positions as JSON")
+ENDS = replace(TEXT, wanted="latest, or positions as JSON")
+TIME = replace(TEXT, wanted="milliseconds")
+TIMES_OF_EACH = replace(TEXT, wanted="milliseconds as JSON")
+TOO_LATE = one_of(("error", "latest"), any_case=True)
+OVERFLOW = one_of(("error", "null"), any_case=True)
+ACK_MODE = one_of(get_args(AckMode), any_case=True)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullSettings:
     """Spark's options of a pulling query, but for ``kafka.…``: each with what its text means.
 
     Attributes:
-        url: a broker's URL; else ``kafka.bootstrap.servers`` with one of ``subscribe``,
-            ``subscribePattern`` and ``assign``, as Spark's Kafka source has them. A pattern chooses each
-            topic in whose name it is found: ``o`` chooses ``orders``.
-        group: whose position is moved; ``kafka.group.id`` says the same. By default the URL's; without one
-            nobody's is.
-        store: the URL of a checkpoint store, which learns the position before the broker does.
-        ack_mode: what moves the group's position.
-        strict_acks: a group's position that cannot be moved fails the query.
-        columns: the columns of the rows, with commas between: only these are decoded. By default all. ``.schema(…)`` with some
-            of the columns does the same.
-        tasks: the most tasks of a micro-batch, unless ``minPartitions`` or ``maxRecordsPerPartition`` ask for more; by
-            default Spark's parallelism. A task is worth 50 000 records; few records make one task. With ``format()`` alone
-            there are as many as there are ranges.
-        include_headers: a column ``headers``.
-        fail_on_data_loss: records that were deleted before they were read fail the query.
-        max_offsets_per_trigger: the most records of a micro-batch, shared out in proportion to what
-            waits; each partition that has some gives at least one.
-        max_bytes_per_trigger: the most bytes of a micro-batch, as the broker stores them; about.
-        min_offsets_per_trigger: the fewest records of a micro-batch.
-        max_trigger_delay: the longest wait for that minimum.
-        min_partitions: the fewest tasks of a micro-batch: large ranges are cut.
-        max_records_per_partition: the most records of a task, about.
+        url: a broker's URL. Without it, give ``kafka.bootstrap.servers`` with one of ``subscribe``,
+            ``subscribePattern``, ``assign``, as for Spark's Kafka source. A ``subscribePattern`` matches a part
+            of a topic's name: ``o`` chooses ``orders``.
+        group: the consumer group whose offset follows the query; ``kafka.group.id`` means the same. Without
+            a group, no offset is moved. By default the URL's group.
+        starting_offsets: ``earliest``, ``latest``, ``committed`` (the position in ``store`` or of the group,
+            or else the earliest), or ``{"orders":{"0":23,"1":-2}}``, where -2 is earliest and -1 latest. By
+            default ``latest``, for a batch ``earliest``. The functions of the bridge also take a dictionary.
+            Pulsar's positions are texts.
+        starting_timestamp: milliseconds, for all partitions; it overrides ``startingOffsets``.
+        starting_offsets_by_timestamp: milliseconds for each partition (-2 is earliest, -1 latest); they
+            override ``startingOffsets``.
+        starting_offsets_by_timestamp_strategy: what to do if the time is after the last record.
+        ending_offsets: the end of a batch; by default ``latest``. An end before the start is an error.
+        ending_timestamp: the end of a batch in milliseconds, for all partitions.
+        ending_offsets_by_timestamp: the end of a batch in milliseconds, for each partition.
+        max_offsets_per_trigger: most records in a micro-batch. Each partition gets a share in proportion to
+            its waiting records, and at least one record.
+        max_bytes_per_trigger: most bytes in a micro-batch, shared in the same way; approximate, counted as
+            the broker stores them.
+        min_offsets_per_trigger: minimum records per micro-batch; with fewer, the query waits.
+        max_trigger_delay: longest time to wait for that minimum.
+        min_partitions: minimum number of tasks; large ranges are split.
+        max_records_per_partition: most records in a task; approximate.
+        tasks: maximum number of tasks, unless the two options above ask for more; by default Spark's
+            parallelism. A micro-batch has one task for each 50 000 records, up to this maximum. With ``format()``
+            alone, the default maximum is the number of ranges.
+        fail_on_data_loss: whether lost records fail the query.
+        include_headers: adds a column ``headers``.
+        columns: the columns to decode; by default all. ``.schema(…)`` with some of the columns does the same.
+        max_outage: how long the broker may be unreachable before the query fails, both where Spark plans
+            and in its tasks; by default 30 s. ``kafka.default.api.timeout.ms`` means the same.
+        max_batch_bytes: largest decompressed size of a Kafka record batch; a larger one fails the query. By default
+            128 MiB. In a URL: ``max_batch_bytes``.
         timestamp_overflow: what to do with a record's timestamp after the year 290 000, which Spark's
             microseconds cannot hold: ``error`` names the record and fails the query, ``null`` leaves the
             column null.
-        max_outage: how long the broker may be away before the query fails, where Spark plans and in its
-            tasks; 30 s by default. ``kafka.default.api.timeout.ms`` says the same.
+        ack_mode: when the group's offset moves.
+        strict_acks: whether a group whose offset cannot be moved fails the query.
+        store: the URL of a checkpoint store, to which the position is written before the broker.
     """
 
-    url: str | None = option(TEXT, default=None)
-    group: str | None = option(TEXT, default=None)
-    store: str | None = option(TEXT, default=None)
-    ack_mode: AckMode = option(
-        one_of(get_args(AckMode), any_case=True), spelled="ackMode", default="auto"
+    url: str | None = option(URL, default=None)
+    group: str | None = option(GROUP, default=None)
+    starting_offsets: str | None = option(STARTS, spelled="startingOffsets", default=None)
+    starting_timestamp: str | None = option(TIME, spelled="startingTimestamp", default=None)
+    starting_offsets_by_timestamp: str | None = option(
+        TIMES_OF_EACH, spelled="startingOffsetsByTimestamp", default=None
     )
-    strict_acks: bool = option(TRUTH, spelled="strictAcks", default=False)
-    columns: tuple[str, ...] | None = option(NAMES, default=None)
-    tasks: int | None = option(COUNT, default=None)
-    include_headers: bool = option(TRUTH, spelled="includeHeaders", default=False)
-    fail_on_data_loss: bool = option(TRUTH, spelled="failOnDataLoss", default=True)
+    starting_offsets_by_timestamp_strategy: str = option(
+        TOO_LATE, spelled="startingOffsetsByTimestampStrategy", default="error"
+    )
+    ending_offsets: str | None = option(ENDS, spelled="endingOffsets", default=None)
+    ending_timestamp: str | None = option(TIME, spelled="endingTimestamp", default=None)
+    ending_offsets_by_timestamp: str | None = option(
+        TIMES_OF_EACH, spelled="endingOffsetsByTimestamp", default=None
+    )
     max_offsets_per_trigger: int | None = option(
         COUNT, spelled="maxOffsetsPerTrigger", default=None
     )
+    max_bytes_per_trigger: int | None = option(COUNT, spelled="maxBytesPerTrigger", default=None)
     min_offsets_per_trigger: int | None = option(
         COUNT, spelled="minOffsetsPerTrigger", default=None
     )
     max_trigger_delay: float = option(DURATION, spelled="maxTriggerDelay", default=900.0)
-    max_bytes_per_trigger: int | None = option(COUNT, spelled="maxBytesPerTrigger", default=None)
     min_partitions: int | None = option(COUNT, spelled="minPartitions", default=None)
     max_records_per_partition: int | None = option(
         COUNT, spelled="maxRecordsPerPartition", default=None
     )
-    timestamp_overflow: str = option(
-        one_of(("error", "null"), any_case=True), spelled="timestampOverflow", default="error"
-    )
+    tasks: int | None = option(COUNT, default=None)
+    fail_on_data_loss: bool = option(TRUTH, spelled="failOnDataLoss", default=True)
+    include_headers: bool = option(TRUTH, spelled="includeHeaders", default=False)
+    columns: tuple[str, ...] | None = option(NAMES, default=None)
     max_outage: float | None = option(DURATION, spelled="maxOutage", default=None)
+    max_batch_bytes: int | None = option(COUNT, spelled=MAX_BATCH, default=None)
+    timestamp_overflow: str = option(OVERFLOW, spelled="timestampOverflow", default="error")
+    ack_mode: AckMode = option(ACK_MODE, spelled="ackMode", default="auto")
+    strict_acks: bool = option(TRUTH, spelled="strictAcks", default=False)
+    store: str | None = option(STORE_URL, default=None)
 
     def __post_init__(self) -> None:
         if self.group is not None and not self.group.strip():
@@ -240,7 +274,7 @@ class PullSettings:
         return tuple(choice("columns", name, tuple(COLUMNS)) for name in self.columns)
 
 
-OURS = (*spelling_of(PullSettings), *STREAMS, TOKENS, MAX_BATCH, *STARTING, *ENDING)
+OURS = (*spelling_of(PullSettings), *STREAMS, TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
