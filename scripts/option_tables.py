@@ -17,7 +17,7 @@ from typing import Any
 
 from consumer_sdk import Consumer, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, PulsarAdapter
-from consumer_sdk.adapters.kafka.dead_letters.destination import OWN as KAFKA_LETTERS
+from consumer_sdk.adapters.kafka.dead_letters import OWN as KAFKA_LETTERS
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.connection import Connection as KinesisConnection
