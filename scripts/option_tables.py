@@ -17,12 +17,10 @@ from typing import Any
 
 from consumer_sdk import Consumer, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, PulsarAdapter
-from consumer_sdk.adapters.kafka.dead_letters import OWN as KAFKA_LETTERS
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.connection import Connection as KinesisConnection
 from consumer_sdk.adapters.pulsar.client.connection import Connection as PulsarConnection
-from consumer_sdk.adapters.pulsar.dead_letters.destination import OWN as PULSAR_LETTERS
 from consumer_sdk.adapters.pulsar.options import PulsarOptions
 from consumer_sdk.cli.run.config import AdminOptions, ProcessOptions, TelemetryOptions
 from consumer_sdk.dead_letters import KafkaDeadLetters, PulsarDeadLetters
@@ -42,6 +40,13 @@ MEBIBYTE = 1 << 20
 MINUTE = 60
 SERVERS = replace(TEXT, wanted="`host:port`, several with commas or in a list")
 
+
+def _own(called: type) -> Mapping[str, OptionType]:
+    """What each option takes of a class whose module has a table of them."""
+    found: Mapping[str, OptionType] = vars(sys.modules[called.__module__])["OWN"]
+    return found
+
+
 TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
     "Consumer": (
         Consumer,
@@ -50,12 +55,15 @@ TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
     "Consumer.run": (Consumer.run, kinds_of(RunOptions)),
     "RetryPolicy": (RetryPolicy, kinds_of(RetryPolicy)),
     "KafkaAdapter": (KafkaAdapter, {"bootstrap_servers": SERVERS} | kinds_of(KafkaOptions)),
-    "KafkaDeadLetters": (KafkaDeadLetters, {"bootstrap_servers": SERVERS, **KAFKA_LETTERS}),
+    "KafkaDeadLetters": (
+        KafkaDeadLetters,
+        {"bootstrap_servers": SERVERS, **_own(KafkaDeadLetters)},
+    ),
     "KinesisAdapter": (KinesisAdapter, kinds_of(KinesisOptions)),
     "Connection of Kinesis": (KinesisConnection, kinds_of(KinesisConnection)),
     "PulsarAdapter": (PulsarAdapter, kinds_of(PulsarOptions)),
     "Connection of Pulsar": (PulsarConnection, kinds_of(PulsarConnection)),
-    "PulsarDeadLetters": (PulsarDeadLetters, PULSAR_LETTERS),
+    "PulsarDeadLetters": (PulsarDeadLetters, _own(PulsarDeadLetters)),
     "SchemaRegistry": (SchemaRegistry, kinds_of(SchemaRegistry)),
     "format": (PullSettings, kinds_of(PullSettings)),
     "feed": (FeedUrl, kinds_of(FeedUrl)),
