@@ -31,6 +31,9 @@ from consumer_sdk.schema_registry import SchemaRegistry
 from consumer_sdk.spark_bridge.feed.url import FeedUrl
 from consumer_sdk.spark_bridge.option_values import DURATION
 from consumer_sdk.spark_bridge.pull.options.options import PullSettings
+from consumer_sdk.stores import LocalStore, ZooKeeperStore
+from consumer_sdk.stores.sqlite.thread import OWN as SQLITE
+from consumer_sdk.stores.zookeeper.options import OWN as ZOOKEEPER
 
 __all__ = ["TABLES", "pages", "table", "written"]
 
@@ -64,6 +67,8 @@ TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
     "PulsarAdapter": (PulsarAdapter, kinds_of(PulsarOptions)),
     "Connection of Pulsar": (PulsarConnection, kinds_of(PulsarConnection)),
     "PulsarDeadLetters": (PulsarDeadLetters, _own(PulsarDeadLetters)),
+    "LocalStore": (LocalStore, SQLITE),
+    "ZooKeeperStore": (ZooKeeperStore, ZOOKEEPER),
     "SchemaRegistry": (SchemaRegistry, kinds_of(SchemaRegistry)),
     "format": (PullSettings, kinds_of(PullSettings)),
     "feed": (FeedUrl, kinds_of(FeedUrl)),

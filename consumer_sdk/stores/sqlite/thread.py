@@ -19,13 +19,16 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from consumer_sdk.errors import ConfigurationError, TransientStoreError
-from consumer_sdk.options import PATH, SECONDS
+from consumer_sdk.options import PATH, SECONDS, check_options
 from consumer_sdk.stores.opening import is_left_over, is_of_this_process, opened_here
 from consumer_sdk.stores.sqlite.file import Database
 
-__all__ = ["SqliteThread"]
+__all__ = ["OWN", "SqliteThread"]
 
 T = TypeVar("T")
+
+OWN = {"path": PATH, "busy_timeout": SECONDS}
+"""What the options take."""
 
 CLOSING_MARGIN = 5.0
 """Seconds that closing may take beyond the busy timeout."""
@@ -142,8 +145,7 @@ class SqliteThread:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, busy_timeout: float, name: str) -> None:
-        PATH.check("path", path)
-        SECONDS.check("busy_timeout", busy_timeout)
+        check_options(locals(), OWN)
         if "\0" in os.fspath(path):
             raise ConfigurationError(f"path={path!r}: give the path of a file, without NUL")
         self.path = Path(path).absolute()

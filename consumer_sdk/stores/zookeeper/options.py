@@ -12,10 +12,10 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from consumer_sdk.errors import ConfigurationError, MissingExtraError
-from consumer_sdk.options import FLAG, NAME, unknown_option
+from consumer_sdk.options import COUNT, FLAG, NAME, SECONDS, TEXT, unknown_option
 from consumer_sdk.tls_trouble import TlsOptions, find_trouble
 
-__all__ = ["ClientMaker", "Explain", "client_maker", "explainer", "kazoo_options"]
+__all__ = ["LARGEST", "OWN", "ClientMaker", "Explain", "client_maker", "explainer", "kazoo_options"]
 
 QUESTION = b"srvr"
 """A word of four letters, which no session is made for; one that is forbidden is answered too."""
@@ -102,6 +102,18 @@ HOSTS = replace(
     accepts=lambda value: NAME.accepts(value) and "://" not in value and _are_hosts(value),
 )
 
+LARGEST = 1_000_000
+MAX_SIZE = replace(
+    COUNT, wanted=f"1 to {LARGEST} bytes", accepts=lambda v: COUNT.accepts(v) and v <= LARGEST
+)
+OWN = {
+    "hosts": HOSTS,
+    "root": replace(TEXT, wanted="the absolute path of a znode, such as '/consumer-sdk'"),
+    "session_timeout": SECONDS,
+    "max_size": MAX_SIZE,
+}
+"""`ZooKeeperStore`'s own options."""
+
 LONGEST_BACKOFF = 1.0
 """Seconds between two tries to reconnect; kazoo's own limit is an hour."""
 
@@ -144,9 +156,8 @@ def client_maker(hosts: str, session_timeout: float, options: Mapping[str, Any])
     """
     for name in OURS.keys() & options.keys():
         raise ConfigurationError(f"{name}= is not for you to set here: {OURS[name]}")
-    HOSTS.check("hosts", hosts)
     for name in options.keys() - KNOWN:
-        raise unknown_option(name, {"root", "session_timeout", "max_size", *KNOWN})
+        raise unknown_option(name, (OWN.keys() - {"hosts"}) | KNOWN)
     if options.get("sasl_options") and find_spec("puresasl") is None:
         raise MissingExtraError("puresasl", "zookeeper-sasl")
     make = ClientMaker(

@@ -9,7 +9,6 @@ import socket
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, final
 
 from consumer_sdk.errors import MissingExtraError
@@ -22,13 +21,13 @@ except ImportError as _error:
 from consumer_sdk.abc import StoreItem
 from consumer_sdk.leases.backend import LeaseBackend
 from consumer_sdk.leases.stores import LeasingStore, reopen
-from consumer_sdk.options import COUNT, SECONDS
+from consumer_sdk.options import check_options
 from consumer_sdk.records import Assignment, Outcome, Partition
 from consumer_sdk.stores.fencing import Claims, Write, not_held
 from consumer_sdk.stores.opening import is_left_over, is_of_this_process, opened_here
 from consumer_sdk.stores.zookeeper.bridge import Bridge
 from consumer_sdk.stores.zookeeper.leases import LEASES, ZooKeeperLeaseBackend
-from consumer_sdk.stores.zookeeper.options import client_maker
+from consumer_sdk.stores.zookeeper.options import LARGEST, OWN, client_maker
 from consumer_sdk.stores.zookeeper.tree import Tree, Znode
 from consumer_sdk.stores.zookeeper.writing import (
     Claiming,
@@ -50,10 +49,6 @@ from consumer_sdk.stores.zookeeper.znodes import (
 
 __all__ = ["ZooKeeperStore"]
 
-LARGEST = 1_000_000
-MAX_SIZE = replace(
-    COUNT, wanted=f"1 to {LARGEST} bytes", accepts=lambda v: COUNT.accepts(v) and v <= LARGEST
-)
 ROOM = 48_000
 """Bytes of a request beside one checkpoint: both stay below the servers' limit of 1 048 575."""
 
@@ -100,8 +95,7 @@ class ZooKeeperStore(LeasingStore):
         max_size: int = LARGEST,
         **client_options: Any,
     ) -> None:
-        SECONDS.check("session_timeout", session_timeout)
-        MAX_SIZE.check("max_size", max_size)
+        check_options(locals(), OWN)
         self._hosts = hosts
         self._root = check_root(root)
         self._make_client = client_maker(hosts, session_timeout, client_options)
