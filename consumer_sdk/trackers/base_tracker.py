@@ -42,16 +42,16 @@ from consumer_sdk.trackers.chunks import (
     STATES,
     Chunk,
 )
-from consumer_sdk.trackers.flush_state import Grouping
+from consumer_sdk.trackers.flush_state import FlushState
 from consumer_sdk.trackers.options import DELAY, TYPES, check_moment
 from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
-from consumer_sdk.trackers.run_tracking import Found
+from consumer_sdk.trackers.run_tracking import TrackedLists
 from consumer_sdk.trackers.schedule import Schedule
-from consumer_sdk.trackers.unflushed import Unsent
+from consumer_sdk.trackers.unflushed import Unflushed
 from consumer_sdk.trackers.window import Window, is_consecutive
 
-__all__ = ["Deliveries"]
+__all__ = ["BaseTracker"]
 
 DELIVERED = (OPEN, MARKED)
 SETTLEABLE = (OPEN, MARKED, RETRY)
@@ -63,7 +63,7 @@ _NOTHING = Window(), Schedule(), Restored(Checkpoint(), 0, 0, 0)
 """What all closed trackers hold: thousands may be closed together, and none of them adds to it."""
 
 
-class Deliveries(Grouping):
+class BaseTracker(FlushState):
     """The deliveries of one assignment.
 
     Args:
@@ -107,7 +107,7 @@ class Deliveries(Grouping):
         flush_interval: float = 0.1,
         ack_timeout: float | None = None,
         identity: str | None = None,
-        settled: Unsent | None = None,
+        settled: Unflushed | None = None,
         random: Callable[[], float] = random.random,
         chunk_bits: int = BITS,
     ) -> None:
@@ -171,7 +171,9 @@ class Deliveries(Grouping):
     def _restore(self, checkpoint: Checkpoint, now: float, wall: float) -> None:
         """Takes over what the checkpoint says of records."""
 
-    def _resume_delivery(self, index: int, message: Message, now: float, found: Found) -> None:
+    def _resume_delivery(
+        self, index: int, message: Message, now: float, found: TrackedLists
+    ) -> None:
         """A checkpoint may tell of failed deliveries of a record that is tracked now."""
         failures, due = self._restored.attempts.get(message.position, (0, 0.0))
         if not failures:

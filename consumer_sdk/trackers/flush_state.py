@@ -8,10 +8,10 @@ from collections.abc import Callable
 from consumer_sdk.abc import AckTracker
 from consumer_sdk.records import AckFlush, Outcome, OutcomeKind
 
-__all__ = ["Grouping"]
+__all__ = ["FlushState"]
 
 
-class Grouping(AckTracker):
+class FlushState(AckTracker):
     """The part of a tracker that decides when there is something to flush.
 
     Clean: nothing happened since the last flush was taken. A flush in the air is confirmed or

@@ -35,19 +35,19 @@ from consumer_sdk.records import (
     Tracked,
 )
 from consumer_sdk.records.ranges import Interval, Span
-from consumer_sdk.trackers.base_tracker import Deliveries
+from consumer_sdk.trackers.base_tracker import BaseTracker
 from consumer_sdk.trackers.chunks import DONE
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.run_tracking import Found
-from consumer_sdk.trackers.unflushed import Unsent
+from consumer_sdk.trackers.run_tracking import TrackedLists
+from consumer_sdk.trackers.unflushed import Unflushed
 from consumer_sdk.trackers.unseen import Gaps, Unseen, every_gap, trusted
 from consumer_sdk.trackers.window import is_ascending
 
 __all__ = ["WatermarkTracker"]
 
 
-class WatermarkTracker(Deliveries):
+class WatermarkTracker(BaseTracker):
     """Tracks one assignment of a log.
 
     Args:
@@ -94,7 +94,9 @@ class WatermarkTracker(Deliveries):
         FLAG.check("keeps_ranges", keeps_ranges)
         FLAG.check("names_settled", names_settled)
         CALLABLE.check("gaps", gaps)
-        super().__init__(assignment, wake, settled=Unsent() if names_settled else None, **options)
+        super().__init__(
+            assignment, wake, settled=Unflushed() if names_settled else None, **options
+        )
         self._keeps_ranges = keeps_ranges
         self._gaps = gaps
         self._passed_over = Unseen(gaps) if names_settled else None
@@ -191,7 +193,7 @@ class WatermarkTracker(Deliveries):
         self._ended = self._ended or run.ended
 
     def _track_slowly(self, run: Run, positions: list[Position], now: float) -> Tracked:
-        found = Found()
+        found = TrackedLists()
         first = self._window.minted
         size = run.size // len(positions)
         passed: list[int] = []
@@ -219,7 +221,7 @@ class WatermarkTracker(Deliveries):
         is_missing = not self._restored.is_over and position in self._passed_over
         return not is_missing or self._restored.end_of(position) is None
 
-    def _track_one(self, message: Message, size: int, now: float, found: Found) -> None:
+    def _track_one(self, message: Message, size: int, now: float, found: TrackedLists) -> None:
         position = message.position
         span_end = self._restored.end_of(position)
         if self._span_end not in (None, span_end):
@@ -236,7 +238,7 @@ class WatermarkTracker(Deliveries):
         self._resume_delivery(index, message, now, found)
 
     def _track_passed(
-        self, passed_over: Unseen, run: Run, offsets: Sequence[int], now: float, found: Found
+        self, passed_over: Unseen, run: Run, offsets: Sequence[int], now: float, found: TrackedLists
     ) -> None:
         """The broker has sent records below the last one seen: most of them once more."""
         assert self._settled is not None  # noqa: S101 - it has told of what was passed over
@@ -258,7 +260,9 @@ class WatermarkTracker(Deliveries):
         found.dropped.sort()
         self._track_late(run, list(late.values()), now, found)
 
-    def _track_late(self, run: Run, offsets: Sequence[int], now: float, found: Found) -> None:
+    def _track_late(
+        self, run: Run, offsets: Sequence[int], now: float, found: TrackedLists
+    ) -> None:
         if not offsets:
             return
         messages = [run.messages[offset] for offset in offsets]

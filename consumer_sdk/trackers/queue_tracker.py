@@ -25,12 +25,12 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
-from consumer_sdk.trackers.base_tracker import Deliveries
+from consumer_sdk.trackers.base_tracker import BaseTracker
 from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.run_tracking import Found
-from consumer_sdk.trackers.unflushed import Settled
+from consumer_sdk.trackers.run_tracking import TrackedLists
+from consumer_sdk.trackers.unflushed import RecentlySettled
 from consumer_sdk.trackers.window import is_ascending
 
 __all__ = ["ATTEMPTS_AGE", "QueueTracker"]
@@ -39,7 +39,7 @@ ATTEMPTS_AGE = 86_400.0
 """Seconds after which failed deliveries that nobody has tried again are forgotten."""
 
 
-class QueueTracker(Deliveries):
+class QueueTracker(BaseTracker):
     """Tracks one assignment of a queue.
 
     Flushes name what was newly settled, with the native handle of its latest delivery. Checkpoints
@@ -92,7 +92,7 @@ class QueueTracker(Deliveries):
         self._index_of: dict[Position, int] | None = None
         self._are_indices_used = False
         self._highest: Position | None = None
-        self._named = Settled(proof_count, proof_age)
+        self._named = RecentlySettled(proof_count, proof_age)
         super().__init__(assignment, wake, settled=self._named, **options)
         self._full = full
         self._flush_count = flush_count
@@ -102,7 +102,7 @@ class QueueTracker(Deliveries):
     def close(self) -> None:
         super().close()
         self._index_of = None
-        self._named = Settled(0, 0)
+        self._named = RecentlySettled(0, 0)
 
     # -- tracking -------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class QueueTracker(Deliveries):
         return first
 
     def _track_slowly(self, run: Run, now: float) -> Tracked:
-        found, first = Found(), self._window.minted
+        found, first = TrackedLists(), self._window.minted
         size = run.size // len(run.messages)
         for offset, message in enumerate(run.messages):
             self._track_one(offset, message, size, now, found)
@@ -249,7 +249,7 @@ class QueueTracker(Deliveries):
         return found.tracked(first, self._window.minted)
 
     def _track_one(
-        self, offset: int, message: Message, size: int, now: float, found: Found
+        self, offset: int, message: Message, size: int, now: float, found: TrackedLists
     ) -> None:
         position = message.position
         if (known := self._unsettled_at(position)) is not None:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 
 from consumer_sdk.records import Tracked
 
-__all__ = ["Found"]
+__all__ = ["TrackedLists"]
 
 
 @dataclass(slots=True)
-class Found:
+class TrackedLists:
     """The lists of a `Tracked`, while they grow."""
 
     dropped: list[int] = field(default_factory=list)

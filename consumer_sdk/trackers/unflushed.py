@@ -10,10 +10,10 @@ from typing import Any
 from consumer_sdk.records import Position, SettledRecords
 from consumer_sdk.trackers.chunks import kept
 
-__all__ = ["Settled", "Unsent"]
+__all__ = ["RecentlySettled", "Unflushed"]
 
 
-class Unsent:
+class Unflushed:
     """Settled records on their way to the broker: for the next flush, or in the air.
 
     Attributes:
@@ -101,7 +101,7 @@ class Known:
         self._in_lists += other._in_lists
 
 
-class Settled(Unsent):
+class RecentlySettled(Unflushed):
     """Positions on their way to the broker, and those that it has been told of lately.
 
     The broker redelivers what it has not heard of, and what was on its way when it heard: such a

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from consumer_sdk.records import Checkpoint, Position
-from consumer_sdk.records.ranges import Interval, Range, holds
+from consumer_sdk.records.ranges import Interval, Span, holds
 
 __all__ = ["MOST_KEPT", "MOST_STORED", "Gaps", "Unseen", "every_gap", "trusted"]
 
@@ -80,7 +80,7 @@ class Unseen:
             self._intervals.append((positions[at - 1], positions[at]))
         self._intervals = _highest(self._intervals, MOST_KEPT)
 
-    def passed(self, last: Position | None, settled: Iterable[Range], position: Position) -> None:
+    def passed(self, last: Position | None, settled: Iterable[Span], position: Position) -> None:
         """A record has come after ``last``, with settled ranges of the checkpoint between them.
 
         What a checkpoint knows may begin and end within an entry, of which the rest has not come.

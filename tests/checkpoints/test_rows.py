@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.checkpoints.bits import read_bit_set
 from consumer_sdk.checkpoints.forms import SHARE, saved_deliveries
-from consumer_sdk.checkpoints.rows import SAVES, has_new_rows, read_body, write_body
+from consumer_sdk.checkpoints.rows import SAVES, has_new_rows, read_bit_set, read_body, write_body
 from consumer_sdk.records import Checkpoint
 from tests.trackers.codec import checkpoints, rounded
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.records.ranges import Range, holds, join
+from consumer_sdk.records.ranges import Span, holds, join
 
 PLACES = range(30)
 ONE_RANGE = st.tuples(st.sampled_from(PLACES), st.sampled_from(PLACES)).map(
@@ -16,13 +16,13 @@ ONE_RANGE = st.tuples(st.sampled_from(PLACES), st.sampled_from(PLACES)).map(
 RANGES = st.lists(ONE_RANGE, max_size=8)
 
 
-def places(ranges: list[Range]) -> set[int]:
+def places(ranges: list[Span]) -> set[int]:
     """What lies in them, with the middles between whole numbers: two times each place."""
     return {place for first, last in ranges for place in range(2 * first, 2 * last + 1)}
 
 
 @given(RANGES, st.none() | st.sampled_from(PLACES))
-def test_joined_ranges_hold_what_the_parts_held(ranges: list[Range], watermark: int | None) -> None:
+def test_joined_ranges_hold_what_the_parts_held(ranges: list[Span], watermark: int | None) -> None:
     """Nothing more and nothing less; ascending, disjoint and above the watermark."""
     prefix = [] if watermark is None else [(-1, watermark)]
     top, joined = join(watermark, ranges)
@@ -34,7 +34,7 @@ def test_joined_ranges_hold_what_the_parts_held(ranges: list[Range], watermark: 
 
 
 @given(RANGES, ONE_RANGE)
-def test_range_is_held_when_all_of_it_is(ranges: list[Range], wanted: Range) -> None:
+def test_range_is_held_when_all_of_it_is(ranges: list[Span], wanted: Span) -> None:
     """By one of the ranges: between two of them something may be unsettled."""
     _, joined = join(None, ranges)
 

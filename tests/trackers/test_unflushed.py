@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from consumer_sdk.trackers.unflushed import Settled, Unsent
+from consumer_sdk.trackers.unflushed import RecentlySettled, Unflushed
 
 
-def tell(settled: Settled, position: int, now: float = 0.0) -> None:
+def tell(settled: RecentlySettled, position: int, now: float = 0.0) -> None:
     """Flushes one position."""
     settled.add(position, None)
     settled.take()
@@ -18,7 +18,7 @@ def tell(settled: Settled, position: int, now: float = 0.0) -> None:
 
 def test_position_is_known_from_its_settling_to_the_end_of_the_window() -> None:
     """Pending, in the air, told, and in the older generation."""
-    settled = Settled(2, 1e9)
+    settled = RecentlySettled(2, 1e9)
     assert 5 not in settled
     settled.add(5, "handle")
     assert 5 in settled
@@ -39,7 +39,7 @@ def test_position_is_known_from_its_settling_to_the_end_of_the_window() -> None:
 
 def test_settled_side_by_side_and_settled_again_are_one_flush() -> None:
     """The newest handle of each; what was put back comes first, and is known all the time."""
-    settled = Settled(9, 9.0)
+    settled = RecentlySettled(9, 9.0)
     settled.positions += [1, 2, 3]
     settled.natives += ["first 1", "first 2", "first 3"]
     assert len(settled) == 3
@@ -57,7 +57,7 @@ def test_settled_side_by_side_and_settled_again_are_one_flush() -> None:
 
 def test_position_that_is_told_twice_is_counted_once() -> None:
     """A generation holds as many different ones as it says."""
-    settled = Settled(3, 1e9)
+    settled = RecentlySettled(3, 1e9)
     for _ in range(4):
         tell(settled, 1)
     tell(settled, 2)
@@ -72,7 +72,7 @@ def test_position_that_is_told_twice_is_counted_once() -> None:
 @pytest.mark.parametrize("stage", ["pending", "in the air", "told", "older"])
 def test_one_known_position_in_a_run_is_noticed(stage: str) -> None:
     """Wherever it is."""
-    settled = Settled(1, 1e9)
+    settled = RecentlySettled(1, 1e9)
     settled.add(5, None)
     if stage != "pending":
         settled.take()
@@ -87,7 +87,7 @@ def test_one_known_position_in_a_run_is_noticed(stage: str) -> None:
 
 def test_newest_handle_is_the_one_that_is_sent() -> None:
     """Settled, redelivered, and put back behind a newer delivery."""
-    settled = Settled(9, 9.0)
+    settled = RecentlySettled(9, 9.0)
     settled.add(5, "first")
     settled.add(5, "second")
     settled.add(6, "first")
@@ -100,7 +100,7 @@ def test_newest_handle_is_the_one_that_is_sent() -> None:
 
 def test_flush_that_named_nothing_can_be_put_back_and_confirmed() -> None:
     """Attempts alone are flushed too."""
-    settled = Settled(9, 9.0)
+    settled = RecentlySettled(9, 9.0)
     assert list(settled.take()) == []
     settled.put_back()
     settled.remember(0.0)
@@ -110,7 +110,7 @@ def test_flush_that_named_nothing_can_be_put_back_and_confirmed() -> None:
 
 def test_confirmed_flush_is_not_put_back() -> None:
     """A log's: what has arrived is gone."""
-    unsent = Unsent()
+    unsent = Unflushed()
     unsent.add(5, "handle")
     unsent.take()
     unsent.confirm()
@@ -121,7 +121,7 @@ def test_confirmed_flush_is_not_put_back() -> None:
 
 def test_generation_is_over_when_it_is_as_old_as_it_may_be() -> None:
     """The next flush begins another; the one after that forgets it."""
-    settled = Settled(1000, 10.0)
+    settled = RecentlySettled(1000, 10.0)
     tell(settled, 1, 0.0)
     tell(settled, 2, 10.0)
     assert 1 in settled
@@ -137,7 +137,7 @@ def test_window_keeps_at_least_what_it_says_and_at_most_twice_that(seed: int) ->
     """By count and by age, whichever comes first; one flush more, since only flushes turn it."""
     rng = random.Random(seed)
     count, age, most = rng.randint(1, 20), rng.choice([5.0, 50.0]), rng.randint(1, 4)
-    settled, told, now = Settled(count, age), [(-1, -1e9)], 0.0
+    settled, told, now = RecentlySettled(count, age), [(-1, -1e9)], 0.0
     for _ in range(200):
         now += rng.choice([0.0, 1.0, 3.0])
         fresh = range(told[-1][0] + 1, told[-1][0] + 1 + rng.randint(0, most))

@@ -121,7 +121,7 @@ class TreeHolder:
 
     def invalidate_after_fork(self, forked: Any) -> None:
         """In a forked child: each use is ``forked``'s error."""
-        self.trees.forbid(forked)
+        self.trees.invalidate_after_fork(forked)
 
     # -- what the trees call --------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.records import Message
-from consumer_sdk.records.sizes import total_bytes
+from consumer_sdk.records.messages import total_bytes
 
 __all__ = ["Entry", "Pending", "size_of"]
 

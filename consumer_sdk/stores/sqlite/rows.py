@@ -86,7 +86,9 @@ WRITE_LEASES = """UPDATE leases SET version = version + 1, text = ?
     WHERE "group" = ? AND stream = ? AND version = ?"""
 RENEW = """INSERT INTO members ("group", stream, member, count) VALUES (?, ?, ?, ?)
     ON CONFLICT DO UPDATE SET count = excluded.count"""
-BURY = """DELETE FROM members WHERE "group" = ? AND stream = ? AND member = ? AND count = ?"""
+REMOVE_DEAD = (
+    """DELETE FROM members WHERE "group" = ? AND stream = ? AND member = ? AND count = ?"""
+)
 LEAVE = """DELETE FROM members WHERE "group" = ? AND stream = ? AND member = ?"""
 
 
@@ -263,7 +265,7 @@ def replace_leases(key: Key, version: int, text: str, database: Database) -> boo
 def renew(key: Key, member: str, count: int, dead: Mapping[str, int], database: Database) -> None:
     """See `LeaseBackend.renew`."""
     with database.transaction() as connection:
-        connection.executemany(BURY, [(*key, other, last) for other, last in dead.items()])
+        connection.executemany(REMOVE_DEAD, [(*key, other, last) for other, last in dead.items()])
         connection.execute(RENEW, (*key, member, count))
 
 

@@ -33,7 +33,7 @@ from consumer_sdk.stores.zookeeper.writing import (
     Claiming,
     Place,
     Saving,
-    bury,
+    leave_tombstones,
     pin,
     pins,
     purge,
@@ -221,7 +221,7 @@ class ZooKeeperStore(LeasingStore):
         """
         gone = list(partitions)
         paths = [self._path(group, partition) for partition in gone]
-        await bury(self._tree(), self._limit, paths)
+        await leave_tombstones(self._tree(), self._limit, paths)
         await reopen(self, group, gone)
 
     async def purge(self, group: str, checkpoints: Mapping[Partition, str]) -> None:

@@ -31,8 +31,8 @@ __all__ = [
     "Claiming",
     "Place",
     "Saving",
-    "bury",
     "contended",
+    "leave_tombstones",
     "pin",
     "pins",
     "purge",
@@ -234,11 +234,11 @@ def contended(what: str) -> TransientStoreError:
     return TransientStoreError(f"{what}: others came in between {ROUNDS} times, it is tried again")
 
 
-async def bury(tree: Tree, limit: int, paths: Iterable[str]) -> None:
+async def leave_tombstones(tree: Tree, limit: int, paths: Iterable[str]) -> None:
     """Leaves tombstones with the fences, also of what cannot be read.
 
     Raises:
-        StoreError: some may be left: bury them again.
+        StoreError: some may be left: delete them again.
     """
     left = sorted(set(paths))
     for _ in range(ROUNDS):

@@ -167,7 +167,7 @@ class TreeTracker(TreeTable):
         super().close()
         self._settled = {}
 
-    def forbid(self, forked: Any) -> None:
+    def invalidate_after_fork(self, forked: Any) -> None:
         """In a forked child: each use is ``forked``'s error."""
         self._chunks = forked
         self.new_edge = lambda: forked.new_edge

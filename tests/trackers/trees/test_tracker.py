@@ -300,7 +300,7 @@ def test_forbidden_trees_are_the_error_of_the_fork() -> None:
     grove = Grove()
     with grove.tree() as tree:
         branch, token = tree.branch(), tree.branch().token()
-    grove.trees.forbid(Forked())
+    grove.trees.invalidate_after_fork(Forked())
 
     for use in (branch.branch, branch.ack, tree.fail, lambda: settle(grove, acked(token))):
         with pytest.raises(ConsumerClosedError):

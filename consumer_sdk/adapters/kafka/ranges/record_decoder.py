@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from consumer_sdk.range_reads import Columns, Header
-from consumer_sdk.records.sizes import total_bytes
+from consumer_sdk.records.messages import total_bytes
 
 __all__ = ["NO_TIMESTAMP", "Part", "collector_off"]
 

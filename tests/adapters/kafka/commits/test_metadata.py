@@ -25,7 +25,7 @@ from consumer_sdk.adapters.kafka.commits.metadata import (
     unpack,
     write_metadata,
 )
-from consumer_sdk.checkpoints.bits import read_bit_set
+from consumer_sdk.checkpoints.rows import read_bit_set
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Checkpoint, Committed, Partition
 from consumer_sdk.trackers import encode_checkpoint_bytes
