@@ -229,7 +229,7 @@ def read_body(data: bytes, identity: str | None) -> Checkpoint:
     rows, bits = _split(data)
     reader = RowReader(rows)
     ((flags, arity, count),) = reader.take(1, (0, 0, 0))
-    if flags not in FLAGS or arity not in ARITIES or count < 0 or (arity and not reader.left):
+    if flags not in FLAGS or arity not in ARITIES or count < 0:
         raise ValueError(f"flags {flags}, positions of {arity} numbers, {count} ranges")
     present = [bool(flags & WATERMARK), bool(flags & RESUME)]
     marks = reader.take(sum(present), _zero(arity))
@@ -237,6 +237,8 @@ def read_body(data: bytes, identity: str | None) -> Checkpoint:
     anchor = [_zero(arity), *marks][-1]
     ranges = _read_ranges(reader, count, arity, anchor, bits)
     attempts = _read_attempts(reader.take(None, (*anchor, 0, 0)), arity)
+    if arity and not (marks or ranges or attempts):
+        raise ValueError(f"positions of {arity} numbers, and none is there")
     found = iter(_positions(marks, arity))
     watermark, resume = (next(found) if is_present else None for is_present in present)
     return Checkpoint(

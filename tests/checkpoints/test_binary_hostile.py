@@ -87,6 +87,7 @@ def test_rows_that_make_no_checkpoint_are_refused(numbers: tuple[int, ...], prob
 @pytest.mark.parametrize(
     "numbers, problem",
     [
+        ((8, 1, 0, 0), "positions of 1 numbers"),
         ((0, 0, 0), "version 3, and rows of another"),
         ((2, 0, 0, 5), "version 3, and rows of another"),
         ((64, 0, 0), "flags 64"),
