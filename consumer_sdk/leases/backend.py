@@ -1,4 +1,4 @@
-"""What leases need of a store: a text that is replaced as a whole, and counters beside it."""
+"""What leases need of a store: a text that is replaced as a whole, and a counter for each member beside it."""
 
 from __future__ import annotations
 

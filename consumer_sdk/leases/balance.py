@@ -1,8 +1,9 @@
-"""Who should have which partition: the same answer for every member that sees the same leases.
+"""Which member should have which partition: the same answer for all members that see the same leases.
 
-Nobody is in charge. Each member computes all shares and does its own part of what that asks for;
-the fence of a take decides where two of them saw different things. Shares are as the members' weights,
-rounded up or down; and no partition changes hands that need not: they are rounded up for those who have more already.
+There is no leader. Each member computes all shares, and does its own part of what they ask for; where
+two members saw different leases, the fence of the take decides. A member's share follows its weight,
+rounded up or down. No partition moves without need: shares are rounded up for members that have more
+already.
 """
 
 from __future__ import annotations

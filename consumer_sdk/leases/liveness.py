@@ -1,10 +1,10 @@
-"""Who is alive, as one observer sees it: by counters that move, never by a clock of others.
+"""Which members are alive, as one observer sees it: by counters that move, never by another host's clock.
 
-Each member counts its renewals. Whoever has seen a counter stand still for long enough, by its own
-clock, takes the member for dead; the lease table of Amazon's Kinesis Client Library works like
-this. Beyond that, no more than a third of the duration is counted between two observations: after
-an outage of the store, in which nobody could renew, or a sleep of the observer, those who are
-alive have the time to say so.
+Each member counts its renewals. An observer that has seen a counter stand still for long enough, by its
+own clock, takes the member for dead; the lease table of Amazon's Kinesis Client Library works like
+this. In addition, the observer counts no more than a third of the duration between two observations.
+So after an outage of the store, in which nobody could renew, or after a sleep of the observer, the
+living have time to renew.
 """
 
 from __future__ import annotations

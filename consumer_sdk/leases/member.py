@@ -1,9 +1,9 @@
-"""Leases kept as one text that is replaced as a whole: the same rules wherever the text is.
+"""One member's leases, kept as one text that is replaced as a whole, in any backend.
 
-A change is a function of the table. It is made on what was read, and written if that is still what
-is stored; else it is made again on what is stored now. So each change is one step, and everybody
-balances what stood in the store at one moment. One member writes one text at a time: what it is to
-change meanwhile is changed in the next one, all together. Renewals are beside the text, and wait for
+A change is a function of the table. The member applies it to the text that it has read, and writes the
+result if that text is still stored; otherwise it reads again and applies it anew. So each change is one
+step, and members balance what was stored at one moment. A member writes one text at a time: changes that
+come meanwhile are written together in the next text. Renewals are stored beside the text, and wait for
 no change.
 """
 

@@ -1,4 +1,4 @@
-"""Leases in this process's memory: of a consumer that shares with nobody, and of `MemoryStore`."""
+"""Leases in this process's memory: for a consumer that shares with nobody, and for `MemoryStore`."""
 
 from __future__ import annotations
 

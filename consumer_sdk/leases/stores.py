@@ -1,4 +1,4 @@
-"""Leases as a store has them: a new member of a group, and what operators see and change."""
+"""Leases through a store: a new member of a group, and what operators read and change."""
 
 from __future__ import annotations
 

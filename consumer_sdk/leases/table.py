@@ -6,9 +6,9 @@ The text is JSON that a person can read::
       "shardId-000000000000":{"ended":true,"fence":3,"since":1763000000},
       "shardId-000000000001":{"owner":"9f…c2/host/4711","fence":17,"parents":["shardId-000000000000"]}}}
 
-What a lease does not say is nobody, nothing, false, or not known (``since``, which older versions
-neither write nor keep). Fences are counted for the whole stream, so
-that one which is taken after its lease was removed and came back is above all earlier ones.
+A field that a lease does not have means nobody, none, false or, for ``since``, not known: older versions
+neither write nor keep that. Fences are counted for the whole stream. So the fence of a lease that was
+removed and came back is above all earlier ones.
 """
 
 from __future__ import annotations

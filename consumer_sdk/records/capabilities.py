@@ -1,4 +1,4 @@
-"""What differs between brokers, as data."""
+"""What a broker can and cannot do, as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a partition has been processed, and what two such statements say of each other."""
+"""How far a partition has been processed, and how two checkpoints compare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made durable, and the answer to that."""
+"""What a flush makes durable, and the outcome of that."""
 
 from __future__ import annotations
 

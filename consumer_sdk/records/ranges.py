@@ -1,6 +1,6 @@
 """Settled ranges: closed, ascending, disjoint, above a watermark.
 
-Positions need not have neighbours, so ranges are joined only where they share a position.
+It is not known which position follows another, so two ranges are joined only where they share one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where checkpoints live: durable, fenced, one contract (`consumer_sdk.abc.CheckpointStore`).
+"""Checkpoint stores. All implement one contract, `consumer_sdk.abc.CheckpointStore`: durable and fenced.
 
 Importing this package imports no client: each store comes with its own module. The store in memory
 is in `consumer_sdk.testing.memory`.

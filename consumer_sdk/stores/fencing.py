@@ -1,13 +1,13 @@
-"""Who may write a checkpoint: rules shared by all stores, without any I/O.
+"""Who may write a checkpoint: the rules that all stores share, without any I/O.
 
 A stored checkpoint carries a stamp: (writer, fence, serial).
 
-- A *claim* puts a new, unique writer into the stamp, unless a newer fence is stored. The fence
-  never goes back, so a claim without one takes over, and yet keeps older leases out.
-- A *save* is written only while the stamp still carries its claim's writer, and only over an
-  older serial. So a save that was applied although its reply was lost is found out by reading
-  the stamp back, one that comes late cannot overwrite a newer one, and one that comes after
-  another claim writes nothing at all.
+- A *claim* writes a new, unique writer into the stamp, unless a newer fence is stored. The stored
+  fence never decreases. So a claim without a fence takes the partition over, and owners with an
+  older fence still cannot claim it.
+- A *save* is written only while the stamp still has its claim's writer, and only over an older
+  serial. So a save whose reply was lost is recognised by reading the stamp back, a save that
+  arrives late cannot overwrite a newer one, and a save after another claim writes nothing.
 - A deleted checkpoint keeps its stamp, with the writer `NOBODY`.
 """
 

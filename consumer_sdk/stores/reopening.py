@@ -1,4 +1,4 @@
-"""Ends that an operator takes back: in the checkpoint first, then in the lease."""
+"""An operator takes back that partitions have ended: in the checkpoint first, then in the lease."""
 
 from __future__ import annotations
 

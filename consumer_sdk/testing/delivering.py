@@ -1,4 +1,4 @@
-"""`deliver`: what a handler makes of values, without a broker and without waiting."""
+"""`deliver`: runs a handler on values, without a broker and without waiting."""
 
 from __future__ import annotations
 

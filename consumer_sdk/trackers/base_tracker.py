@@ -3,7 +3,7 @@
 Rules:
  1. Nothing is settled twice; a late, duplicate or unknown call changes nothing and is counted.
  2. An attempt's number guards its failure: a late nack never hits a newer delivery. An ack needs
-    no guard: the late ack of a delivery that had timed out is good news.
+    no guard: also the late ack of a delivery that had timed out settles its record.
  3. A record at its retry limit is stored with one failure less until its dead letter is durable:
     the error dies with the process, and the next one must see it fail again.
 """

@@ -1,4 +1,8 @@
-"""When acks are flushed: Pulsar's ack grouping, as a value that is confirmed or put back."""
+"""When a tracker's acks are flushed, and what becomes of a flush.
+
+Acks are collected for an interval, as Pulsar's ack grouping does. A flush that was taken is later
+confirmed, or put back.
+"""
 
 from __future__ import annotations
 

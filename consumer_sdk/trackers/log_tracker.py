@@ -9,9 +9,9 @@ Rules, beside those of `consumer_sdk.trackers.base_tracker`:
  1. Of a broker that is read by position, a position at or below the last one seen gets no index: it
     is a re-fetch. A run that brings new records out of order is refused, since they could not be
     told from those.
- 2. Of a broker that redelivers, never seen is not settled: what lies below the last position seen
-    where nothing was seen (`consumer_sdk.trackers.unseen`) is delivered late. Its index is in line
-    with those of its arrival; spans take no notice of it, and its interval stays in checkpoints
+ 2. Of a broker that redelivers, a record that was never seen is not settled. If it lies below the last
+    position seen, in a gap between seen ones (`consumer_sdk.trackers.unseen`), it is delivered late. Its
+    index follows the order of arrival. Settled spans leave it out, and its gap stays in checkpoints
     until it is settled.
  3. A range is made of neighbours in arrival order: nothing that this epoch saw lies in between.
 """

@@ -1,10 +1,9 @@
-"""The ack tracker of a queue: what was settled, one by one.
+"""The ack tracker of a queue: it remembers each settled record by itself.
 
-A queue (Pulsar's shared and key-shared subscriptions) keeps no order and remembers each record by
-itself; a record that this consumer never saw may be another consumer's, so nothing is settled but
-what was settled here. The broker redelivers what it has not heard of: the rules for that are
-Pulsar's ack grouping tracker's (`consumer_sdk.trackers.unflushed`), with a window that goes on after
-the flush.
+A queue (Pulsar's shared and key-shared subscriptions) keeps no order. A record that this consumer never
+saw may be another consumer's, so a settled record settles no other. The broker redelivers each record
+whose ack it did not get. The tracker recognises such records as Pulsar's ack grouping tracker does
+(`consumer_sdk.trackers.unflushed`), and for some time after the flush too.
 """
 
 from __future__ import annotations

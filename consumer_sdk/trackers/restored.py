@@ -1,4 +1,4 @@
-"""What a checkpoint knows of records that have not been fetched again yet."""
+"""What a restored checkpoint tells of records that have not been fetched again yet."""
 
 from __future__ import annotations
 

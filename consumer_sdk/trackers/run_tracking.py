@@ -1,4 +1,4 @@
-"""What tracking a run finds when it has to look at each record."""
+"""What a tracker finds in a run when it has to look at each record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was settled, by position, where the broker wants to hear of each record."""
+"""Records that were settled, by position, of a broker that has to be told of each of them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Where records may lie that nobody was handed, below the highest position that was seen.
+"""Where records may lie that no consumer was handed, below the highest position that was seen.
 
 A broker that redelivers record by record may deliver late what it, or its client, could not deliver
-before: an encrypted record whose key was repaired, a message in chunks whose last chunk came after
-another message. So what was passed is not settled. What was seen is known by its complement: the
-intervals between neighbours that may hide something.
+before: an encrypted record whose key was repaired, or a message in chunks whose last chunk came after
+another message. So a position that was passed over is not settled. The tracker keeps the intervals
+between neighbouring positions in which such a record may lie.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Our SQLite file, as its one thread sees it: opening, checking, transactions, errors.
+"""The store's SQLite file, as its one thread uses it: opening, checking, transactions, errors.
 
 Rules:
 
-- Nothing is written to a file before it is known to be ours (``application_id``) and of a
-  version that we can write (``user_version``): another program's database stays as it is.
-- A file that we make is readable by its owner alone; SQLite gives ``-wal`` and ``-shm`` the
+- Nothing is written to a file before it is known to be the store's (``application_id``) and of a
+  version that this code can write (``user_version``): another program's database stays as it is.
+- A file that the store makes is readable by its owner alone; SQLite gives ``-wal`` and ``-shm`` the
   same mode. The mode of a file that exists is its owner's choice.
 - Every write is one ``BEGIN IMMEDIATE`` transaction, so that processes take turns instead of
-  failing half-way; with ``synchronous=FULL`` it is on disk when ``COMMIT`` returns.
-- A file that was deleted or replaced while open takes writes that nobody will ever read:
-  every transaction looks first.
+  failing half-way. With ``synchronous=FULL`` it is on disk when ``COMMIT`` returns.
+- What is written to a file that was deleted or replaced while open, nobody can read. So every
+  transaction first checks that the path still leads to the open file.
 """
 
 from __future__ import annotations

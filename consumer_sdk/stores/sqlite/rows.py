@@ -1,6 +1,7 @@
-"""Checkpoints, pins and leases as rows of our SQLite file: what its thread does with them.
+"""Checkpoints, pinned starts and leases as rows of the SQLite file: what its thread does with them.
 
-Each function is one transaction, and takes the database last: a store binds the rest.
+Each function is one transaction. It takes the database as its last argument, so that a store binds the
+others and hands the rest to the thread.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The bridge between an event loop and a SQLite file: one thread, one queue.
+"""The bridge between an event loop and a SQLite file: one thread with one queue.
 
-A call is queued before its first await and runs to its end whatever becomes of the caller:
-cancelling it only stops the waiting, and calls take effect in the order in which they were
-made. The thread refers to the queue alone, so that a bridge which is dropped unclosed can be
-collected, says so (`ResourceWarning`), and ends its thread.
+A call is queued before its first await, and runs to its end even if its caller is cancelled:
+cancelling only stops the waiting. Calls take effect in the order in which they were made. The
+thread refers to the queue alone. So a bridge that nobody closed can be garbage-collected; it then
+warns (`ResourceWarning`) and ends its thread.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The bridge between an event loop and kazoo, which runs threads of its own.
+"""The bridge between an event loop and kazoo, which runs threads of its own; kazoo's errors as ours.
 
 Rules:
 
-- The loop hands requests to kazoo and never waits for it: each request wakes kazoo's thread by a
-  byte in a pipe, whose 279th unread byte would block (Linux), so no more than `SLOTS` times
-  `WINDOW` requests are in kazoo's hands at a time, whoever has given up waiting for them.
+- The loop hands requests to kazoo and never waits for it. Each request wakes kazoo's thread by a
+  byte in a pipe; on Linux the 279th unread byte blocks. So kazoo has no more than `SLOTS` times
+  `WINDOW` requests at a time, including those whose callers have given up waiting.
 - kazoo's threads reach the loop through `call_soon_threadsafe` alone, once for a window.
 - Every wait ends after ``patience`` seconds: kazoo itself may wait for three session timeouts.
-  Nothing is handed over while there is no connection, for kazoo would keep it and send it later.
-- Starting makes threads and returns; stopping waits, so it has a thread to itself.
+  Without a connection nothing is handed to kazoo, which would keep it and send it later.
+- Starting makes threads and returns. Stopping waits, so it has a thread to itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Leases in ZooKeeper, for consumers on any number of hosts.
 
 The leases of a stream are the znode ``{root}/{group}/{stream}/%leases``, a name that no partition
-has. Members are ephemeral znodes below ``…/%members``, whose data counts their renewals: one that
-dies is gone with its session, and one whose event loop hangs, while kazoo goes on pinging, falls
-silent.
+has. Members are ephemeral znodes below ``…/%members``, whose data counts their renewals. The znode of
+a member that dies goes with its session. A member whose event loop hangs keeps its session, since
+kazoo goes on pinging; its counter stands still.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kazoo client that a store is configured with."""
+"""The kazoo client that a store is configured with: its options, its TLS, and why it does not connect."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""How claims and saves come to be written: all in few requests, each partition on its own.
+"""What is written to ZooKeeper: claims, saves, deletes and pinned starts, in few requests.
 
-A request is all or nothing, and of several puts that are refused it names the first alone. So
-whatever was in a refused request, or in one whose answer was lost, is read back: its stamp says
-what became of it (`consumer_sdk.stores.fencing`), and its version over what it is to be written.
+A request is all or nothing, and of several puts that are refused ZooKeeper names the first alone. So
+the znodes of a refused request, or of one whose answer was lost, are read back. The stamp of each says
+what became of its write (`consumer_sdk.stores.fencing`), and its version is the one to write over.
 
-The version alone would not do. It says that *something* was written since; the stamp says whether
-that was this save, an older one of the same claim that came late, or another owner.
+The version alone is not enough. It tells that *something* was written since. The stamp tells whether
+that was this save, an older one of the same claim that arrived late, or another owner's.
 """
 
 from __future__ import annotations

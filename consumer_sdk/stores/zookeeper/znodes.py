@@ -1,4 +1,4 @@
-"""What a znode of ours is called, and what is in it. No I/O.
+"""The path and the data of a store's znodes. No I/O.
 
 A checkpoint is the znode ``{root}/{group}/{stream}/{partition}``. Its data is one JSON object::
 

@@ -1,4 +1,4 @@
-"""A broker in memory: streams of partitions, groups, and everything that goes wrong with them."""
+"""A broker in memory: streams of partitions, groups and subscriptions, and the faults of real brokers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A consumer's life in a group: join, hold, give up, join again; told to the runtime.
+"""A consumer's life in a group: it joins, holds partitions, gives them up and joins again.
 
-One task does it (`Membership.coordinate`). Everybody else only leaves a note and wakes it:
-a rebalance or the end of the session sets ``_must_give_up``, a drop removes a holding, a
-failed `AssignmentOwner.assigned` is tried again when its back-off has passed.
+One task does all this and tells the runtime (`Membership.coordinate`). Other callers only leave a note
+and wake it: a rebalance or the end of the session sets ``_must_give_up``, a drop removes a holding, and a
+failed `AssignmentOwner.assigned` is tried again after its back-off.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Storm's tuple trees: a record is settled when all that was made from it is."""
+"""Storm's tuple trees: a record is settled when all branches that were made from it are settled."""
