@@ -18,7 +18,7 @@ from consumer_sdk.records import DeadLetter, Outcome, OutcomeKind
 from consumer_sdk.spark_bridge.dead_letters.rows import letters_of
 from consumer_sdk.spark_bridge.errors import DeadLetterError
 from consumer_sdk.spark_bridge.option_values import secret
-from consumer_sdk.spark_bridge.pull.loop_thread import LoopThread
+from consumer_sdk.spark_bridge.pull.connections import LoopThread
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from consumer_sdk.errors import TransientAdapterError
-from consumer_sdk.spark_bridge.pull.connections import of_this_process
-from consumer_sdk.spark_bridge.pull.loop_thread import LoopThread
+from consumer_sdk.spark_bridge.pull.connections import LoopThread, of_this_process
 
 PATIENCE = 300.0
 """Seconds after which a call hangs; a busy machine may stand still for some."""
@@ -22,7 +21,7 @@ PATIENCE = 300.0
 @pytest.fixture
 def loop(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopThread]:
     """Give a thread, and end it."""
-    monkeypatch.setattr("consumer_sdk.spark_bridge.pull.loop_thread._STOP_SECONDS", PATIENCE)
+    monkeypatch.setattr("consumer_sdk.spark_bridge.pull.connections._STOP_SECONDS", PATIENCE)
     thread = LoopThread()
     yield thread
     thread.stop()
