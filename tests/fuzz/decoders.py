@@ -22,7 +22,7 @@ from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
-from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
+from consumer_sdk.adapters.kinesis.service.hooks import Events, encode_event
 from consumer_sdk.adapters.pulsar.client.access import _reason
 from consumer_sdk.adapters.pulsar.client.ids import batch_size, place_of
 from consumer_sdk.adapters.pulsar.client.texts import _parse as parse_properties

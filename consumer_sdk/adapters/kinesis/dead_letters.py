@@ -9,9 +9,9 @@ from typing import Any
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
 from consumer_sdk.adapters.kinesis.service.connection import Connection, Link
-from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.hooks import stream_large_body
 from consumer_sdk.adapters.kinesis.service.requests import address, no_stream, required
+from consumer_sdk.adapters.kinesis.service.service import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.translation import Faults, readable, refusal
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import (

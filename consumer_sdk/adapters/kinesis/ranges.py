@@ -17,8 +17,12 @@ from typing import Any, ClassVar
 from consumer_sdk.adapters.kinesis.options import FORM, KinesisOptions, read_streams, read_url
 from consumer_sdk.adapters.kinesis.service.aggregation import user_records
 from consumer_sdk.adapters.kinesis.service.connection import Connection
-from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Service
+from consumer_sdk.adapters.kinesis.service.service import (
+    IteratorStart,
+    Page,
+    Service,
+    ThrottledError,
+)
 from consumer_sdk.adapters.kinesis.starts import after, iterator_start
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.urls import split_url

@@ -9,18 +9,16 @@ from contextlib import aclosing
 from functools import partial
 from typing import TypeVar
 
-from consumer_sdk.adapters.kinesis.service.faults import (
-    IteratorExpiredError,
-    ShardGoneError,
-    SubscriptionBusyError,
-    ThrottledError,
-)
 from consumer_sdk.adapters.kinesis.service.service import (
+    IteratorExpiredError,
     IteratorStart,
     Page,
     Service,
     Shard,
+    ShardGoneError,
     StreamFacts,
+    SubscriptionBusyError,
+    ThrottledError,
 )
 from consumer_sdk.errors import (
     AdapterError,

@@ -10,12 +10,12 @@ import pytest
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
 from consumer_sdk.adapters.kinesis.service.client import ClientService
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
+    IteratorStart,
     ShardGoneError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart
 from consumer_sdk.adapters.kinesis.service.translation import refusal
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.testing.kinesis.errors import RefusedError

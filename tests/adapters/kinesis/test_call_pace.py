@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from consumer_sdk.adapters.kinesis.consumer.sources import Polling
-from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
 from consumer_sdk.adapters.kinesis.service.rates import Limits, ShardRates
-from consumer_sdk.adapters.kinesis.service.service import Page
+from consumer_sdk.adapters.kinesis.service.service import Page, ThrottledError
 from consumer_sdk.records import StartPoint
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits

@@ -12,8 +12,13 @@ import pytest
 
 from consumer_sdk.adapters.kinesis.service import client
 from consumer_sdk.adapters.kinesis.service.client import ClientService, Connection
-from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError, SubscriptionBusyError
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Shard
+from consumer_sdk.adapters.kinesis.service.service import (
+    IteratorStart,
+    Page,
+    Shard,
+    ShardGoneError,
+    SubscriptionBusyError,
+)
 from consumer_sdk.errors import AdapterError, ConfigurationError, PositionOutOfRangeError
 
 if TYPE_CHECKING:

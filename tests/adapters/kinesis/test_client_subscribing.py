@@ -9,9 +9,8 @@ import pytest
 from aiohttp import web
 
 from consumer_sdk.adapters.kinesis.service.client import ClientService
-from consumer_sdk.adapters.kinesis.service.events import encode_event
-from consumer_sdk.adapters.kinesis.service.faults import SubscriptionBusyError
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page
+from consumer_sdk.adapters.kinesis.service.hooks import encode_event
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, SubscriptionBusyError
 from consumer_sdk.errors import TransientAdapterError
 from tests.adapters.kinesis.answering import ARN, Answering, gone, opened
 

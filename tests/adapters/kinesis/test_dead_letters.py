@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from consumer_sdk.adapters.kinesis.service.client import ClientService, Connection
-from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, ThrottledError
 from consumer_sdk.dead_letters import KinesisDeadLetters, decode_letter
 from consumer_sdk.errors import (
     AdapterError,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message
-from consumer_sdk.adapters.kinesis.service.faults import IteratorExpiredError
-from consumer_sdk.adapters.kinesis.service.service import Page, Service
+from consumer_sdk.adapters.kinesis.service.service import IteratorExpiredError, Page, Service
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, ShardLimits

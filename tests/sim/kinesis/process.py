@@ -8,7 +8,7 @@ import random
 from typing import TYPE_CHECKING
 
 from consumer_sdk.abc import CheckpointStore
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
     SubscriptionBusyError,
     ThrottledError,

@@ -11,9 +11,8 @@ import pytest
 from consumer_sdk.adapters.kinesis.consumer.discovery import Discovery
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.adapters.kinesis.consumer.sources import Polling
-from consumer_sdk.adapters.kinesis.service.faults import IteratorExpiredError
 from consumer_sdk.adapters.kinesis.service.rates import ShardRates
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page
+from consumer_sdk.adapters.kinesis.service.service import IteratorExpiredError, IteratorStart, Page
 from consumer_sdk.leases import balance
 from consumer_sdk.leases import table as lease_table
 from consumer_sdk.leases.liveness import Liveness

@@ -10,8 +10,12 @@ from typing import Any, TypeVar
 from consumer_sdk.abc import AssignmentOwner, Leases, LeaseSource
 from consumer_sdk.adapters.kinesis import KinesisAdapter, Limits
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
-from consumer_sdk.adapters.kinesis.service.faults import ThrottledError
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Service
+from consumer_sdk.adapters.kinesis.service.service import (
+    IteratorStart,
+    Page,
+    Service,
+    ThrottledError,
+)
 from consumer_sdk.records import Assignment, AtPosition, Partition, Start, StartPoint
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults

@@ -4,13 +4,15 @@ import asyncio
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
+    IteratorStart,
+    Page,
+    Shard,
     ShardGoneError,
     SubscriptionBusyError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Shard
 from consumer_sdk.errors import (
     ConfigurationError,
     PositionOutOfRangeError,

@@ -11,8 +11,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from consumer_sdk.abc import Leases
-from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
-from consumer_sdk.adapters.kinesis.service.service import Service, Shard, StreamFacts
+from consumer_sdk.adapters.kinesis.service.service import (
+    Service,
+    Shard,
+    ShardGoneError,
+    StreamFacts,
+)
 from consumer_sdk.errors import AdapterError, TransientAdapterError, TransientStoreError
 from consumer_sdk.log_limits import REPEATS
 

@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.kinesis.consumer.sources import Source
-from consumer_sdk.adapters.kinesis.service.faults import ShardGoneError
 from consumer_sdk.adapters.kinesis.service.rates import ShardRates
-from consumer_sdk.adapters.kinesis.service.service import Page, Shard
+from consumer_sdk.adapters.kinesis.service.service import Page, Shard, ShardGoneError
 from consumer_sdk.errors import (
     AdapterError,
     PositionOutOfRangeError,

@@ -14,9 +14,14 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import ClassVar
 
-from consumer_sdk.adapters.kinesis.service.faults import IteratorExpiredError, ThrottledError
 from consumer_sdk.adapters.kinesis.service.rates import ShardRates
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Service
+from consumer_sdk.adapters.kinesis.service.service import (
+    IteratorExpiredError,
+    IteratorStart,
+    Page,
+    Service,
+    ThrottledError,
+)
 from consumer_sdk.adapters.kinesis.starts import iterator_start
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import Start

@@ -10,15 +10,10 @@ from typing import Any, TypeVar
 
 from consumer_sdk.adapters.kinesis.service.connection import Connection, Link
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_parsed
-from consumer_sdk.adapters.kinesis.service.events import Events
-from consumer_sdk.adapters.kinesis.service.faults import (
-    IteratorExpiredError,
-    ShardGoneError,
-    SubscriptionBusyError,
-)
 from consumer_sdk.adapters.kinesis.service.hooks import (
     PAGE,
     STREAM,
+    Events,
     hand_over_stream,
     hooked,
     read_records,
@@ -37,11 +32,14 @@ from consumer_sdk.adapters.kinesis.service.requests import (
 )
 from consumer_sdk.adapters.kinesis.service.service import (
     FanOutConsumer,
+    IteratorExpiredError,
     IteratorStart,
     Page,
     Service,
     Shard,
+    ShardGoneError,
     StreamFacts,
+    SubscriptionBusyError,
 )
 from consumer_sdk.adapters.kinesis.service.translation import FOREIGN, Faults, readable, translate
 from consumer_sdk.errors import (

@@ -1,7 +1,15 @@
 """What the adapter needs of Kinesis: a seam, so that all of it runs against a fake too.
 
 Nothing here waits between two requests or tries again: who calls knows the shard's limits.
-Every method raises the errors of `consumer_sdk.adapters.kinesis.service.faults`.
+Every method raises these errors::
+
+    TransientAdapterError
+    ├── ThrottledError            the limits of a shard, a stream or a key: wait, then try again
+    ├── IteratorExpiredError      ask for another iterator at the same place
+    └── SubscriptionBusyError     a subscription of the same consumer and shard is too young
+    PositionOutOfRangeError       the sequence number is not one of the shard's
+    ShardGoneError                the stream was deleted, or the shard's records have all expired
+    AdapterError                  access denied, and all else that trying again does not mend
 """
 
 from __future__ import annotations
@@ -10,7 +18,20 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
-__all__ = ["FanOutConsumer", "IteratorStart", "Page", "Service", "Shard", "StreamFacts"]
+from consumer_sdk.errors import AdapterError, TransientAdapterError
+
+__all__ = [
+    "FanOutConsumer",
+    "IteratorExpiredError",
+    "IteratorStart",
+    "Page",
+    "Service",
+    "Shard",
+    "ShardGoneError",
+    "StreamFacts",
+    "SubscriptionBusyError",
+    "ThrottledError",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +203,22 @@ class Service(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Bounded and idempotent."""
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+class ThrottledError(TransientAdapterError):
+    """A limit was reached, perhaps by other readers of the shard."""
+
+
+class IteratorExpiredError(TransientAdapterError):
+    """A shard iterator was used more than five minutes after it was made."""
+
+
+class SubscriptionBusyError(TransientAdapterError):
+    """The same consumer has subscribed to the shard less than five seconds ago."""
+
+
+class ShardGoneError(AdapterError):
+    """The stream or the shard does not exist any more."""

@@ -15,7 +15,7 @@ from botocore import exceptions as client
 from botocore.eventstream import ParserError
 from botocore.parsers import ResponseParserError
 
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
     ShardGoneError,
     SubscriptionBusyError,

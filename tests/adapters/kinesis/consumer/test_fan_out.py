@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.kinesis.consumer.sources import SILENCE, FanOut
-from consumer_sdk.adapters.kinesis.service.faults import SubscriptionBusyError
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page
+from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, SubscriptionBusyError
 from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint

@@ -14,13 +14,15 @@ from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.kinesis.consumer.reading import Reader
 from consumer_sdk.adapters.kinesis.consumer.sources import Polling
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.rates import ShardRates
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
+    IteratorStart,
+    Page,
+    Shard,
     ShardGoneError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service.rates import ShardRates
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Page, Shard
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Run, Start, StartPoint

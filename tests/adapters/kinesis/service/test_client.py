@@ -12,13 +12,15 @@ from aiohttp import web
 
 from consumer_sdk.adapters.kinesis.service import client, hooks
 from consumer_sdk.adapters.kinesis.service.client import ClientService
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
+    IteratorStart,
+    Shard,
     ShardGoneError,
+    StreamFacts,
     SubscriptionBusyError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service.service import IteratorStart, Shard, StreamFacts
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,

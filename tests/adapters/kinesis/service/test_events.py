@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kinesis.service.events import Events, encode_event
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.hooks import Events, encode_event
+from consumer_sdk.adapters.kinesis.service.service import (
+    Page,
     ShardGoneError,
     SubscriptionBusyError,
     ThrottledError,
 )
-from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError, TransientAdapterError
 
 FIRST = encode_event({":message-type": "event", ":event-type": "initial-response"}, b"{}")

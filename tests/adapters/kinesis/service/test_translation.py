@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as client
 
-from consumer_sdk.adapters.kinesis.service.faults import (
+from consumer_sdk.adapters.kinesis.service.service import (
     IteratorExpiredError,
     ShardGoneError,
     SubscriptionBusyError,
