@@ -17,7 +17,11 @@ from aiokafka.record import util
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata, write_metadata
-from consumer_sdk.adapters.kafka.decoding.record_batches import LargeBatchError, check_batch, heads
+from consumer_sdk.adapters.kafka.decoding.record_batches import (
+    LargeBatchError,
+    batch_headers,
+    check_batch,
+)
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
@@ -266,7 +270,7 @@ def _salvaged(data: bytes) -> object:
 
 
 def _columns(data: bytes) -> object:
-    for head in heads(data):
+    for head in batch_headers(data):
         check_batch(data[head.at : head.end], MOST)
     columnizer = Columnizer(0, 9, is_committed=True, with_headers=True, max_bytes=MOST, most=MOST)
     return [len(columns) for columns in columnizer.columns(open_batches(data), None)]

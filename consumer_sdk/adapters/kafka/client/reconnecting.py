@@ -115,9 +115,11 @@ class Reconnecting:
         if not await self._may_try(address):
             return None
         async with client._get_conn_lock:
+            # 1. two requests find no connection, and ask for the lock; 2. the first one connects, or
+            # fails; 3. the second one gets the lock: it takes that connection, or leaves the address alone.
             if (found := self._connected(key)) is not None:
                 return found
-            if self._rest(address):  # whoever was before us has tried
+            if self._rest(address):
                 return None
             return await self._try(key, address)
 

@@ -34,7 +34,7 @@ from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged
 from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker
 from consumer_sdk.records import Run
 
-__all__ = ["Buffer", "guard"]
+__all__ = ["FetchBuffer", "guard"]
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ LOOK = 100e-6
 It then looks at every partition, which takes a twentieth of that."""
 
 
-class Buffer:
+class FetchBuffer:
     """The client's prefetched records, seen through the grants.
 
     Args:
@@ -225,7 +225,7 @@ FETCH = 1
 """The key of a fetch in Kafka's protocol."""
 
 
-class Answers:
+class GuardedClient:
     """The client, as its fetcher sees it.
 
     Args:
@@ -275,7 +275,7 @@ def guard(fetcher: Any, most: int) -> None:
         most: bytes that a batch may have, decompressed.
     """
     fetch = fetcher._proc_fetch_request
-    answers = fetcher._client = Answers(fetcher._client, most)
+    answers = fetcher._client = GuardedClient(fetcher._client, most)
 
     async def fetch_guarded(assignment: Any, node: Any, request: Any) -> bool:
         try:

@@ -16,7 +16,7 @@ from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
-from consumer_sdk.adapters.kafka.consumer.fetching import Buffer, guard
+from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer, guard
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
 from consumer_sdk.adapters.kafka.consumer.grants import Grants
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
@@ -31,7 +31,7 @@ from consumer_sdk.records import Run
 __all__ = ["Session"]
 
 
-class Stall:
+class StallDetector:
     """Tells a broker that does not answer from a topic without records."""
 
     def __init__(self, options: KafkaOptions) -> None:
@@ -74,13 +74,13 @@ class Session:
     def __init__(self, options: KafkaOptions, owner: AssignmentOwner) -> None:
         self._options = options
         self._consumer: Any = make_consumer(**options.for_consumer())
-        self._stall = Stall(options)
+        self._stall = StallDetector(options)
         self._joining: asyncio.Task[None] | None = None
         self._closing = asyncio.Lock()
         self.is_closed = False
         self._failures = Failures(self.wake)
         self.grants = Grants()
-        self.buffer = Buffer(self._consumer, self.grants, options.max_batch_bytes)
+        self.buffer = FetchBuffer(self._consumer, self.grants, options.max_batch_bytes)
         self.offsets = Offsets(self._consumer, options.request_timeout)
         self.limit = MetadataLimit(self._consumer)
         self.committer = Committer(self._consumer, self.grants, options, self.limit)

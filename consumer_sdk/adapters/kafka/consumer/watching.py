@@ -89,7 +89,11 @@ class TopicWatch:
                 self._granting.drop(grant)
 
     def _add_new(self, topics: Mapping[str, Topic]) -> None:
-        """No await: the positions of what is held are carried over in one step."""
+        """Assigns the new partitions beside those that are held."""
+        # Nothing is awaited in here:
+        #   1. `assign` gives the client a new state of each partition, without a position;
+        #   2. its fetch task would run, find no position, and give those that are held an error;
+        #   3. `move_to` carries their positions over.
         found = {TopicPartition(t.name, p) for t in topics.values() for p in t.partitions}
         held = set(self._consumer.assignment())
         if found <= held:

@@ -30,12 +30,12 @@ except ModuleNotFoundError:  # of the codecs that need it the client says what t
 __all__ = [
     "FORMAT_OF_BATCHES",
     "MAX_BATCH_BYTES",
-    "Head",
+    "BatchHeader",
     "LargeBatchError",
+    "batch_headers",
     "can_decompress",
     "check_batch",
     "decompress",
-    "heads",
     "oversized",
 ]
 
@@ -58,7 +58,7 @@ XERIAL = b"\x82SNAPPY\0"
 XERIAL_HEAD = 16
 
 
-class Head(NamedTuple):
+class BatchHeader(NamedTuple):
     """A batch's place.
 
     Attributes:
@@ -72,12 +72,12 @@ class Head(NamedTuple):
     magic: int
 
 
-def heads(data: bytes) -> Iterator[Head]:
-    """Of each batch whose head is there."""
+def batch_headers(data: bytes) -> Iterator[BatchHeader]:
+    """The header of each batch, as far as it is there."""
     at = 0
     while at + START.size <= len(data):
         _offset, length, _middle, magic = START.unpack_from(data, at)
-        yield Head(at, at + BEFORE_LENGTH + length, magic)
+        yield BatchHeader(at, at + BEFORE_LENGTH + length, magic)
         at += BEFORE_LENGTH + max(length, START.size - BEFORE_LENGTH)
 
 

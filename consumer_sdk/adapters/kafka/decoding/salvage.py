@@ -23,9 +23,9 @@ from aiokafka.record.util import calc_crc32c, decode_varint
 from consumer_sdk.adapters.kafka.decoding.record_batches import (
     FORMAT_OF_BATCHES,
     MAX_BATCH_BYTES,
+    batch_headers,
     check_batch,
     decompress,
-    heads,
 )
 from consumer_sdk.errors import UnreadableRecordError
 from consumer_sdk.records import Assignment, Message
@@ -119,7 +119,7 @@ def salvage(
     Returns:
         None: all of it can be read.
     """
-    found = list(islice(heads(data), 2))
+    found = list(islice(batch_headers(data), 2))
     if not found:
         return unknown(position, data, CorruptRecordException("its head is cut off"))
     first = found[0]

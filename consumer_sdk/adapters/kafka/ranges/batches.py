@@ -18,8 +18,8 @@ from aiokafka.record.memory_records import MemoryRecords
 from consumer_sdk.adapters.kafka.decoding.record_batches import (
     FORMAT_OF_BATCHES,
     MAX_BATCH_BYTES,
+    batch_headers,
     check_batch,
-    heads,
 )
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD, check_place
 from consumer_sdk.adapters.kafka.ranges.numpy_decoder import Stored, can_read, read_columns
@@ -143,7 +143,7 @@ def _is_shown(fetched: Fetched, due: int, behind: int | None, bound: int) -> boo
 def _open(data: bytes) -> Iterator[Fetched]:
     # One by one: the client takes all batches for what the first is, and a log may hold several
     # formats.
-    for head in heads(data):
+    for head in batch_headers(data):
         own = data[head.at : head.end]
         records = MemoryRecords(own)
         while records.has_next():

@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.protocol.fetch import FetchRequest
 
-from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, heads
+from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, batch_headers
 from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
 from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, look_up
 
@@ -87,7 +87,7 @@ def _sizes(response: Any) -> dict[TopicPartition, float]:
 def _mean_size(data: bytes) -> float:
     """Over all batches of which the count is there; older formats have single records."""
     size = records = 0
-    for at, end, magic in heads(data):
+    for at, end, magic in batch_headers(data):
         count = data[at:end][COUNT]
         records += int.from_bytes(count) if magic >= FORMAT_OF_BATCHES else 1
         size += end - at if count or magic < FORMAT_OF_BATCHES else 0

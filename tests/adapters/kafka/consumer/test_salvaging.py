@@ -14,7 +14,7 @@ from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
 from aiokafka.protocol.fetch import FetchResponse_v4
 
-from consumer_sdk.adapters.kafka.consumer.fetching import Buffer
+from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
 from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants, GrantState
 from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.errors import UnreadableRecordError
@@ -63,7 +63,7 @@ class Client:
         consumer = SimpleNamespace(_client=client, _fetcher=self.fetcher)
         self._assignment = ClientAssignment()
         session: Any = object.__new__(Session)
-        session.buffer = self.buffer = Buffer(consumer, self.grants)
+        session.buffer = self.buffer = FetchBuffer(consumer, self.grants)
         session._raise_errors = lambda: None
         session._stall = SimpleNamespace(look=lambda *_: None)
         self.session: Session = session
