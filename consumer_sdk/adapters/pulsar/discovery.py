@@ -1,4 +1,4 @@
-"""Which topic partitions there are."""
+"""Looks up which topic partitions there are."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Discovery:
     """Looks up topics and their partitions.
 
     Args:
-        admin: None: only the partitions of topics that are named can be looked up.
+        admin: the REST API; None: only the partitions of topics that are named can be looked up.
     """
 
     def __init__(self, client: Any, admin: Admin | None, options: PulsarOptions) -> None:
@@ -72,14 +72,14 @@ class Discovery:
         return matching
 
     async def _check(self, topic: str) -> None:
-        """A broker may make a topic that is subscribed to, whose name is a mistake."""
+        """Refuses a topic that does not exist: the broker might make one of a name that is a mistake."""
         if self._admin is not None and not await self._admin.has_topic(topic):
             raise ConfigurationError(
                 f"topic {topic!r} does not exist: create it, or correct its name"
             )
 
     async def partitions(self, topic: str) -> Sequence[Partition]:
-        """Of one topic; itself where it has none."""
+        """The partitions of one topic; one that is not partitioned is its own partition."""
         names = await call(
             lambda done: self._client.get_topic_partitions_async(topic, done),
             f"looking up {topic}",

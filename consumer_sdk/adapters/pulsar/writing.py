@@ -1,7 +1,7 @@
 """Writes columns of records to Pulsar topics, in the client's batches.
 
-A record is acknowledged by a callback in a thread of the client. One callback counts for all records of a
-`send`, and wakes the loop once.
+The client acknowledges each record by a callback in a thread of its own. One callback counts those of all records of
+a `send`, and wakes the event loop once.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ BATCH_DELAY = 5
 
 
 class PulsarWriter(RecordWriter):
-    """Writes to Pulsar; keys choose partitions as the C++ and Python clients have it.
+    """Writes to Pulsar; a key chooses its partition as with the C++ and Python clients.
 
     Args:
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
@@ -143,7 +143,7 @@ class PulsarWriter(RecordWriter):
         await self._producer(name)
 
     def pack(self, records: Outgoing) -> dict[str, list[Any]]:
-        """Messages by the topic, or the partition of it, that they go to."""
+        """Makes messages, by the topic or partition that they go to."""
         topic = full_name(records.topic)
         made: dict[str, list[Any]] = {}
         for place, record in zip(
@@ -166,7 +166,7 @@ class PulsarWriter(RecordWriter):
             yield topic if number is None else f"{topic}-partition-{number}"
 
     async def send(self, packed: dict[str, list[Any]]) -> None:
-        """Hands messages to the client; waits for those of the call before."""
+        """Hands messages to the client; waits until those of the call before are stored."""
         if self._failure is not None:
             raise self._failure
         producers = {place: await self._producer(place) for place in packed}
@@ -178,7 +178,7 @@ class PulsarWriter(RecordWriter):
         await self._acked(before)
 
     async def flush(self) -> int:
-        """Waits for all."""
+        """Waits until all are stored; returns how many were sent since the last flush."""
         await self._acked(self._unacked)
         if self._failure is not None:
             raise self._failure
@@ -236,7 +236,7 @@ class PulsarWriter(RecordWriter):
         return future
 
     async def _acked(self, futures: Sequence[asyncio.Future[None]]) -> None:
-        """Returns when these are done; a failure is kept, since none of the others knows of it."""
+        """Waits for these records. A failure is kept for the next calls, which would not see it otherwise."""
         try:
             async with asyncio.timeout(self._delivery_timeout + CLOSE):
                 await asyncio.gather(*futures)
@@ -252,7 +252,7 @@ class PulsarWriter(RecordWriter):
 
 
 def _counter(future: asyncio.Future[None], count: int, doing: str) -> Any:
-    """A callback that settles a future when it was called so often, or with a failure."""
+    """A callback that settles a future after ``count`` calls, or after one with a failure."""
     loop, results = future.get_loop(), list[Any]()
 
     def settle() -> None:

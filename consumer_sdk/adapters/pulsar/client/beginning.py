@@ -1,8 +1,8 @@
-"""Whether a subscription has begun: written down in the broker, beside its cursor.
+"""Tells whether a subscription is new, by a property that the broker keeps beside its cursor.
 
-``start=`` is for new subscriptions, and several consumers may be opened before there is one. So the
-subscription is made with a property, `MARK`: where the topic ended just then. A consumer that is
-granted the partition looks at it, seeks, and sets it to `BEGUN` before the first record comes out.
+``start=`` is for new subscriptions, and several consumers may be opened before there is one. So the subscription is
+made with the property `MARK`, which says where the topic ended just then. The consumer that is granted the
+partition reads the property, seeks, and sets it to `BEGUN` before the first record comes out.
 
 ====================================  ==========================================================
 the property                          the subscription
@@ -42,16 +42,16 @@ UNMARKED = (
 
 
 class Beginning:
-    """Of one partition's subscription.
+    """Whether the subscription of one partition is new.
 
     Attributes:
-        is_new: nobody has begun to read it; None: not known.
-        end: where the topic ended when it was made, while it is new; None: not known.
+        is_new: nobody has begun to read it; None: it is not known.
+        end: where the topic ended when the subscription was made, while it is new; None: it is not known.
 
     Args:
-        admin: None: nothing is known.
-        topic: that is no partitioned one.
-        is_discovered: it is newer than the adapter, and read from its first record whoever comes.
+        admin: the REST API; None: nothing is known.
+        topic: not a partitioned one; may be a partition.
+        is_discovered: the topic is newer than the adapter, and is read from its first record.
 
     Every method raises:
 
@@ -71,7 +71,7 @@ class Beginning:
         self.end: Place | None = None
 
     async def prepare(self) -> None:
-        """Makes the subscription, with its mark, unless it exists; before anybody subscribes."""
+        """Makes the subscription with its property, unless it exists. Call it before anybody subscribes."""
         if self._admin is None:
             return
         name = self._options.subscription
@@ -80,7 +80,7 @@ class Beginning:
             await self._make(self._admin)
 
     async def _make(self, admin: Admin) -> None:
-        """Whose answer says that there is one may have made it itself: `look` tells."""
+        """If the answer says that it exists, this very request may have made it, and was repeated: `look` tells."""
         end = await self._if_allowed(admin.after_last(self._topic))
         if end is None:  # or there is no topic yet
             return
@@ -96,7 +96,7 @@ class Beginning:
             self.is_new = False
 
     async def look(self) -> None:
-        """Asks again: another consumer may have begun since."""
+        """Reads the property again: another consumer may have begun since."""
         if self._admin is None or not self._is_marked:
             return
         name = self._options.subscription
@@ -107,7 +107,7 @@ class Beginning:
             self.is_new, self.end = mark != BEGUN, _place_in(mark)
 
     async def begun(self) -> None:
-        """Returns when the broker has written down that somebody has begun."""
+        """Has the broker write down that somebody has begun; returns when it has."""
         found = self._properties
         if self._admin is not None and self.is_new and found is not None:
             changed = {**found, MARK: BEGUN}
@@ -118,7 +118,7 @@ class Beginning:
         self.end = None
 
     async def _if_allowed(self, asking: Awaitable[T]) -> T | None:
-        """None where the admin API's role may not: then there are no marks."""
+        """The answer; None if the admin API's role may not ask: then no property is used."""
         try:
             return await asking
         except TransientAdapterError:

@@ -32,11 +32,11 @@ async def call(
     *,
     late: Callable[[Any], object] = lambda _: None,
 ) -> Any:
-    """Awaits one call.
+    """Makes one call of the client, and awaits its result.
 
     Args:
-        start: makes the call with the callback that it is given.
-        doing: what for, with the names that matter; an error's message starts with it.
+        start: makes the call, with the callback that it is given.
+        doing: what the call is for, with the names that matter; an error's message starts with it.
         late: gets the result of a call that nobody waits for any more, in any thread.
 
     Raises:

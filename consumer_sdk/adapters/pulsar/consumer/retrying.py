@@ -1,7 +1,7 @@
-"""``reconsume later``: a record is written to the retry topic, from which the broker sends it again.
+"""Writes records to the retry topic (``reconsume later``), from which the broker sends them again.
 
-What a retry in this process cannot do: wait for hours without counting as unacked at the broker,
-and be another consumer's turn. It is the record's copy that waits; the record itself is acked.
+The record's copy waits in the retry topic; the record itself is acked. So it can wait for hours without counting
+as unacked at the broker, and another consumer may get it: a retry in this process can do neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An open connection: the client, its threads, and what is asked through it."""
+"""An open connection of range reads: the native client, its threads, and whatever asks through it."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ __all__ = ["Connected"]
 log = logging.getLogger(__name__)
 
 THREADS = 32
-"""Ranges that are read at a time; each blocks a thread while it waits for the client."""
+"""Ranges that are read at the same time; each blocks a thread while it waits for the client."""
 
 MOST_PATIENT = 5
-"""How many times ``seen_within`` many topics wait for being looked up."""
+"""Topics are looked up every ``seen_within`` seconds for each of them, but for so many of them at most."""
 
 
 class Connected:
-    """From open to close.
+    """The connection of one `PulsarRanges`, from open to close.
 
     Attributes:
-        cursors, locator, sizes: what `PulsarRanges` asks.
+        cursors, locator, sizes: answer the questions to `PulsarRanges`.
     """
 
     def __init__(self, options: RangeOptions) -> None:
@@ -69,7 +69,7 @@ class Connected:
         return NativeReader(self._client, topic, self._threads, patience=self._patience)
 
     async def open(self) -> None:
-        """Looks the topics up, and makes the subscription.
+        """Looks the topics up, and makes the subscription on each partition.
 
         Raises:
             AdapterError: the broker cannot be reached, or refused: then the message names the token,
@@ -85,23 +85,23 @@ class Connected:
         return await find_refusal(self._options.pulsar.connection)
 
     async def partitions(self) -> Sequence[Partition]:
-        """All there are, as they were some seconds ago at most; sorted. Each has the subscription.
+        """All partitions, sorted, as they were some seconds ago at most. Each has the subscription.
 
         Raises:
             AdapterError: the broker cannot be reached, or refused.
         """
         now = asyncio.get_running_loop().time()
-        # Each topic is asked for: many of them are looked up less often.
+        # Each topic costs a request: many topics are looked up less often.
         topics = min(len({each.stream for each in self._seen}) or 1, MOST_PATIENT)
         if now - self._seen_at >= self._options.seen_within * topics:
-            # A token that is out of date may be replaced while the query goes on.
+            # A token that has expired may be replaced while the query goes on.
             found = await self._look(TransientAdapterError)
             await self.cursors.keep(found, are_new=True)
             self._seen, self._seen_at = found, now
         return self._seen
 
     def tools(self) -> Admin:
-        """The REST API, for what it alone tells.
+        """The REST API, for what only it tells.
 
         Raises:
             ConfigurationError: its address was not given.
@@ -120,11 +120,11 @@ class Connected:
 
     @property
     def look_cost(self) -> int:
-        """About how many requests a look at the ends of all partitions is."""
+        """About how many requests a look at the ends of all partitions takes."""
         return max(look_cost(self._seen, has_admin=self._admin is not None), 1)
 
     async def _look(self, refused: type[AdapterError]) -> Sequence[Partition]:
-        """The partitions now; ``refused`` is raised if the broker would not let us in."""
+        """The partitions now. Raises ``refused`` if the broker refuses this client."""
         service = self._options.pulsar.connection.service_url
         try:
             async with asyncio.timeout(self._patience):
@@ -172,9 +172,9 @@ class Connected:
             await parts.aclose()
 
     async def _check(self, wanted: PartitionRange, first: object) -> None:
-        """Looks for a loss if the first record does not lie in the ledger of the start.
+        """Looks whether records were lost, if the first record does not lie in the ledger of the start.
 
-        One that may be is a warning: retention deletes ledgers that were read to their end, too.
+        A loss that is only possible is a warning: retention deletes ledgers that were read to their end, too.
         """
         partition, start, stop = wanted
         if not start < stop or (isinstance(first, tuple) and first[0] == start[0]):
@@ -193,7 +193,7 @@ class Connected:
             )
 
     async def aclose(self) -> None:
-        """Bounded."""
+        """Closes the readers, the client and the REST API, within bounds."""
         await self._kept.aclose()
         self._threads.shutdown(wait=False)
         await close(self._client, "the client", level=logging.INFO)

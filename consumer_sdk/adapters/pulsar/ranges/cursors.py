@@ -1,13 +1,13 @@
-"""The subscription that keeps what was not read yet, and how it is moved.
+"""Makes the subscription that keeps what was not read yet, and moves its cursor.
 
-It is held for the moment of a commit: consume, ack, close. A consumer that stays would keep everyone else
-off, and see a backlog that it does not read. Its queue is 0, so that the broker sends it nothing.
+A commit holds the subscription for a moment: it subscribes, acks and closes. A consumer that stayed would keep
+everyone else off, and show a backlog that it does not read. Its queue is 0, so that the broker sends it nothing.
 
-An ack that is made while the connection is away is dropped without a word. So the consumer is asked
-whether it has one, and the REST API, if it is known, where the cursor stands afterwards.
+The client drops an ack that is made while the connection is away, without a word. So a commit asks the consumer
+whether it has a connection, and afterwards the REST API, if its address is known, where the cursor is.
 
-An ack names an entry as a whole, which needs no id that a broker made: those of single messages do not
-survive being stored, and ack all of their batch (see ``ids``).
+An ack names an entry as a whole. So it needs no id that a broker made: an id of a single message does not survive
+being stored, and would ack all of its batch (see ``ids``).
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ __all__ = ["Cursors"]
 log = logging.getLogger(__name__)
 
 CONCURRENT = 16
-"""Partitions that are worked on at a time."""
+"""Partitions whose subscription is held at the same time."""
 
 PAUSES = (0.05, 0.15, 0.3)
-"""Seconds between attempts while somebody else holds the subscription."""
+"""Seconds before each further attempt while somebody else holds the subscription."""
 
 NOWHERE: Place = (-1, -1, -1)
 """Below every position."""
 
 
 class Cursors:
-    """One subscription's, on all partitions.
+    """The cursors of one subscription on all partitions.
 
     Args:
-        admin: None: nobody tells whether a commit has arrived.
+        admin: the REST API; None: nobody tells whether a commit has arrived.
     """
 
     def __init__(self, client: Any, admin: Admin | None, options: PulsarOptions) -> None:
@@ -71,10 +71,10 @@ class Cursors:
     # -- keeping ------------------------------------------------------------------------
 
     async def keep(self, partitions: Sequence[Partition], *, are_new: bool) -> None:
-        """Sees to it that the subscription is there; nothing without one.
+        """Sees to it that each partition has the subscription. Does nothing without a subscription's name.
 
         Args:
-            are_new: those not seen before appeared after the opening: all of them is to be kept.
+            are_new: partitions not seen before have appeared after the opening: all their records are kept.
 
         Raises:
             AdapterError: the broker does not answer, or refuses.
@@ -90,14 +90,14 @@ class Cursors:
             async with self._turns:
                 if not await self._is_there(partition):
                     consumer = await self._subscribe(partition, is_latest=is_latest)
-                    # The subscription is there, however this ends.
+                    # The subscription is there, even if its consumer cannot be closed.
                     await close(consumer, f"the consumer of {topic_of(partition)}")
         except BusyError:
             log.info("%s: somebody uses %r: it is there", partition, self._name)
         self._kept.add(partition)
 
     async def _is_there(self, partition: Partition) -> bool:
-        """Known to be: then nobody needs to hold it, even for a moment."""
+        """Whether the subscription is known to be there: then it need not be held, even for a moment."""
         topic = topic_of(partition)
         return self._admin is not None and self._name in await self._admin.subscriptions(topic)
 
@@ -116,14 +116,14 @@ class Cursors:
         )
 
     async def _close(self, partition: Partition, consumer: Any) -> None:
-        """Sends what was acked; the broker's answer comes behind it on the same connection."""
+        """Closes the consumer, which sends its acks before; the broker answers after it has read them."""
         doing = f"closing the consumer of {topic_of(partition)}"
         await ask(consumer.close_async, doing, self._patience)
 
     # -- moving -------------------------------------------------------------------------
 
     async def commit(self, positions: Mapping[Partition, Position]) -> Mapping[Partition, Outcome]:
-        """Acks what lies below each position; never raises."""
+        """Acks all that lies below each position; never raises."""
         found = await asyncio.gather(*(self._commit(*each) for each in positions.items()))
         return dict(zip(positions, found, strict=True))
 
@@ -141,11 +141,14 @@ class Cursors:
             return _refused(partition, error)
 
     async def _try(self, partition: Partition, position: Place) -> Outcome:
-        """One that holds it for a moment, such as another's commit or opening, is waited for."""
+        """Commits; waits for others that hold the subscription for a moment, such as for a commit or an opening."""
         lock = self._locks.setdefault(partition, asyncio.Lock())
         for pause in PAUSES:
             with suppress(BusyError):
-                async with lock, self._turns:  # this process must not find itself in its way
+                async with (
+                    lock,
+                    self._turns,
+                ):  # two commits of this process would be in each other's way
                     return await self._move(partition, position)
             await asyncio.sleep(pause)
         async with lock, self._turns:
@@ -166,7 +169,7 @@ class Cursors:
         return Outcome(OutcomeKind.SENT)
 
     async def _is_gone(self, partition: Partition) -> bool:
-        """Known to be: subscribing to its topic might make it again."""
+        """Whether the topic is known to be deleted: to subscribe to it might make it again."""
         if self._admin is None:
             return False
         return await self._admin.internals(topic_of(partition)) is None
@@ -174,7 +177,7 @@ class Cursors:
     async def _ack_below(self, partition: Partition, target: Place) -> None:
         consumer = await self._subscribe(partition)
         try:
-            # Of the begin of a ledger, entry -1: all ledgers below it.
+            # At the begin of a ledger this is its entry -1: the ack of all ledgers below it.
             last = _pulsar.MessageId(-1, target[0], target[1] - 1, -1)
             with inside:
                 consumer.acknowledge_cumulative_async(last, None)
@@ -185,7 +188,7 @@ class Cursors:
             raise TransientAdapterError(f"{partition}: the connection was lost during a commit")
 
     async def _check(self, partition: Partition, target: Place) -> None:
-        """Over a ledger that was deleted the broker moves a cursor on by itself."""
+        """Sees that the cursor has moved. It may be farther: the broker skips a ledger that was deleted."""
         if self._admin is None:
             return
         stands = await self._admin.cursor(topic_of(partition), self._name)
