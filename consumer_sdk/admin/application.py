@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from typing import Any
 
-from consumer_sdk.admin.feed import Feed, Viewer
+from consumer_sdk.admin.frames import Frames, Viewer
 from consumer_sdk.admin.guard import Guard, Key, refusal
 from consumer_sdk.admin.rendering import FRESH, Rendering
 from consumer_sdk.admin.sources import Consumers, LateError, Source
@@ -51,13 +51,13 @@ ASSETS = {
 }
 LONGEST_BODY = 4096
 BODY_TIME = 5.0
-"""Seconds that a request's body may take."""
+"""Seconds that a request's body may take to arrive."""
 LONGEST_REASON = 200
 PATIENCE = 30.0
-"""Seconds that a viewer may take for one frame."""
+"""Seconds that a viewer may take to read one frame."""
 STREAM_LIFE = 30.0
-"""Seconds of one stream in an application of others: their server waits at its end until streams end.
-Browsers come again."""
+"""Seconds after which a stream ends in somebody else's application: at its end their server waits for
+streams. Browsers connect again."""
 
 
 def app(
@@ -93,7 +93,7 @@ def app(
 
 
 def check_token(token: str | None) -> None:
-    """Sees that nobody guesses it, and that a header can carry it.
+    """Refuses a token that could be guessed, or that no header can carry.
 
     Raises:
         ConfigurationError: somebody might, or none can.
@@ -112,7 +112,7 @@ def check_token(token: str | None) -> None:
 
 
 def check_hosts(hosts: Collection[str]) -> None:
-    """Sees that they are names, without a port.
+    """Refuses what is not the name of a host, without a port.
 
     Raises:
         ConfigurationError: they are not.
@@ -123,13 +123,13 @@ def check_hosts(hosts: Collection[str]) -> None:
 
 
 class Admin:
-    """What answers.
+    """Answers the requests.
 
     Args:
-        life: seconds of one stream; None for as long as the viewer stays.
+        life: seconds after which a stream ends; None for as long as the viewer stays.
 
     Attributes:
-        feed: what viewers see; to be closed before the server is.
+        frames: for the viewers; close them before the server.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Admin:
         self._viewers = viewers
         self._life = life
         self._key: Key | None = None
-        self.feed = Feed(source, most=viewers, actions=actions)
+        self.frames = Frames(source, most=viewers, actions=actions)
         threads = ThreadPoolExecutor(1, "consumer-sdk-admin")
         registry = CollectorRegistry()
         registry.register(source.collector())
@@ -163,7 +163,7 @@ class Admin:
         self._threads = threads
 
     def guarded(self, token: str | None, hosts: Collection[str] | None) -> ASGIApp:
-        """The application behind its rules; ``hosts`` None: whoever gets here may call it anything."""
+        """The application behind its rules (`guard`); ``hosts`` None: a request may name any host."""
         check_token(token)
         self._key = None if token is None else Key(token)
         page = files("consumer_sdk.admin") / "page"
@@ -182,8 +182,8 @@ class Admin:
         )
 
     def close(self) -> None:
-        """Ends what viewers see."""
-        self.feed.close()
+        """Ends the viewers' streams."""
+        self.frames.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _routes(self) -> list[Route]:
@@ -230,7 +230,7 @@ class Admin:
         return JSONResponse({which: is_well, "reasons": reasons}, 200 if is_well else 503)
 
     def _healths(self) -> Sequence[Health]:
-        """Of each consumer: no older than a second, nor than its state. Anybody asks for it."""
+        """The health of each consumer: no older than a second, nor than its state. It needs no token."""
         now, states = asyncio.get_running_loop().time(), self._source.states()
         if states != self._states or now - self._examined >= FRESH:
             self._health = self._source.healths()
@@ -262,20 +262,20 @@ class Admin:
 
     async def _snapshot(self, _request: Request) -> Response:
         await self._source.refresh()
-        self._snapshots = self.feed.snapshots()
+        self._snapshots = self.frames.snapshots()
         return Response(await self._snapshot_text.get(), media_type="application/json")
 
     def _all_snapshots(self) -> bytes:
-        """In a thread: snapshots do not change."""
+        """Runs in a thread, which it may: snapshots do not change."""
         return f'{{"consumers": [{", ".join(s.to_json() for s in self._snapshots)}]}}'.encode()
 
     async def _look(self, _request: Request) -> Response:
         await self._source.refresh()
-        return Response(self.feed.look(), media_type="application/json")
+        return Response(self.frames.look(), media_type="application/json")
 
     async def _events(self, _request: Request) -> Response:
         await self._source.refresh()
-        return _Stream(self.feed, self._viewers, self._life)
+        return _Stream(self.frames, self._viewers, self._life)
 
     # -- acting ---------------------------------------------------------------------------
 
@@ -295,7 +295,7 @@ class Admin:
             return refusal(404, f"this consumer has never held {at.stream}/{at.id}")
         reason = await _reason(request)
         await self._source.set_paused(consumer, at, reason if action == "pause" else None)
-        self.feed.forget()
+        self.frames.forget()
         return JSONResponse({action: f"{at.stream}/{at.id}", "is_held": known[at]})
 
     async def _all(self, request: Request) -> Response:
@@ -312,11 +312,11 @@ class Admin:
             await self._source.stop(consumer)
         else:
             return refusal(404, f"{action!r} cannot be done; there are pause, resume, flush, stop")
-        self.feed.forget()
+        self.frames.forget()
         return JSONResponse({action: "all"})
 
     async def _allowed(self, request: Request) -> int | Response:
-        """Which consumer is meant; a refusal."""
+        """The consumer that a request means, or a refusal."""
         if not self._actions:
             return refusal(403, "actions are off here; the admin server takes actions=True")
         await self._source.refresh()  # before the first look there is one
@@ -328,7 +328,7 @@ class Admin:
 
 
 def _without_text(reason: str) -> str:
-    """An error's type alone: its text may name what is for those who have the token."""
+    """The type of an error, without its text: that may name what only those with the token may see."""
     before, failed, text = reason.partition(FAILED)
     kind = re.match(r"[\w.]+(?=:|$)", text)
     return f"{before}{failed}{kind[0] if kind else 'an error'}" if failed else reason
@@ -356,7 +356,7 @@ async def _late(_request: Request, _error: Exception) -> Response:
 
 
 async def _body(request: Request) -> bytes:
-    """No more than anybody needs; what is longer is cut.
+    """The beginning of a request's body; what is longer than anybody needs is cut.
 
     Raises:
         ClientDisconnect: the other side has gone.
@@ -372,7 +372,7 @@ async def _body(request: Request) -> bytes:
 
 
 async def _reason(request: Request) -> str:
-    """``{"reason": …}`` of a body; none need be given."""
+    """The reason in a body, ``{"reason": …}``; None where none is given."""
     try:
         given = json.loads(await _body(request) or b"{}")
         reason = given.get("reason")
@@ -388,15 +388,15 @@ async def _reason(request: Request) -> str:
 class _Stream(Response):
     """Server-sent events: a frame each second, until the viewer or the consumer goes."""
 
-    def __init__(self, feed: Feed, most: int, life: float | None) -> None:
+    def __init__(self, frames: Frames, most: int, life: float | None) -> None:
         super().__init__()
-        self._feed = feed
+        self._frames = frames
         self._most = most
         self._life = life
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The viewer is counted only while this runs."""
-        viewer = self._feed.join()
+        """Sends frames to a viewer, which is counted only while this runs."""
+        viewer = self._frames.join()
         if viewer is None:
             why = f"{self._most} viewers are here already; come again later"
             await refusal(503, why, retry_after="5")(scope, receive, send)
@@ -410,7 +410,7 @@ class _Stream(Response):
         except TimeoutError:
             return  # it takes nothing any more; the server closes the connection
         finally:
-            self._feed.leave(viewer)
+            self._frames.leave(viewer)
             gone.cancel()
             if timer is not None:
                 timer.cancel()

@@ -1,9 +1,12 @@
-"""Who may ask what: the rules that stand before every request.
+"""The rules that every request has to meet before it is answered.
 
-A page on 127.0.0.1 can be asked by any site that its user has open, so none of the rules relies on
-the network. A name that an attacker's DNS leads here is refused (421). So is a change without a header
-that forms cannot send, or of another origin (403), what another site's page asks for (403), though not
-a link to here, and, with a token, whatever does not show it (401).
+Any site that a user has open can send requests to a page on 127.0.0.1, so none of the rules relies on the network.
+These are refused:
+
+- a request for another host's name, since an attacker's DNS may lead that name here (421);
+- a change without the header `HEADER`, which forms cannot send, or from another origin (403);
+- a request by another site's page, but not a link to here (403);
+- with a token, a request that does not show it (401).
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ except ImportError as _error:
 __all__ = ["HEADER", "Guard", "Key", "refusal"]
 
 HEADER = "x-consumer-sdk"
-"""What every POST has: a form of another site cannot send it, and a script of one may not."""
+"""The header that every POST has to have: another site's form cannot send it, and its script may not."""
 COOKIE = "consumer_sdk"
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
@@ -69,11 +72,11 @@ class Key:
         return self._cookie
 
     def is_token(self, given: str) -> bool:
-        """Compared in constant time."""
+        """Whether a text is the token; compared in constant time."""
         return hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
 
     def opens(self, headers: Headers) -> bool:
-        """A request shows the token, or the cookie."""
+        """Whether a request shows the token, or the cookie."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and self.is_token(given.strip()):
             return True
@@ -91,7 +94,7 @@ def _cookies(header: str, name: str) -> list[str]:
 
 
 class Guard:
-    """The rules, around an application.
+    """The rules around an application.
 
     Args:
         key: None: no token is asked for.
@@ -119,7 +122,7 @@ class Guard:
         self._door = door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers itself, or lets through."""
+        """Refuses a request, or passes it to the application."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -175,7 +178,7 @@ def _host_of(origin: str) -> str | None:
 
 
 def _is_foreign(headers: Headers) -> bool:
-    """Browsers say so; a person who follows another site's link is let in."""
+    """Whether another site's page asks, as browsers say. A person who follows a link from there is let in."""
     is_cross = headers.get("sec-fetch-site") == "cross-site"
     return is_cross and headers.get("sec-fetch-dest") != "document"
 
@@ -197,7 +200,7 @@ def _is_host(host: str) -> bool:
 
 
 def _is_address(name: str) -> bool:
-    """No name of an attacker's is one: it is what was dialled."""
+    """Whether a host is a literal IP address: an attacker's DNS cannot lead it anywhere."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Several processes of one service as one consumer; pure.
+"""Merges the snapshots of a service's processes into one, as if they were one consumer. Pure.
 
-Counts never fall: what a process has counted is kept when it ends, without what it held, and so is what
-it forgets while it runs. A partition that moved from one to another is one partition, with the counts of both.
+Counts never fall: the counts of a process stay when it ends, without what it held. So do the counts that it forgets
+while it runs. A partition that moved from one process to another is one partition, with the counts of both.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["NOTHING", "Member", "Memory", "ended", "health", "labelled", "merged
 Key = TypeVar("Key", bound=Hashable)
 
 REMEMBERED = 20_000
-"""Partitions of processes that have ended, whose counts are kept."""
+"""Partitions of ended processes whose counts are kept, at most."""
 APART = 10**9
-"""Between the numbers of two processes' events."""
+"""Distance between the event numbers of two processes."""
 SLOW = 0.9
-"""Seconds without an answer that are worth a word."""
+"""Seconds without an answer after which the health says so."""
 COUNTS = (
     "fetched",
     "suppressed",
@@ -47,7 +47,7 @@ COUNTS = (
     "lost",
 )
 STATES: Sequence[State] = ("running", "opening", "new", "stopping", "closed", "failed")
-"""The first one that a process is in is that of all."""
+"""The service has the first of these states that one of its processes has."""
 HELD = ("partitions", "paused", "over_hole_budget", "over_max_lag")
 NOW = ("in_flight", "in_flight_bytes", "retrying")
 NO_STATS = ConsumerStats(
@@ -73,18 +73,18 @@ NOTHING = Snapshot(
     events=(),
     event_counts={},
 )
-"""Of a service of which nothing is known yet."""
+"""The snapshot of a service of which nothing is known yet."""
 
 
 class Member(NamedTuple):
-    """One process at one moment.
+    """One process of the service, at one moment.
 
     Attributes:
         number: from 0.
         snapshot: the last one; None for none yet.
         is_running: there is a process.
         silent: seconds for which it has owed an answer; none before it can answer.
-        is_odd: what it says last cannot be read.
+        is_odd: its last answer cannot be read.
     """
 
     number: int
@@ -95,23 +95,23 @@ class Member(NamedTuple):
 
     @property
     def is_live(self) -> bool:
-        """It need not be restarted, as far as anybody knows."""
+        """The process need not be restarted, as far as anybody knows."""
         is_well = self.snapshot is None or self.snapshot.health.live
         return is_well and self.silent <= TURN
 
     @property
     def is_ready(self) -> bool:
-        """It may hand out records."""
+        """The process may hand out records."""
         if self.snapshot is None or self.is_odd:
             return False
         return self.snapshot.health.ready and self.silent <= TURN
 
 
 def health(members: Iterable[Member]) -> Health:
-    """All are ready, or which is not; live is whoever is started again by itself.
+    """The health of the service: it is ready if all processes are, and live if all are; else the reasons.
 
-    One that owes an answer for longer than an event loop may stand still is not live. One that is
-    being started is: how long an application takes to be imported, nobody knows.
+    A process that owes an answer for longer than an event loop may stand still is not live. A process that is being
+    started is: nobody knows how long its application takes to import.
     """
     members = list(members)
     return Health(
@@ -133,7 +133,7 @@ def _reasons(member: Member) -> Iterable[str]:
 
 
 def labelled(snapshot: Snapshot, worker: int, life: int) -> Snapshot:
-    """With the worker's number at what it holds and at what happened.
+    """A process's snapshot with its number at the partitions that it holds and at its events.
 
     Args:
         life: of the process, another one for each: tells its events from those of others.
@@ -147,7 +147,7 @@ def labelled(snapshot: Snapshot, worker: int, life: int) -> Snapshot:
 
 
 def ended(snapshot: Snapshot) -> Snapshot:
-    """What stays of a process: its counts and events."""
+    """What stays of a process that has ended: its counts and events."""
     none: dict[str, Any] = dict.fromkeys(HELD, ()) | dict.fromkeys(NOW, 0)
     return replace(
         NOTHING,
@@ -171,7 +171,7 @@ def _left(each: PartitionSnapshot) -> PartitionSnapshot:
 
 
 class Memory:
-    """What a process has forgotten of partitions that left it, while others count them on."""
+    """The counts that a process has forgotten, of partitions that left it and that others count on."""
 
     def __init__(self) -> None:
         self._before: dict[Partition, PartitionSnapshot] = {}
@@ -202,7 +202,7 @@ def _goes_on(row: PartitionSnapshot, now: PartitionSnapshot | None) -> bool:
 
 
 def merged(snapshots: Sequence[Snapshot]) -> Snapshot:
-    """One consumer of all: counts are added; its health is nobody's.
+    """One snapshot of all processes, with the counts added; without a health.
 
     Args:
         snapshots: one at least. Where two hold one partition, the later one has it: the other

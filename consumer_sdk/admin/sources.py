@@ -1,4 +1,4 @@
-"""What an admin server shows: consumers of this process, or of several processes together."""
+"""The consumers that an admin server shows: those of this process, or of several processes together."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ FLUSH_TIME = 30.0
 
 
 class LateError(ConsumerSdkError):
-    """What was asked for is not done yet; it goes on."""
+    """An action was not done in time; it goes on."""
 
 
 class Source(ABC):
-    """Consumers that can be looked at, and held by hand. They are called by their place, from 0.
+    """Consumers that can be shown, and paused, flushed and stopped by hand. A number from 0 names each.
 
     Concurrency: everything is called in one event loop.
     """
@@ -38,16 +38,16 @@ class Source(ABC):
 
     @abstractmethod
     async def refresh(self) -> None:
-        """Sees to it that what is asked next is no older than a second, if that can be had soon."""
+        """Refreshes what the other methods tell, to no older than a second, if that can be had soon."""
 
     @abstractmethod
     def collector(self) -> Collector:
-        """What a registry of prometheus_client asks, in a thread, after `refresh`."""
+        """The collector for a registry of prometheus_client, which asks it in a thread, after `refresh`."""
 
     @property
     @abstractmethod
     def is_over(self) -> bool:
-        """All have ended for good."""
+        """All consumers have ended for good."""
 
     @abstractmethod
     def states(self) -> Sequence[State]:
@@ -65,7 +65,7 @@ class Source(ABC):
     async def set_paused(
         self, consumer: int, partition: Partition | None, reason: str | None
     ) -> None:
-        """Pauses a partition, or all for None; without a reason it goes on.
+        """Pauses a partition, or all for None; with ``reason`` None it resumes them.
 
         Raises:
             ConsumerSdkError: it cannot.
@@ -82,7 +82,7 @@ class Source(ABC):
 
     @abstractmethod
     async def stop(self, consumer: int) -> None:
-        """Asks for the end.
+        """Stops a consumer.
 
         Raises:
             ConsumerSdkError: it cannot.
@@ -106,17 +106,17 @@ class Consumers(Source):
         self._consumers = consumers
 
     async def refresh(self) -> None:
-        """Nothing here is old."""
+        """Does nothing: consumers of this process always tell how they are now."""
 
     def collector(self) -> Collector:
-        """Asks the consumers by itself."""
+        """A collector that asks the consumers itself."""
         from consumer_sdk.telemetry import collector  # of the extra, which a worker does not need
 
         return collector(*self._consumers)
 
     @property
     def is_over(self) -> bool:
-        """None is opened twice."""
+        """A consumer that was closed is over: none is opened twice."""
         return OVER.issuperset(self.states())
 
     def states(self) -> Sequence[State]:
@@ -134,14 +134,14 @@ class Consumers(Source):
     async def set_paused(
         self, consumer: int, partition: Partition | None, reason: str | None
     ) -> None:
-        """At once."""
+        """Pauses or resumes at once."""
         if reason is None:
             self._consumers[consumer].resume(partition)
         else:
             self._consumers[consumer].pause(partition, reason=reason)
 
     async def flush(self, consumer: int) -> None:
-        """Bounded."""
+        """Flushes, within `FLUSH_TIME`."""
         try:
             async with asyncio.timeout(FLUSH_TIME):
                 await self._consumers[consumer].flush()
@@ -151,5 +151,5 @@ class Consumers(Source):
             ) from None
 
     async def stop(self, consumer: int) -> None:
-        """It drains."""
+        """Stops the consumer, which drains."""
         self._consumers[consumer].stop()

@@ -1,4 +1,4 @@
-"""What viewers are shown: a bounded part of a snapshot, and rates between snapshots; pure."""
+"""Makes what a frame shows: a bounded part of a snapshot, and rates between snapshots. Pure."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from consumer_sdk.runtime.observing.timing import BOUNDS
 __all__ = ["KEPT", "Point", "Trends", "frame", "quantile"]
 
 KEPT = 300
-"""Points that are kept: five minutes, at one each second."""
+"""Points that are kept: five minutes, with one point a second."""
 NEWEST = 10
-"""Points in each frame: a viewer that missed some frames has no gap."""
+"""Points in each frame, so that a viewer that missed some frames has no gap."""
 ROWS = 200
-"""Partitions in a frame: the worst ones, where there are more."""
+"""Partitions in a frame; of more, those that need attention most."""
 EVENTS = 50
 SHORTEST = 0.25
-"""Seconds between two snapshots, below which a record more is a rate that never was."""
+"""Seconds between two snapshots below which no rate is made: one record would look like many a second."""
 STALE = 10.0
-"""Seconds between two snapshots, above which the rates of then and now are no line."""
+"""Seconds between two snapshots above which no line is drawn between their rates."""
 
 Plain: TypeAlias = dict[str, Any]
 
@@ -52,14 +52,14 @@ class Point(NamedTuple):
 
 
 class Trends:
-    """What changes from snapshot to snapshot of one consumer."""
+    """The rates of one consumer over time, from its snapshots."""
 
     def __init__(self) -> None:
         self.points: deque[Point] = deque(maxlen=KEPT)
         self._before: Snapshot | None = None
 
     def add(self, now: Snapshot) -> None:
-        """Another snapshot; the first one has no rates."""
+        """Takes in another snapshot; the first one gives no rates."""
         before = self._before
         if before is not None and 0 <= now.time - before.time < SHORTEST:
             return
@@ -98,7 +98,7 @@ def _difference(before: Sequence[int], now: Sequence[int]) -> tuple[int, ...]:
 
 
 def quantile(part: float, counts: Sequence[int]) -> float | None:
-    """Seconds that so much of what was measured took at most; None where nothing was.
+    """The quantile of a histogram, in seconds; None where nothing was measured.
 
     Within a bucket all are taken for evenly spread; above the last bound there is that bound.
     """
@@ -117,7 +117,7 @@ def quantile(part: float, counts: Sequence[int]) -> float | None:
 
 
 def frame(snapshot: Snapshot, trends: Trends, *, is_first: bool = False) -> Plain:
-    """One consumer for viewers, as plain values.
+    """A consumer as a frame shows it, in plain values.
 
     Args:
         is_first: with all points that are kept, not the newest alone.
@@ -172,7 +172,7 @@ def _totals(snapshot: Snapshot, held: Sequence[PartitionSnapshot]) -> Plain:
 
 
 def _worst(partitions: Sequence[PartitionSnapshot]) -> list[PartitionSnapshot]:
-    """In order of their names; where there are too many, those that want a look first."""
+    """Partitions ordered by their names; of too many, those that need attention most."""
     if len(partitions) > ROWS:
         partitions = heapq.nlargest(ROWS, partitions, key=_badness)
     return sorted(partitions, key=lambda each: _natural(each.partition))
@@ -215,7 +215,7 @@ def _row(each: PartitionSnapshot) -> Plain:
 
 
 def _state(each: PartitionSnapshot) -> str:
-    """One word, or two."""
+    """The state of a partition, in one word or two."""
     if not each.is_held:
         return "elsewhere"
     if each.is_draining:
@@ -243,7 +243,7 @@ def _short(key: bytes) -> str:
 
 
 def _quantiles(times: Mapping[tuple[str, str | None], HistogramSnapshot]) -> list[Plain]:
-    """Of each stream since the beginning."""
+    """The counts of each stream since the consumer was opened."""
     streams = sorted({stream for stream, _error in times})
     counts = {of: _sum([t for (s, _e), t in times.items() if s == of]) for of in streams}
     return [

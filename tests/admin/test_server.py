@@ -180,7 +180,7 @@ async def test_who_asks_often_does_not_reach_the_consumer(
 ) -> None:
     """What was found is told again for a second, which is a year here."""
     monkeypatch.setattr("consumer_sdk.admin.application.FRESH", 3e7)
-    monkeypatch.setattr("consumer_sdk.admin.feed.INTERVAL", 3e7)
+    monkeypatch.setattr("consumer_sdk.admin.frames.INTERVAL", 3e7)
     async with _running() as (_, server):
         taken.clear()
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""What viewers are shown, from snapshots alone; and the feed that shows it, on virtual time."""
+"""What viewers are shown, from snapshots alone; and the frames that show it, on virtual time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message
-from consumer_sdk.admin.feed import LINGER, Feed, Viewer
+from consumer_sdk.admin.frames import LINGER, Frames, Viewer
 from consumer_sdk.admin.rendering import Rendering
 from consumer_sdk.admin.sources import Consumers
 from consumer_sdk.admin.view import KEPT, ROWS, Trends, frame, quantile
@@ -137,7 +137,7 @@ def test_what_is_held_is_shown_before_what_has_left() -> None:
     assert sum(row["state"] == "reading" for row in shown) == 10
 
 
-# -- the feed -------------------------------------------------------------------------------
+# -- the frames -------------------------------------------------------------------------------
 
 
 async def _hang(_message: Message) -> None:
@@ -151,22 +151,22 @@ def test_feed_samples_once_a_second_for_all() -> None:
         consumer = b.consumer(drain_timeout=0.1)
         running = asyncio.create_task(consumer.run(_hang))
         await asyncio.sleep(1)
-        feed = Feed(Consumers([consumer]), most=3, actions=False)
-        viewers = [feed.join() for _ in range(3)]
-        assert feed.join() is None
+        frames = Frames(Consumers([consumer]), most=3, actions=False)
+        viewers = [frames.join() for _ in range(3)]
+        assert frames.join() is None
         slow, quick, gone = (each for each in viewers if each is not None)
-        feed.leave(gone)
+        frames.leave(gone)
         times = []
         for _ in range(10):
             found = json.loads(await quick.next() or b"")
-            feed.look()
+            frames.look()
             times.append(found["consumers"][0]["time"])
         steps = [round(after - before, 3) for before, after in pairwise(times)]
         assert steps == [1.0] * 9
         late = json.loads(await slow.next() or b"")["consumers"][0]
         assert late["time"] == times[-1]
         assert len(late["points"]) == 9  # though it has missed eight frames
-        feed.close()
+        frames.close()
         consumer.stop()
         await running
 
@@ -178,22 +178,22 @@ def test_feed_sleeps_when_nobody_has_looked_for_a_while() -> None:
 
     async def test(b: Bench) -> None:
         async with b.consumer() as consumer:
-            feed = Feed(Consumers([consumer]), most=3, actions=False)
-            viewer = feed.join()
+            frames = Frames(Consumers([consumer]), most=3, actions=False)
+            viewer = frames.join()
             assert viewer is not None
             await asyncio.sleep(5)
-            feed.leave(viewer)
+            frames.leave(viewer)
             await asyncio.sleep(LINGER / 2)
-            before = len(json.loads(feed.look())["consumers"][0]["points"])
+            before = len(json.loads(frames.look())["consumers"][0]["points"])
             assert before > LINGER / 2
             await asyncio.sleep(LINGER * 3)
-            assert feed._task is not None
-            assert feed._task.done()
-            again = feed.join()
+            assert frames._task is not None
+            assert frames._task.done()
+            again = frames.join()
             assert again is not None
             await again.next()
             await again.next()
-            feed.close()
+            frames.close()
             assert await again.next() is None
 
     bench(test)
@@ -210,14 +210,14 @@ def test_feed_asks_a_consumer_once_for_a_hundred_viewers(monkeypatch: pytest.Mon
     async def test(b: Bench) -> None:
         async with b.consumer() as consumer:
             monkeypatch.setattr(Consumer, "snapshot", counted)
-            feed = Feed(Consumers([consumer]), most=100, actions=False)
-            viewers = [viewer for _ in range(100) if (viewer := feed.join()) is not None]
-            assert (len(viewers), feed.join()) == (100, None)
-            for frames in range(1, 6):
+            frames = Frames(Consumers([consumer]), most=100, actions=False)
+            viewers = [viewer for _ in range(100) if (viewer := frames.join()) is not None]
+            assert (len(viewers), frames.join()) == (100, None)
+            for number in range(1, 6):
                 shown = await asyncio.gather(*(viewer.next() for viewer in viewers))
                 assert None not in shown
-                assert len(taken) == frames
-            feed.close()
+                assert len(taken) == number
+            frames.close()
 
     bench(test)
 
@@ -227,17 +227,17 @@ def test_feed_ends_with_its_consumers() -> None:
 
     async def test(b: Bench) -> None:
         consumer = b.consumer()
-        feed = Feed(Consumers([consumer]), most=3, actions=False)
+        frames = Frames(Consumers([consumer]), most=3, actions=False)
         async with consumer:
-            viewer = feed.join()
+            viewer = frames.join()
             assert viewer is not None
         states = []
         while (shown := await viewer.next()) is not None:
             states.append(json.loads(shown)["consumers"][0]["state"])
         assert states == ["running", "closed"]
-        late = feed.join()
+        late = frames.join()
         assert late is not None
-        assert (await late.next(), await late.next()) == (feed.now(is_first=True), None)
+        assert (await late.next(), await late.next()) == (frames.now(is_first=True), None)
 
     bench(test)
 
@@ -249,17 +249,17 @@ def test_feed_of_a_consumer_that_cannot_be_looked_at_sends_viewers_away(
 
     async def test(b: Bench) -> None:
         async with b.consumer() as consumer:
-            feed = Feed(Consumers([consumer]), most=3, actions=False)
-            viewer = feed.join()
+            frames = Frames(Consumers([consumer]), most=3, actions=False)
+            viewer = frames.join()
             assert viewer is not None
             await viewer.next()
             with monkeypatch.context() as patch:
                 patch.setattr(Consumer, "snapshot", lambda _self: 1 / 0)
                 assert await viewer.next() is None
-            again = feed.join()
+            again = frames.join()
             assert again is not None
             await again.next()
-            feed.close()
+            frames.close()
 
     bench(test)
 

@@ -366,7 +366,7 @@ async def test_stop_reaches_a_worker_that_starts_later() -> None:
 
 async def test_state_is_that_of_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not of one that has ended before. Where one consumer is stopped, viewers see the others."""
-    monkeypatch.setattr("consumer_sdk.admin.feed.INTERVAL", 0.01)
+    monkeypatch.setattr("consumer_sdk.admin.frames.INTERVAL", 0.01)
     workers, one, two = Workers(1), made(), made()
     async with living(workers, 0, made()):
         await settled(workers, 3)

@@ -1,4 +1,4 @@
-"""One sampler for all viewers: whoever looks, and however slowly, a consumer is asked once a second."""
+"""Frames for the viewers of the page: one task asks the consumers once a second, for all viewers together."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from consumer_sdk.admin.sources import Source
 from consumer_sdk.admin.view import Trends, frame
 from consumer_sdk.runtime import Snapshot
 
-__all__ = ["Feed", "Viewer"]
+__all__ = ["Frames", "Viewer"]
 
 log = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between samples while somebody looks, and for a while after."""
+"""Seconds between two frames while there are viewers, and for `LINGER` after."""
 LINGER = 300.0
-"""Seconds without a viewer after which nothing is sampled: a page that is opened again has its past."""
+"""Seconds that sampling goes on without a viewer: a page that is opened again in time shows its past."""
 
 
 class Viewer:
-    """One who looks: has the newest frame that it has not seen, and no queue that could grow."""
+    """One viewer. It holds the newest frame that it has not sent, and no queue that could grow."""
 
     def __init__(self, first: bytes) -> None:
         self._frame: bytes | None = first
@@ -33,17 +33,17 @@ class Viewer:
         self._news.set()
 
     def show(self, frame: bytes) -> None:
-        """Another frame, in place of one that was not taken."""
+        """Holds another frame, in place of one that was not taken."""
         self._frame = frame
         self._news.set()
 
     def end(self) -> None:
-        """After the frame that is there, there are no more."""
+        """Ends the stream after the frame that it holds."""
         self._is_over = True
         self._news.set()
 
     async def next(self) -> bytes | None:
-        """The newest frame; None: there are no more."""
+        """Waits for the next frame; None: the stream has ended."""
         await self._news.wait()
         frame, self._frame = self._frame, None
         if not self._is_over:
@@ -51,11 +51,11 @@ class Viewer:
         return frame
 
 
-class Feed:
-    """What viewers see of some consumers.
+class Frames:
+    """Makes the frames of some consumers, and hands them to the viewers.
 
     Args:
-        most: viewers at once.
+        most: viewers at the same time.
         actions: viewers may pause, resume, flush and stop.
     """
 
@@ -74,9 +74,9 @@ class Feed:
         self.is_over = False
 
     def join(self) -> Viewer | None:
-        """Another viewer, who gets the past first; None: there are too many.
+        """Adds a viewer, whose first frame has the past. None: there are too many viewers.
 
-        What joins after the end gets one frame.
+        A viewer that joins after the end gets one frame.
         """
         if len(self._viewers) >= self._most:
             return None
@@ -89,19 +89,19 @@ class Feed:
         return viewer
 
     def leave(self, viewer: Viewer) -> None:
-        """A viewer has gone."""
+        """Removes a viewer."""
         self._viewers.discard(viewer)
         self._seen_by_anyone = asyncio.get_running_loop().time()
 
     def now(self, *, is_first: bool) -> bytes:
-        """The last frame as JSON, no older than a second; with all of the past, or the newest of it."""
+        """The last frame as JSON, no older than a second; ``is_first``: with all of the past."""
         self.snapshots()
         if is_first not in self._frames:
             self._frames[is_first] = self._render(is_first=is_first)
         return self._frames[is_first]
 
     def snapshots(self) -> Sequence[Snapshot]:
-        """Of each consumer the last one: no older than a second, nor than its state."""
+        """The last snapshot of each consumer: no older than a second, nor than the consumer's state."""
         loop_time = asyncio.get_running_loop().time()
         is_old = loop_time - self._sampled >= INTERVAL
         if is_old or self._source.states() != [each.state for each in self._snapshots]:
@@ -109,11 +109,11 @@ class Feed:
         return self._snapshots
 
     def forget(self) -> None:
-        """Something was done: whoever asks next sees it."""
+        """Drops the last snapshots after an action, so that the next frame shows it."""
         self._sampled = -INTERVAL
 
     def look(self) -> bytes:
-        """`now` with all of the past, for those who ask again and again: the past goes on for them."""
+        """`now` with all of the past, for programs that ask again and again; sampling goes on for them."""
         self._seen_by_anyone = asyncio.get_running_loop().time()
         found = self.now(is_first=True)
         if not self.is_over:
@@ -121,7 +121,7 @@ class Feed:
         return found
 
     def close(self) -> None:
-        """Viewers are sent away, and nothing is sampled any more."""
+        """Ends all viewers' streams, and the sampling."""
         self.is_over = True
         self._send_away()
         if self._task is not None:
@@ -132,10 +132,10 @@ class Feed:
 
     def _keep_sampling(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="admin feed")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="admin frames")
 
     async def _run(self) -> None:
-        """Samples while it is worth it; ends with the consumers."""
+        """Samples while somebody looks, and `LINGER` seconds more; ends with the consumers."""
         loop = asyncio.get_running_loop()
         self._seen_by_anyone = loop.time()
         while self._viewers or loop.time() - self._seen_by_anyone < LINGER:
