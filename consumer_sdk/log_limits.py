@@ -1,7 +1,7 @@
-"""Limits how often the same thing is logged: the first is said at once, then a count.
+"""Limits how often the same thing is logged: the first line at once, and then a count.
 
-An outage makes clients repeat themselves: aiokafka logs 25 to 50 lines a second while its broker is
-away. Who reads that wants to know that it goes on, and not each line of it.
+During an outage clients repeat themselves: aiokafka logs 25 to 50 lines a second while its broker is away. Whoever
+reads that wants to know that the outage goes on, and not each line.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["REPEATS", "LimitedLoggers", "LogLimit", "LoggerFilter"]
 INTERVAL = 10.0
 """Seconds that have to pass before the same thing is logged again."""
 REPEATS = {"repeats": True}
-"""The ``extra`` of a line that comes with each try, or for each partition, of one trouble."""
+"""The ``extra`` of a line that one trouble causes again and again: with each try, or for each partition."""
 
 
 @dataclass(slots=True)
@@ -42,9 +42,9 @@ class LogLimit:
         """Whether something of this kind may be logged now.
 
         Args:
-            key: of the same key at most ``burst`` are logged in an interval.
+            key: at most ``burst`` lines of one key are logged in an interval.
             now: seconds, of any clock that does not go back.
-            count: so many does this one stand for, when it is left out.
+            count: how many lines this one stands for, if it is left out.
 
         Returns:
             how many were left out since the last one that was logged; None: leave this one out.
@@ -102,7 +102,7 @@ class LoggerFilter(logging.Filter):
         self.forget()
 
     def forget(self) -> None:
-        """The next line of each place is logged."""
+        """Begins anew: the next line of each place is logged."""
         self._limit = LogLimit()
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -143,7 +143,7 @@ class LimitedLoggers:
             self._limited.add(logger)
 
     def release(self, holder: object) -> None:
-        """The last holder's ends the limits; idempotent."""
+        """Ends the limits when the last holder has released them; idempotent."""
         self._holders.discard(holder)
         if not self._holders:
             for logger in self._limited:

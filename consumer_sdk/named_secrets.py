@@ -1,4 +1,4 @@
-"""Secrets that options name: plans, pickles and logs hold the names alone."""
+"""Secrets that options name by ``env:`` or ``file:``: plans, pickles and logs hold only the names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Record writes: columns of records into a broker's topics, for Spark's sink.
+"""Record writes: columns of records are written to a broker's topics, for Spark's sink.
 
-At least once: a record is written when `RecordWriter.flush` has returned after it. Whoever fails
-before that writes all of it again, and what the broker had stored is there twice.
+At least once: a record is stored when the next `RecordWriter.flush` has returned. Whoever fails before that writes all
+records again, and those that the broker had stored are there twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from consumer_sdk.records import Headers
 __all__ = ["Outgoing", "Packed", "RecordWriter"]
 
 Packed: TypeAlias = Any
-"""What one kind of writer has made of records: ready to be sent, and nobody else's business."""
+"""Records in the form that one kind of writer sends; only that writer knows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Outgoing:
     """Records for one topic, as columns in step.
 
     Attributes:
-        topic: where to.
+        topic: to write to.
         values: a ``pyarrow`` array of binary; null is a tombstone.
         keys: likewise, or None: no record has a key.
         partitions: integers; null lets the key choose, or the writer. None: all are null.
@@ -71,7 +71,7 @@ class RecordWriter(ABC):
 
     @abstractmethod
     def pack(self, records: Outgoing) -> Packed:
-        """Makes what is sent of records whose topic was prepared; does no I/O.
+        """Packs records for `send`; their topic was prepared. Does no I/O.
 
         Raises:
             ConfigurationError: a partition that the topic does not have.
@@ -80,7 +80,7 @@ class RecordWriter(ABC):
 
     @abstractmethod
     async def send(self, packed: Packed) -> None:
-        """Begins to send; returns when there is room for more.
+        """Begins to send packed records; returns when the writer can take more.
 
         Raises:
             AdapterError: this, or something before it, was refused or not answered.
@@ -88,7 +88,7 @@ class RecordWriter(ABC):
 
     @abstractmethod
     async def flush(self) -> int:
-        """Returns when the broker has acknowledged all; how many records since the last flush.
+        """Waits until the broker has acknowledged all records; returns how many there were since the last flush.
 
         Raises:
             AdapterError: something was refused or not answered. It stays so: make a new writer.

@@ -1,8 +1,7 @@
-"""Why a connection does not come about: asked of the server, where its client keeps that to itself.
+"""Asks a server why a client gets no connection, if the client does not tell.
 
-A client that reconnects by itself says after a while that there is no connection, whether the server
-is down, has a certificate of another name, wants one of ours, or speaks no TLS. Only the first passes
-by waiting.
+A client that reconnects by itself says after a while that there is no connection. The server may be down, its certificate
+may be for another name, it may want a client certificate, or it may speak no TLS. Waiting helps only if it is down.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from typing import NamedTuple
 __all__ = ["TlsOptions", "answer_of", "find_trouble", "tls_trouble", "trusting"]
 
 PATIENCE = 2.0
-"""Seconds for each question, at most."""
+"""Seconds that each question may take."""
 ENOUGH = 4096
 """Bytes of an answer that are read."""
 
 REFUSALS = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
-"""In the name of the alert that a server sends which wants a certificate, or another one."""
+"""In the name of the alert of a server that wants a client certificate, or another one."""
 ALERT = b"\x15\x03"
-"""What begins the answer of a server that speaks TLS to who does not, if it answers (RFC 8446, 5.1)."""
+"""How a server that speaks TLS begins its answer to a client that does not, if it answers (RFC 8446, 5.1)."""
 NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE", "HTTP_REQUEST")
 
 
 class TlsOptions(NamedTuple):
-    """What to do about each trouble, by the names of a client's own options.
+    """What to do about each trouble, with the names of a client's own options.
 
     Attributes:
         trust: how to trust an authority.
@@ -44,7 +43,7 @@ class TlsOptions(NamedTuple):
 
 
 def tls_trouble(error: BaseException, server: str, options: TlsOptions) -> str | None:
-    """What a failure of TLS means, and what to do; None: it is none, or the server speaks no TLS.
+    """What a failure of TLS means, and what to do. None: it is no such failure, or the server speaks no TLS.
 
     Args:
         server: ``host:port``.
@@ -79,11 +78,11 @@ def _reason(error: ssl.SSLError) -> str:
 async def find_trouble(
     host: str, port: int, question: bytes, tls: ssl.SSLContext | None, options: TlsOptions
 ) -> str | None:
-    """What keeps a client from being answered; None: nothing that TLS has to do with.
+    """What keeps a client from being answered. None: nothing that has to do with TLS.
 
     Args:
-        question: what a server of this kind answers, whoever asks.
-        tls: the client's; None if it asks without.
+        question: a request that a server of this kind answers to everybody.
+        tls: the client's; None if it uses none.
     """
     server = f"{host}:{port}"
     try:
@@ -129,7 +128,7 @@ async def _answers(host: str, port: int, question: bytes, tls: ssl.SSLContext | 
 
 
 def trusting() -> ssl.SSLContext:
-    """Trusts anybody: nothing is told but that somebody asks."""
+    """A context that trusts any server: nothing is sent to it but a question without credentials."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""``tail``: a stream's records, the last ones or from a time on, as no member of any group."""
+"""``tail``: shows a stream's last records, or those from a time on, without joining a group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOK = 0.5
 
 
 async def tail(arguments: Namespace) -> None:
-    """Writes records; with ``-f`` until it is interrupted."""
+    """Writes records; with ``-f`` it goes on until it is interrupted."""
     left = arguments.count
     async with opened_reader(arguments.url) as (reader, _group):
         async for row in _rows(reader, arguments):
@@ -66,7 +66,7 @@ async def _starts(
 
 
 async def _back(reader: RangeReader, whole: PartitionRange, last: int) -> Position:
-    """About so many records before its end."""
+    """The position about ``count`` records before the end of a partition."""
     if not whole.start < whole.stop:
         return whole.stop
     skipped = (await reader.records([whole]))[whole.partition] - last
@@ -92,7 +92,7 @@ async def _read(reader: RangeReader, wanted: PartitionRange) -> AsyncIterator[di
 
 
 def _write(row: Mapping[str, Any], arguments: Namespace) -> None:
-    """Raw is the value alone, and a line feed, as it is."""
+    """Writes one record; in the format raw, its value as it is and a line feed."""
     headers = [[name, encode_value(value)] for name, value in row["headers"]]
     if arguments.format == "json" or arguments.json:
         shown = {

@@ -1,4 +1,4 @@
-"""How commands show rows and progress: a table and a bar on a terminal, else lines with tabs and no bar.
+"""Shows rows and progress: on a terminal a table and a bar, elsewhere lines with tabs and no bar.
 
 Both are drawn by rich where that is installed (the extra ``top`` brings it); without it a terminal
 gets what a pipe gets. The words are the same everywhere.
@@ -84,7 +84,7 @@ class Rows:
             self._gather(self._console, fields)
 
     def flush(self) -> None:
-        """Shows what there is now."""
+        """Shows the rows that there are now."""
         if self._console is not None and self._rows:
             _print(self._console, self._rows, self._widths)
             self._rows = []
@@ -120,7 +120,7 @@ class Bar:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there will be one; what it costs to know a total may be saved otherwise."""
+        """Whether a bar may be shown; without one, nobody needs to find out the total."""
         return self._console is not None
 
     def __enter__(self) -> Self:
@@ -135,10 +135,10 @@ class Bar:
             self._shown.stop()
 
     def begin(self, what: str, total: int | None = None) -> None:
-        """Something else is done from now on.
+        """Begins another step.
 
         Args:
-            total: how many there are of it; None: not known.
+            total: how many items it has; None: it is not known.
         """
         self._what, self._total, self._done = what, total, 0
         if self._shown is not None:
@@ -146,7 +146,7 @@ class Bar:
             self._shown.reset(task, description=what, total=total)
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Counts ``count`` items more as done."""
         self._done += count
         if self._shown is not None:
             (task,) = self._shown.task_ids
@@ -165,7 +165,7 @@ class Bar:
 
 
 class Watched(Generic[T]):
-    """What is read several times, each time with a bar.
+    """Letters that are read in several passes, each with a bar.
 
     Args:
         passes: what is done with them the first time, the second, and then each time.
@@ -233,7 +233,7 @@ def _style(field: str, at: int) -> str:
 
 
 def clean(text: str, file: TextIO) -> str:
-    """Without what a terminal would obey, and what the file cannot hold: errors and names are anybody's."""
+    """A text without characters that a terminal obeys, or that the file cannot hold; anybody may have written it."""
     shown = CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     encoding = file.encoding or "utf-8"
     return shown.encode(encoding, errors="backslashreplace").decode(encoding)

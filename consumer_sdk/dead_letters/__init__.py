@@ -1,6 +1,6 @@
-"""Where records go that were given up: one contract (`consumer_sdk.abc.DeadLetters`).
+"""Destinations of dead letters, under one contract (`consumer_sdk.abc.DeadLetters`).
 
-Importing this package imports no client: each destination comes with its own module. The one in
+Importing this package imports no client: each destination is imported when it is first used. The one in
 memory is in `consumer_sdk.testing.memory`.
 """
 

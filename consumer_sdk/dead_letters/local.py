@@ -123,7 +123,7 @@ class LocalDeadLetters(DeadLetters):
         return await self._thread.run(_count)
 
     async def delete(self, ids: Sequence[int]) -> int:
-        """Deletes letters that were dealt with; returns how many there were.
+        """Deletes letters by their numbers; returns how many there were.
 
         Raises:
             StoreError: nothing was deleted.

@@ -1,6 +1,6 @@
-"""Dead letters as records: what a topic or stream of them says, read back. Pure.
+"""Reads dead letters back from the records of a topic or stream. Pure.
 
-Kafka and Pulsar have what went wrong in headers (`consumer_sdk.adapters.kafka.dead_letters`), Kinesis in a
+Kafka and Pulsar have the error in headers (`consumer_sdk.adapters.kafka.dead_letters`), Kinesis in a
 line before the value (`consumer_sdk.records.letter_lines`).
 """
 
@@ -27,13 +27,13 @@ def letter_in(
     ordering_key: bytes | None = None,
     details: Any = None,
 ) -> DeadLetter:
-    """The letter that a record of a dead-letter topic or stream is.
+    """Makes a letter of a record of a dead-letter topic or stream.
 
     Args:
-        timestamp: of Pulsar, the event time.
+        timestamp: the record's; for Pulsar its event time.
 
     Raises:
-        ValueError: it is none of this SDK; says what is missing.
+        ValueError: it is no letter of this SDK; says what is missing.
     """
     if broker == "kinesis":
         return decode_letter(value or b"")

@@ -1,7 +1,7 @@
-"""Destinations for records that were given up: they go back to a stream as they were.
+"""Destinations that send the records of dead letters to a stream again, unchanged.
 
-Each is the `DeadLetters` of its broker with another form: key, value, own headers and time are the
-record's, and nothing says that it was a dead letter. Without a topic a record goes to its own.
+Each is the `DeadLetters` of its broker in another form: it writes the record's key, value, own headers and time, and
+nothing that says that it was a dead letter. Without a topic, each record goes to the stream that it came from.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ FORM = (
 
 
 def resending_to(url: str, *, is_source: bool = False) -> DeadLetters:
-    """Where records are sent again; not open yet.
+    """The destination that sends records to ``url``; not open yet.
 
     Args:
-        url: a topic or stream, or without one each record's own.
-        is_source: it is where the letters are: its topic is left out, and so are options that
-            writing has no use for.
+        url: of a topic or stream; without one, each record goes to its own.
+        is_source: it is the URL of the letters: its topic is ignored, and so are options for reading.
 
     Raises:
         ConfigurationError: it names no destination, or an option cannot work.
@@ -100,7 +99,7 @@ class _EachStream(DeadLetters):
     """One destination for each stream, opened when its first record comes.
 
     Args:
-        name: one stream for all; None: each record's own.
+        name: of one stream for all records; None: each record's own.
     """
 
     __slots__ = ("_make", "_name", "_opened")

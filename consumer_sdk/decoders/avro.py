@@ -93,7 +93,7 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """That the registry has no such schema, for a while: it may be told of it later."""
+    """Remembers for a while that the registry has no such schema; it may be registered later."""
 
     why: str
     until: float
@@ -101,13 +101,13 @@ class _Unknown:
 
 @dataclass(slots=True)
 class _Question:
-    """What asks for a schema, and how many wait for that."""
+    """A task that asks for a schema, and how many values wait for it."""
 
     task: asyncio.Task[Any]
     waiting: int = 0
 
     def end_unless_awaited(self) -> None:
-        """Asks no more if nobody waits."""
+        """Cancels the task if nobody waits any more."""
         if not self.waiting and not self.task.cancel() and not self.task.cancelled():
             self.task.exception()  # else asyncio says that nobody has looked at it
 
@@ -206,7 +206,7 @@ class AvroDecoder:
         question.task.result()
 
     async def _answer(self, number: int) -> None:
-        """Asks until the registry is there. No thread asks for longer than one attempt may take."""
+        """Asks again and again until the registry answers. A thread asks for one attempt at most."""
         loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
         while True:
             try:

@@ -99,7 +99,7 @@ def _without_input(error: ValidationError) -> ValidationError:
 
 
 def _said(kind: str, text: str) -> str:
-    """The one message of pydantic's own that quotes the input."""
+    """The text of an error of pydantic, without the input that one of its messages quotes."""
     return "The input's tag is none of the expected ones" if kind == "union_tag_invalid" else text
 
 

@@ -1,4 +1,4 @@
-"""A registry's answers as values: whatever it may have answered, a schema or a typed error. Pure."""
+"""Reads a registry's answers: each is a schema or a typed error, whatever was answered. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LONGEST_QUOTE = 200
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What a schema imports.
+    """A schema that another one imports.
 
     Attributes:
-        name: by which the schema calls it: the full name of an Avro type, the path of a ``.proto``.
-        subject: under which it is registered.
-        version: of the subject.
+        name: the name by which the other one imports it: the full name of an Avro type, the path of a ``.proto``.
+        subject: the subject under which it is registered.
+        version: the version of the subject.
     """
 
     name: str
@@ -44,7 +44,7 @@ class RegisteredSchema:
     Attributes:
         kind: ``"AVRO"``, ``"JSON"`` or ``"PROTOBUF"``.
         text: of the schema; of Protobuf the serialized file, in Base64.
-        references: what it imports.
+        references: the schemas that it imports.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class RegisteredSchema:
 
 
 def read_schema(body: bytes, asked: str) -> RegisteredSchema:
-    """The schema that a registry answered with.
+    """Reads the schema in a registry's answer.
 
     Args:
         asked: what was asked for, for errors.

@@ -140,5 +140,5 @@ def _asked(registry: SchemaRegistry, where: str) -> RegisteredSchema:
 
 @lru_cache(maxsize=_REMEMBERED)
 def _remembered(registry: SchemaRegistry, where: str) -> RegisteredSchema:
-    """What never changes. Errors are not remembered."""
+    """Remembers answers that never change; errors are not remembered."""
     return _asked(registry, where)

@@ -41,7 +41,7 @@ _ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 def fetch(registry: SchemaRegistry, where: str) -> bytes:
-    """The answer's body; asks again while the registry is away.
+    """Fetches the body of an answer; asks again while the registry is away.
 
     Args:
         where: the path and query below the registry's URL.
@@ -61,7 +61,7 @@ def fetch(registry: SchemaRegistry, where: str) -> bytes:
 
 
 def _pauses(registry: SchemaRegistry) -> Iterator[float | None]:
-    """Seconds after each failed attempt; None after the last."""
+    """Seconds to wait after each failed attempt; None after the last one."""
     for attempt in range(registry.attempts - 1):
         yield min(registry.retry_delay * 2 ** min(attempt, 30), _LONGEST_PAUSE)
     yield None
@@ -100,7 +100,7 @@ def _headers(registry: SchemaRegistry) -> dict[str, str]:
 
 
 def _body(answer: HTTPResponse, registry: SchemaRegistry, asked: str, until: float) -> bytes:
-    """Read in parts, since the socket's own timeout begins anew with each byte."""
+    """Reads the body in parts, since the socket's own timeout begins anew with each byte."""
     parts: list[bytes] = []
     size = 0
     while part := answer.read1(_CHUNK):

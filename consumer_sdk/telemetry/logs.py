@@ -1,4 +1,4 @@
-"""Log lines that say which record they are about."""
+"""Log lines that name the record that is being handled."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line; what is no JSON is written as its text."""
+        """The line; a value that JSON cannot hold is written as its text."""
         fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,

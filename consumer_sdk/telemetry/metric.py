@@ -1,4 +1,4 @@
-"""What a metric is, whoever it is read of."""
+"""The form of a metric, apart from where its values come from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consumer_sdk.runtime import HistogramSnapshot
 __all__ = ["Kind", "Labels", "Metric", "Readers", "Reading", "Single", "system"]
 
 SYSTEMS = {"kinesis": "aws_kinesis"}
-"""Brokers that the conventions, or those who use them, call otherwise."""
+"""Brokers that OpenTelemetry's conventions, or their users, call by another name."""
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 Labels: TypeAlias = Mapping[str, str]

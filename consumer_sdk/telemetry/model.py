@@ -1,4 +1,4 @@
-"""All metrics: their names, and how they are read from snapshots; pure."""
+"""All metrics: their names, and how their values are read from snapshots. Pure."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ Seen: TypeAlias = Snapshot | QuerySnapshot | FeedStats
 
 @runtime_checkable
 class Measured(Protocol):
-    """What can be looked at in any thread: `SourceMetrics`, `SparkFeed`."""
+    """What tells its numbers in any thread: `SourceMetrics`, `SparkFeed`."""
 
     def measured(self) -> Iterable[QuerySnapshot | FeedStats]:
-        """As it is now."""
+        """Its numbers now."""
 
 
 def collected(metric: Metric, seen: Iterable[Seen]) -> Iterator[Reading]:
     """The values of some consumers, queries and feeds, one after another, with all labels.
 
-    Each set of labels has one value, since whoever collects them would drop another one: those of
-    consumers of one group are added.
+    Each set of labels has one value, since collectors drop a second one: the values of consumers of one group
+    are added.
     """
     groups: dict[tuple[tuple[str, str], ...], dict[object, Seen]] = {}
     for each in seen:
@@ -75,7 +75,7 @@ def collected(metric: Metric, seen: Iterable[Seen]) -> Iterator[Reading]:
 
 
 def _shared(seen: Seen) -> Labels:
-    """The labels that all values of it have."""
+    """The labels that all its values have."""
     if isinstance(seen, Snapshot):
         return {"system": system(seen.broker), "group": seen.group or ""}
     if isinstance(seen, QuerySnapshot):
@@ -84,7 +84,7 @@ def _shared(seen: Seen) -> Labels:
 
 
 def _identity(seen: Seen) -> object:
-    """Equal where two have looked at the same: a session may be watched twice."""
+    """What tells it apart: equal for two looks at the same query, since a session may be watched twice."""
     return seen.last.query_id if isinstance(seen, QuerySnapshot) else id(seen)
 
 
@@ -103,7 +103,7 @@ def _added(metric: Metric, readings: Iterable[Reading]) -> Iterator[Reading]:
 
 
 def _together(metric: Metric, one: Any, other: Any) -> float | HistogramSnapshot:
-    """The sum, or the worse of two times, or of two looks at one thing."""
+    """Two values as one: the sum, or the larger of two times, or of two looks at the same thing."""
     if isinstance(one, HistogramSnapshot):
         return one.plus(other)
     is_time = metric.kind == "gauge" and metric.unit == "s"

@@ -31,7 +31,7 @@ SHARED = ("system", "group")
 
 
 def collector(*consumers: Consumer | Measured) -> Collector:
-    """What a registry of prometheus_client asks at each scrape: ``REGISTRY.register(collector(c))``.
+    """A collector for a registry of prometheus_client: ``REGISTRY.register(collector(c))``.
 
     A scrape, in whatever thread, takes one snapshot in the consumer's event loop; a record costs
     nothing.
@@ -50,7 +50,7 @@ def collector(*consumers: Consumer | Measured) -> Collector:
 
 
 def collector_of(read: Callable[[], Iterable[Seen]]) -> Collector:
-    """As `collector`, of snapshots that somebody else takes.
+    """A collector like `collector`, which reads snapshots that somebody else takes.
 
     Args:
         read: called at each scrape, in its thread.
@@ -70,7 +70,7 @@ class _Collector(Collector):
         self._read = read
 
     def describe(self) -> Iterator[Family]:
-        """The names alone: nothing is asked while it is registered."""
+        """The names of the metrics only: nothing is read while it is registered."""
         return map(_family, METRICS)
 
     def collect(self) -> Iterator[Family]:

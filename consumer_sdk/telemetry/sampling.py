@@ -1,4 +1,4 @@
-"""Snapshots for whoever collects metrics, also in other threads."""
+"""Takes snapshots of consumers for collectors of metrics, which may run in other threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from consumer_sdk.telemetry.model import Measured, Seen
 __all__ = ["Sampler", "looks_at"]
 
 FRESH = 0.5
-"""Seconds for which one snapshot serves: a collection asks once for each metric."""
+"""Seconds for which a snapshot is used again: a collection asks once for each metric."""
 PATIENCE = 2.0
 """Seconds that a collection waits for an event loop that is blocked; then it gets the last snapshot."""
 
@@ -31,11 +31,11 @@ MEASURED = OptionType(
 def looks_at(
     of: Iterable[Consumer | Measured], user: str
 ) -> dict[object, Callable[[], Iterable[Seen]]]:
-    """How each of them is looked at, in whatever thread.
+    """For each of them, a function that tells how it is now, in whatever thread.
 
     Args:
-        of: consumers, watched sessions and feeds; one that is named twice is one.
-        user: the function that they were given to.
+        of: consumers, watched sessions and feeds; each counts once, also if it is given twice.
+        user: the name of the function that they were given to, for errors.
 
     Raises:
         ConfigurationError: one is something else.
@@ -49,7 +49,7 @@ def looks_at(
 
 
 class Sampler:
-    """Takes snapshots of a consumer in its own event loop, whoever asks in whatever thread."""
+    """Takes snapshots of a consumer in its own event loop, for callers in any thread."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -67,7 +67,7 @@ class Sampler:
             return self._fresh(partial(self._ask, loop))
 
     def look(self) -> Iterable[Snapshot]:
-        """The same, as what is read of others."""
+        """The snapshot, if there is one, in the form in which feeds and Spark's queries are read."""
         found = self.snapshot()
         return () if found is None else (found,)
 

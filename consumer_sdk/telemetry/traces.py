@@ -1,4 +1,4 @@
-"""A span for each delivery, in the trace of whoever has sent the record."""
+"""Spans: one for each delivery, in the trace of the record's producer."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class _Spans:
         )
 
     def _parent(self, message: Message) -> Context:
-        """What the record carries; where that cannot be read the handler gets the record all the same."""
+        """The context that the record carries, or none if it cannot be read: the handler gets the record anyway."""
         try:
             carried = self._carrier(message)
             return propagate.extract(carried, ROOT) if carried else ROOT
@@ -153,7 +153,7 @@ def _headers(message: Message) -> Mapping[str, str] | None:
 
 
 def _carrying(headers: Headers, span: Span) -> Headers:
-    """The headers, with this span in place of the one that they carried."""
+    """The headers, with this span in place of the producer's."""
     mine: dict[str, str] = {}
     propagate.inject(mine, trace.set_span_in_context(span))
     kept: Sequence[tuple[str, bytes | None]]

@@ -1,4 +1,4 @@
-"""``consumer-sdk doctor URL [STORE_URL]``: a line for each thing that a consumer needs."""
+"""``doctor URL [STORE_URL]``: checks each thing that a consumer needs, and writes a line for it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _version(name: str) -> str:
 
 
 async def _broker(reader: RangeReader, group: str | None) -> AsyncIterator[Finding]:
-    """Ends at the first that fails: what follows needs it."""
+    """Checks the broker; ends at the first check that fails, since the others need it."""
     what = "broker"
     try:
         await reader.open()

@@ -1,4 +1,4 @@
-"""What was found, and how bad it is. Pure."""
+"""The result of each check, and how bad it is. Pure."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NEAR = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line.
+    """The result of one check.
 
     Attributes:
-        what: what was looked at.
-        found: what there is.
-        todo: what to do; empty where nothing is.
+        what: was checked.
+        found: the result.
+        todo: what to do; empty if nothing is to be done.
     """
 
     level: Level
@@ -46,7 +46,7 @@ class Finding:
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """By the worst: 0 all is well, 3 something is worth a look, 1 something fails."""
+    """The exit status for the worst result: 0 all is well, 3 a check warns, 1 a check fails."""
     levels = {finding.level for finding in findings}
     return 1 if "FAIL" in levels else 3 if "warn" in levels else 0
 

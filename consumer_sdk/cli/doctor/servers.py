@@ -1,4 +1,4 @@
-"""The servers that URLs name: found by name, reached, and, with TLS, trusted."""
+"""Checks the servers in URLs: their names, their ports and, with TLS, their certificates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TLS = TlsOptions(
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One to connect to.
+    """A server to connect to.
 
     Attributes:
         ca_file: the authorities that a client is told to trust; None: the system's.
@@ -48,7 +48,7 @@ class Server:
 
 
 def servers_of(url: str) -> list[Server]:
-    """Those of a consumer's or a store's URL; none of a file, or of Kinesis without an endpoint.
+    """The servers in a consumer's or a store's URL; a file has none, nor has Kinesis without an endpoint.
 
     Raises:
         ConfigurationError: one of them, or the URL of an option, is malformed.
@@ -100,7 +100,7 @@ def _servers(parts: SplitResult, usual: int, options: Mapping[str, str]) -> list
 
 
 async def look_at(server: Server) -> AsyncIterator[Finding]:
-    """Its name, its port and its certificate; ends at the first that fails."""
+    """Checks a server's name, port and certificate; ends at the first check that fails."""
     try:
         async with asyncio.timeout(PATIENCE):
             loop = asyncio.get_running_loop()

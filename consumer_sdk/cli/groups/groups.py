@@ -1,4 +1,4 @@
-"""A group as it stands, seen from outside: from the broker's commits and a store, as no member."""
+"""Where a group stands, as the broker's commits and the store tell, without joining it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = ["Group", "of_partitions", "opened_group", "opened_reader"]
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group that nobody joins here.
+    """A group, seen from outside.
 
     Attributes:
-        reader: of its streams.
-        name: the group or subscription.
-        store: where its checkpoints are; None: the broker's commits are all there is.
+        reader: reads its streams.
+        name: of the group or subscription.
+        store: has its checkpoints; None: only the broker's commits tell where it stands.
     """
 
     reader: RangeReader
@@ -136,7 +136,7 @@ async def opened_group(
 def of_partitions(
     partitions: Sequence[Partition], chosen: Collection[str] | None
 ) -> list[Partition]:
-    """Those that an operator has named by their ids, or all.
+    """The partitions that an operator has named by their ids, or all.
 
     Raises:
         ConfigurationError: there is no such partition.

@@ -1,4 +1,4 @@
-"""``lag`` and ``explain``: how far a group is behind, and what pins it, whether it runs or not."""
+"""``lag`` and ``explain``: how far a group is behind, and what pins its position, without joining it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class LaggingError(ConsumerSdkError):
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a partition has that the group has not settled.
+    """The records of a partition that the group has not settled.
 
     Attributes:
         start: where the group reads on; None: it has no position.
         end: the next position that will be written.
-        records: unsettled ones, about.
+        records: about how many are unsettled.
         seconds: age of the first of them; 0 where there is none.
         holes: stretches of unsettled records below settled ones.
         settled_above: settled records above the first hole.
@@ -52,7 +52,7 @@ class Lag:
 
 
 async def lag(arguments: Namespace) -> None:
-    """One line for each partition; again and again with ``--watch``."""
+    """Writes a line for each partition, again and again with ``--watch``."""
     async with opened_group(arguments.url, arguments.store) as group:
         while True:
             rows = await group_lags(group, arguments.partition)
@@ -66,7 +66,7 @@ async def lag(arguments: Namespace) -> None:
 
 
 async def explain(arguments: Namespace) -> None:
-    """What pins each partition's position."""
+    """Writes for each partition which record pins its position."""
     async with opened_group(arguments.url, arguments.store) as group:
         rows = await group_lags(group, arguments.partition)
     with Rows(is_json=arguments.json) as shown:
@@ -90,7 +90,7 @@ def _check(rows: Sequence[Lag], arguments: Namespace) -> None:
 
 
 async def group_lags(group: Group, chosen: Sequence[str] | None) -> list[Lag]:
-    """How far each partition is behind; of those that were chosen by their ids, or all."""
+    """How far the partitions are behind: those with the given ids, or all."""
     partitions = of_partitions(await group.reader.partitions(), chosen)
     known = await group.checkpoints(partitions)  # before the end, which may only grow
     bounds = await group.bounds(partitions)

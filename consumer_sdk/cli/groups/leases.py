@@ -1,4 +1,4 @@
-"""``leases``: who reads which partition, and what operators may change of that."""
+"""``leases``: shows who reads which partition, and lets operators change that."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["release", "remove", "reopen", "show"]
 
 
 async def show(arguments: Namespace) -> None:
-    """One line for each lease."""
+    """Writes a line for each lease."""
     streams = None if arguments.stream is None else {arguments.stream}
     async with opened_store(arguments.store, must_exist=True) as store:
         found = await stored_leases(store, arguments.group, streams)
@@ -109,7 +109,7 @@ async def release(arguments: Namespace) -> None:
 def _held(
     partition: Partition, view: LeaseView | CheckpointFormatError | None
 ) -> Mapping[str, Any]:
-    """What `list` has of a lease that somebody holds."""
+    """The row in `list` of a lease that somebody holds."""
     if isinstance(view, CheckpointFormatError):
         raise view
     lease = None if view is None else view.leases.get(partition.id)
@@ -128,7 +128,7 @@ def _is_free(
     partition: Partition,
     seen: Mapping[Partition, int],
 ) -> bool:
-    """Whether it is nobody's under the fence that was seen: its holder has let it go itself."""
+    """Whether nobody holds the lease under the fence that was seen: its holder has released it itself."""
     lease = view.leases.get(partition.id) if isinstance(view, LeaseView) else None
     return lease is not None and lease == replace(
         lease, owner=None, ended=False, fence=seen[partition]
@@ -151,7 +151,7 @@ def _released_line(row: Mapping[str, Any], arguments: Namespace, *, is_released:
 
 
 async def reopen(arguments: Namespace) -> None:
-    """Takes ends back; what is settled stays settled."""
+    """Has partitions read again that were marked as ended; what is settled stays settled."""
     partitions = list(map(partition_of, arguments.partition))
     async with opened_store(arguments.store, must_exist=True) as store:
         reopened = await reopen_ended(store, arguments.group, partitions)

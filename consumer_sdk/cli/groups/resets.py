@@ -32,7 +32,7 @@ __all__ = ["reset", "show"]
 
 
 async def show(arguments: Namespace) -> None:
-    """One line for each partition: what a consumer would start from."""
+    """Writes a line for each partition: where a consumer would start."""
     async with opened_group(arguments.url, arguments.store) as group:
         partitions = of_partitions(await group.reader.partitions(), arguments.partition)
         known = await group.checkpoints(partitions)
@@ -43,7 +43,7 @@ async def show(arguments: Namespace) -> None:
 
 
 async def reset(arguments: Namespace) -> None:
-    """Shows what a reset does, and does it with ``--yes``."""
+    """Shows what a reset would do; with ``--yes`` does it."""
     if arguments.to is None and arguments.shift is None:
         raise ConfigurationError("where to? give --to, --shift or both")
     async with opened_group(arguments.url, arguments.store) as group:
@@ -133,7 +133,7 @@ async def _check_empty(group: Group, partitions: Sequence[Partition], *, force: 
 async def _write(
     group: Group, known: Mapping[Partition, Checkpoint | None], moves: Sequence[Move]
 ) -> None:
-    """The broker first: its position, set by another program, comes before the store's."""
+    """Sets the broker first: a position that another program has set there overrides the store's."""
     outcomes = await group.reader.reset(group.name, {each.partition: each.to for each in moves})
     done = [each for each in moves if outcomes[each.partition].is_done]
     if group.store is not None:

@@ -1,7 +1,7 @@
-"""Where dead letters are read from, and how one goes: in SQLite files, and by groups of brokers.
+"""Reads and removes dead letters: in SQLite files, and in topics and streams as a consumer group.
 
-A letter goes only after whoever deals with it says that it is done: SQLite deletes its row, a group
-settles it, with holes where letters stay. What is cut short in between is dealt with once more.
+A letter is removed only after the command has finished with it: SQLite deletes its row; a group settles it, with
+holes where letters stay. After a kill in between, the command handles that letter once more.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ IDLE = 60.0
 
 
 class Found(NamedTuple):
-    """A record of a dead-letter topic.
+    """A record of a dead-letter topic or stream, or a row of a file.
 
     Attributes:
         place: tells it apart from others there: ``partition@position``, or a number.
-        letter: None: it is none of this SDK.
-        flaw: why it is none.
+        letter: None if it is no letter of this SDK.
+        flaw: why it is no letter.
     """
 
     place: str
@@ -57,23 +57,23 @@ Counted: TypeAlias = Callable[[int], None]
 
 
 def _ignored(_count: int) -> None:
-    """Nobody wants to know."""
+    """Ignores the count."""
 
 
 class Letters(ABC):
-    """The letters in one place, of now: what comes while they are dealt with is left for later."""
+    """The letters that are in one place now; letters that come meanwhile are left for the next command."""
 
     __slots__ = ()
 
     @abstractmethod
     def all(self) -> AsyncIterator[Found]:
-        """Those that nobody has dealt with, in order; changes nothing."""
+        """The letters that are not settled, in order; changes nothing."""
 
     @abstractmethod
     async def deal(
         self, wanted: Wanted, deal: Deal, *, at_once: int, limit: int, counted: Counted = _ignored
     ) -> None:
-        """Hands over those that are wanted; the ones that may go are gone when it returns.
+        """Hands letters over that are chosen; those that may be removed are removed when it returns.
 
         Args:
             at_once: letters that are handed over together, at most.
@@ -85,7 +85,7 @@ class Letters(ABC):
 
 
 class LocalLetters(Letters):
-    """In a SQLite file."""
+    """The letters in a SQLite file."""
 
     def __init__(self, file: LocalDeadLetters) -> None:
         self._file = file
@@ -119,7 +119,7 @@ class LocalLetters(Letters):
 
 
 class GroupLetters(Letters):
-    """In a topic or stream, dealt with by a group.
+    """The letters in a topic or stream, which a group settles.
 
     Args:
         url: of its consumers.
@@ -143,7 +143,7 @@ class GroupLetters(Letters):
     async def _open(
         self, ends: Mapping[Partition, Position]
     ) -> AsyncIterator[tuple[Partition, Found]]:
-        """What the group has not settled."""
+        """The letters that the group has not settled."""
         reader = self._group.reader
         first = await reader.positions(ends.keys(), StartPoint.EARLIEST)
         known = await self._group.checkpoints(ends.keys())
@@ -208,13 +208,13 @@ class GroupLetters(Letters):
     async def _places(
         self, ends: Mapping[Partition, Position], wanted: Wanted
     ) -> set[tuple[Partition, str]]:
-        """Where those are that are wanted, and nobody has dealt with."""
+        """The places of the chosen letters that are not settled."""
         return {
             (partition, found.place) async for partition, found in self._open(ends) if wanted(found)
         }
 
     def _check_gone(self, left: Collection[object]) -> None:
-        """Letters that do not come are those that another replay has dealt with."""
+        """Sees that letters which do not come were settled by another replay."""
         if left:
             raise TransientAdapterError(
                 f"{len(left)} letters do not come for {IDLE:g} s: does somebody else read them as "
@@ -242,7 +242,7 @@ class GroupLetters(Letters):
 
 
 async def _next(batches: AsyncIterator[Batch]) -> Batch | None:
-    """None: nothing has come for long."""
+    """The next record; None: none has come for long."""
     with suppress(TimeoutError):
         async with asyncio.timeout(IDLE):
             return await anext(batches)

@@ -1,4 +1,4 @@
-"""What a reset means: where each partition goes, what of it is repeated and what is skipped. Pure."""
+"""Plans a reset: where each partition starts then, what is repeated and what is skipped. Pure."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Move:
 
 
 def parse_target(text: str, decode_position: Callable[[str], Position], now: float) -> Start:
-    """What stands behind ``--to``.
+    """Parses the argument of ``--to``.
 
     Raises:
         ConfigurationError: it is none of what there is.

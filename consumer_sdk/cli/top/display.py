@@ -1,4 +1,4 @@
-"""Draws what a server has answered: values in, lines of a terminal out; pure."""
+"""Draws a server's answer as lines of a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _head(one: Mapping[str, Any]) -> RenderableType:
 
 
 def _sparks(values: Sequence[float]) -> str:
-    """A bar for each of the last values, against the highest of them."""
+    """A bar for each of the last values, relative to the highest of them."""
     shown = values[-SPARKS:]
     top = max(shown, default=0)
     highest = len(BARS) - 1

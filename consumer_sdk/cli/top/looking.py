@@ -1,4 +1,4 @@
-"""What a person looks at, and how a key changes that; pure."""
+"""What the screen shows, and how a key changes that. Pure."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ SORTS: Mapping[str, Callable[[Row], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is shown.
+    """What the screen shows.
 
     Attributes:
-        consumer: which one, from 0.
+        consumer: its number, from 0.
         chosen: the row that keys are about, from 0.
         sort: one of `SORTS`.
         is_explained: all that is known of the chosen row is shown.
@@ -43,7 +43,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A partition is to be paused, or resumed."""
+    """A person wants a partition to be paused, or resumed."""
 
     consumer: int
     stream: str
@@ -58,7 +58,7 @@ def rows(view: Mapping[str, Any], look: Look) -> Sequence[Row]:
 
 
 def pressed(key: str, view: Mapping[str, Any], look: Look) -> Look | Wish | None:
-    """What a key leads to: another look, something to do, or the end (None)."""
+    """What a key does: it changes the look, asks for a pause, or ends the program (None)."""
     if key in ENDS:
         return None
     shown = rows(view, look)
@@ -73,7 +73,7 @@ ENDS = {"q", "\x03", "\x04"}
 
 
 def _looks(look: Look, last: int, consumers: int) -> Mapping[str, Look]:
-    """A key → what is shown then."""
+    """For each key, what the screen shows after it."""
     down = replace(look, chosen=min(look.chosen + 1, last))
     up = replace(look, chosen=max(look.chosen - 1, 0))
     names = list(SORTS)
