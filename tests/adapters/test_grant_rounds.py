@@ -1,0 +1,288 @@
+"""Questions to the owner: what they lead to, when they fail, what ends them. On virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import pytest
+
+from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.assignment_book import AssignmentBook, BaseGrant, GrantState, next_epoch
+from consumer_sdk.adapters.grant_rounds import GrantRounds
+from consumer_sdk.errors import (
+    CheckpointFormatError,
+    FencedError,
+    TransientAdapterError,
+    TransientStoreError,
+)
+from consumer_sdk.records import Assignment, Partition, Start, StartPoint
+from consumer_sdk.testing import Simulation, simulate
+
+
+class Owner(AssignmentOwner):
+    """Writes down what it is told, with the partitions' ids.
+
+    Attributes:
+        told: in order.
+        gate: no question is answered before it is set.
+        failures: what the next questions raise.
+        left_out: ids of partitions that it does not take.
+        drain: awaited by each revoke.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.failures: list[BaseException] = []
+        self.left_out = ""
+        self.drain: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
+
+    def _note(self, kind: str, assignments: Sequence[Assignment]) -> None:
+        self.told.append(f"{kind} {''.join(each.partition.id for each in assignments)}")
+
+    async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        self._note("asked", assignments)
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self._note("cancelled", assignments)
+            raise
+        if self.failures:
+            raise self.failures.pop(0)
+        taken = [each for each in assignments if each.partition.id not in self.left_out]
+        return dict.fromkeys(taken, StartPoint.EARLIEST)
+
+    async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        del deadline
+        self._note("revoked", assignments)
+        await self.drain()
+
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        self._note("lost", assignments)
+
+
+class Desk:
+    """An adapter that opens whatever has a start.
+
+    Attributes:
+        failed: what would come out of fetch.
+    """
+
+    def __init__(self) -> None:
+        self.owner = Owner()
+        self.book = AssignmentBook[BaseGrant]()
+        self.failed: list[Exception] = []
+        self.rounds = GrantRounds(
+            self.owner, self.book, self._grant_all, failed=self.failed.append, budget=10.0
+        )
+        self._running = asyncio.create_task(self.rounds.run())
+
+    async def _grant_all(self) -> None:
+        for grant in (await self.rounds.ask(self.book)).started:
+            self.book.open(grant)
+
+    def offer(self, ids: str) -> list[BaseGrant]:
+        """A grant for each letter."""
+        grants = [BaseGrant(Assignment(Partition("s", each), next_epoch())) for each in ids]
+        for grant in grants:
+            self.book.offer(grant)
+        self.rounds.wake()
+        return grants
+
+    @property
+    def opened(self) -> str:
+        """What is open."""
+        return "".join(g.assignment.partition.id for g in self.book.within(GrantState.OPEN))
+
+    async def aclose(self) -> None:
+        """Ends its task."""
+        self._running.cancel()
+        await asyncio.gather(self._running, return_exceptions=True)
+
+
+def play(test: Callable[[Desk], Awaitable[None]]) -> None:
+    """Runs a test on virtual time."""
+
+    async def main(_: Simulation) -> None:
+        desk = Desk()
+        try:
+            await test(desk)
+        finally:
+            await desk.aclose()
+
+    simulate(main)
+
+
+def test_all_that_are_offered_are_one_question() -> None:
+    """A round trip to the store for a thousand partitions; what comes meanwhile is the next."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.gate.clear()
+        desk.offer("ab")
+        await asyncio.sleep(1)
+        desk.offer("c")
+        await asyncio.sleep(1)
+        assert desk.opened == ""
+        desk.owner.gate.set()
+        await asyncio.sleep(1)
+        assert desk.opened == "abc"
+        assert desk.owner.told == ["asked ab", "asked c"]
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "error", [TransientStoreError("down"), TransientAdapterError("down"), FencedError("other")]
+)
+def test_owner_that_cannot_answer_yet_is_asked_again(error: Exception) -> None:
+    """Later each time; the user hears of it in the log alone."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.failures += [error] * 4
+        desk.offer("a")
+        await asyncio.sleep(0.2 + 0.4 + 0.8 + 1.5)
+        assert desk.opened == ""
+        await asyncio.sleep(0.2)
+        assert desk.opened == "a"
+        assert desk.failed == []
+
+    play(test)
+
+
+def test_error_that_does_not_pass_is_told_and_the_owner_is_asked_again() -> None:
+    """It comes out of fetch; a caller that goes on has it granted all the same."""
+
+    async def test(desk: Desk) -> None:
+        error = CheckpointFormatError("broken")
+        desk.owner.failures.append(error)
+        desk.offer("a")
+        await asyncio.sleep(1)
+        assert desk.failed == [error]
+        assert desk.opened == "a"
+
+    play(test)
+
+
+def test_owner_that_is_cancelled_by_others_is_asked_again() -> None:
+    """Its own affair: it must not end the rounds, nor spin."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.failures += [asyncio.CancelledError()] * 3
+        desk.offer("a")
+        await asyncio.sleep(1)
+        assert desk.owner.told == ["asked a"] * 3
+        await asyncio.sleep(1)
+        assert desk.opened == "a"
+
+    play(test)
+
+
+def test_partition_that_is_declined_is_over() -> None:
+    """And is not asked for again: what follows is the adapter's."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.left_out = "a"
+        declined, _ = desk.offer("ab")
+        await asyncio.sleep(10)
+        assert desk.opened == "b"
+        assert declined.is_closed
+        assert desk.owner.told == ["asked ab"]
+
+    play(test)
+
+
+def test_partition_that_is_lost_while_the_owner_thinks_is_told_lost_twice() -> None:
+    """When it is lost the owner does not hold it yet, and after its answer it would for ever."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.gate.clear()
+        gone, _ = desk.offer("ab")
+        await asyncio.sleep(1)
+        desk.rounds.lose([gone])
+        desk.owner.gate.set()
+        await asyncio.sleep(1)
+        assert desk.owner.told == ["asked ab", "lost a", "lost a"]
+        assert desk.opened == "b"
+
+    play(test)
+
+
+def test_question_ends_before_what_it_is_about_is_revoked() -> None:
+    """The others are asked for again, while the revoke takes its time."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.gate.clear()
+        first, _ = desk.offer("ab")
+        await asyncio.sleep(1)
+        desk.owner.drain = lambda: asyncio.sleep(5)
+        revoking = asyncio.create_task(desk.rounds.revoke([first]))
+        await asyncio.sleep(1)
+        desk.owner.gate.set()
+        await asyncio.sleep(1)
+        assert desk.opened == "b"
+        assert await revoking == [first]
+        assert desk.owner.told[:2] == ["asked ab", "cancelled ab"]
+        assert sorted(desk.owner.told[2:]) == ["asked b", "revoked a"]
+
+    play(test)
+
+
+def test_revoke_does_not_end_a_question_about_others() -> None:
+    """A handover costs nobody else a round trip."""
+
+    async def test(desk: Desk) -> None:
+        (first,) = desk.offer("a")
+        await asyncio.sleep(1)
+        desk.owner.gate.clear()
+        desk.offer("b")
+        await asyncio.sleep(1)
+        await desk.rounds.revoke([first])
+        desk.owner.gate.set()
+        await asyncio.sleep(1)
+        assert desk.owner.told == ["asked a", "asked b", "revoked a"]
+        assert desk.opened == "b"
+
+    play(test)
+
+
+def test_partition_that_is_lost_while_it_is_drained_is_not_released() -> None:
+    """`revoke` tells which were held to the end; the others are somebody else's by then."""
+
+    async def test(desk: Desk) -> None:
+        first, second = desk.offer("ab")
+        await asyncio.sleep(1)
+        desk.owner.drain = lambda: asyncio.sleep(5)
+        revoking = asyncio.create_task(desk.rounds.revoke([first, second]))
+        await asyncio.sleep(1)
+        assert desk.book.of(first.assignment) is first  # its commits are still valid
+        desk.rounds.lose([first])
+        assert await revoking == [second]
+        assert desk.owner.told == ["asked ab", "revoked ab", "lost a"]
+
+    play(test)
+
+
+def test_owner_that_fails_as_it_is_cancelled_stops_nothing() -> None:
+    """A store may answer the cancellation with an error of its own."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.gate.clear()
+        assigned = desk.owner.assigned
+
+        async def cut_off(assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+            try:
+                return await assigned(assignments)
+            except asyncio.CancelledError:
+                raise TransientStoreError("cut off") from None
+
+        desk.owner.assigned = cut_off  # type: ignore[method-assign]  # one of its own
+        first, _ = desk.offer("ab")
+        await asyncio.sleep(1)
+        assert await desk.rounds.revoke([first]) == [first]
+        desk.owner.gate.set()
+        await asyncio.sleep(1)
+        assert desk.opened == "b"
+
+    play(test)
