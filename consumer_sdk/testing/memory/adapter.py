@@ -189,13 +189,13 @@ class MemoryAdapter(Adapter):
 
     def pause(self, assignment: Assignment) -> None:
         """Stops fetching it, keeping its position."""
-        holding = self._session.membership.holding(assignment)
+        holding = self._session.membership.holdings.of(assignment)
         if holding is not None:
             holding.is_paused = True
 
     def resume(self, assignment: Assignment) -> None:
         """Undoes `pause`."""
-        holding = self._session.membership.holding(assignment)
+        holding = self._session.membership.holdings.of(assignment)
         if holding is not None:
             holding.resume()
             holding.news()

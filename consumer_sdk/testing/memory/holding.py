@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from consumer_sdk.adapters.assignment_book import BaseGrant
 from consumer_sdk.checkpoints.positions import decode_offset
 from consumer_sdk.errors import (
     PositionOutOfRangeError,
@@ -20,7 +21,6 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.records import (
     AckFlush,
-    Assignment,
     AtPosition,
     AtTime,
     Message,
@@ -111,27 +111,17 @@ def resolve(log: PartitionLog, at: Start) -> int | None:
 
 
 @dataclass(slots=True, eq=False)
-class Holding(ABC):
-    """One grant.
+class Holding(BaseGrant, ABC):
+    """One grant; a fault pauses it too.
 
     Attributes:
         on_news: told of the holding when there may be something to read.
-        is_gated: the owner has not answered yet, or the partition is being given up, or over.
-        is_paused: by the runtime, or after a fault.
     """
 
-    assignment: Assignment
     log: PartitionLog
     identity: str
     on_news: Callable[[Holding], None]
     positions: Positions
-    is_gated: bool = True
-    is_paused: bool = False
-
-    @property
-    def is_readable(self) -> bool:
-        """A fetch may take records from it."""
-        return not self.is_gated and not self.is_paused
 
     @property
     def has_more(self) -> bool:
@@ -143,8 +133,8 @@ class Holding(ABC):
         self.on_news(self)
 
     @abstractmethod
-    def begin(self, start: Start) -> None:
-        """The owner has said where to start."""
+    def begin(self) -> None:
+        """Reads from its start on."""
 
     @abstractmethod
     def read(self, max_records: int, max_bytes: int) -> Run | None:
@@ -153,10 +143,6 @@ class Holding(ABC):
     @abstractmethod
     def lag(self) -> int | None:
         """How much there is to read."""
-
-    @abstractmethod
-    def end(self) -> None:
-        """It is given up, or its process was killed; idempotent."""
 
     def fault(self, error: Exception) -> Run:
         """Pauses the partition and says why."""
@@ -193,24 +179,20 @@ class PositionHolding(Holding):
     behind: int | None = None
 
     @property
-    def is_readable(self) -> bool:
-        return not self.is_gated and not self.is_paused and self.position is not None
-
-    @property
     def has_more(self) -> bool:
         return self.position != self.log.end
 
-    def begin(self, start: Start) -> None:
-        if start is StartPoint.BROKER:
+    def begin(self) -> None:
+        if self.start is StartPoint.BROKER:
             self.position = self.log.start if self.committed is None else self.committed
-        elif start is not StartPoint.ENDED:
-            position = resolve(self.log, start)
+        elif self.start is not None and self.start is not StartPoint.ENDED:
+            position = resolve(self.log, self.start)
             self.position = self.log.end if position is None else position
         self.log.listeners.append(self.news)
         self.news()
 
-    def end(self) -> None:
-        self.is_gated = True
+    def close(self) -> None:
+        Holding.close(self)
         if self.news in self.log.listeners:
             self.log.listeners.remove(self.news)
 
@@ -278,25 +260,23 @@ class SubscribedHolding(Holding):
     cursor: Cursor
     prefetch: int
     connection: Connection | None = None
-    has_begun: bool = False
     _timer: asyncio.TimerHandle | None = field(default=None, repr=False)
 
     # -- the connection -----------------------------------------------------------------
 
-    def begin(self, start: Start) -> None:
-        number = self._number(start)
+    def begin(self) -> None:
+        number = self._number(self.start)
         if number is not None:
             self.cursor.seek(number)
-        self.has_begun = start is not StartPoint.ENDED
         self._connect()
 
-    def _number(self, start: Start) -> int | None:
+    def _number(self, start: Start | None) -> int | None:
         if isinstance(start, AtPosition):
             return int(sum(start.position))
-        return None if start is StartPoint.BROKER else resolve(self.log, start)
+        return None if start is None else resolve(self.log, start)
 
     def _connect(self) -> None:
-        if self.has_begun:
+        if not self.is_closed and self.start is not StartPoint.ENDED:
             self.connection = Connection(self.news, self.prefetch)
             self.cursor.connect(self.connection)
 
@@ -311,9 +291,8 @@ class SubscribedHolding(Holding):
             self.cursor.disconnect(self.connection)
             self.connection = None
 
-    def end(self) -> None:
-        self.is_gated = True
-        self.has_begun = False
+    def close(self) -> None:
+        Holding.close(self)
         if self._timer is not None:
             self._timer.cancel()
         self._disconnect()

@@ -1,19 +1,19 @@
 """A consumer's life in a group: it joins, holds partitions, gives them up and joins again.
 
-One task does all this and tells the runtime (`Membership.coordinate`). Other callers only leave a note
-and wake it: a rebalance or the end of the session sets ``_must_give_up``, a drop removes a holding, and a
-failed `AssignmentOwner.assigned` is tried again after its back-off.
+One task does this and tells the runtime (`Membership.coordinate`), beside one that asks it where holdings
+start (`GrantRounds`). Other callers only leave a note: a rebalance or the end of the session sets
+``_must_give_up``, and a drop closes a holding.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 
 from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.errors import TransientAdapterError, TransientStoreError
-from consumer_sdk.records import Assignment, Partition, Start
+from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.grant_rounds import GrantRounds
+from consumer_sdk.records import Assignment, Partition
 from consumer_sdk.testing.memory.broker import MemoryBroker
 from consumer_sdk.testing.memory.group import Group, Member
 from consumer_sdk.testing.memory.holding import Holding
@@ -23,9 +23,8 @@ __all__ = ["Membership"]
 DRAIN_SHARE = 0.8
 """How much of the rebalance timeout a drain may take; the rest is for joining again."""
 
-FIRST_BACKOFF = 0.1
-LAST_BACKOFF = 5.0
-"""Seconds between tries of an `assigned` that raised, and before a dropped one comes back."""
+DROPPED = 0.1
+"""Seconds before a dropped one comes back."""
 
 
 class Membership:
@@ -37,7 +36,7 @@ class Membership:
         is_alone: it shares its partitions with nobody: a group of its own gives it all.
 
     Attributes:
-        holdings: what is held now, by partition.
+        holdings: what is held now.
         error: why the owner's last `assigned` failed, unless that may pass; to be raised from
             fetch, once.
     """
@@ -53,7 +52,7 @@ class Membership:
         on_news: Callable[[], None],
         is_alone: bool,
     ) -> None:
-        self.holdings: dict[Partition, Holding] = {}
+        self.holdings = AssignmentBook[Holding]()
         self.error: Exception | None = None
         member_id = broker.next_member_id()
         self.member = Member(member_id, tuple(streams), self._on_rebalance)
@@ -64,18 +63,23 @@ class Membership:
         self._broker = broker
         self._owner = owner
         self._on_news = on_news
-        self._note = asyncio.Event()
-        self._must_give_up = False
+        self._rounds = GrantRounds(
+            owner,
+            self.holdings,
+            self._grant_all,
+            failed=self._failed,
+            budget=DRAIN_SHARE * self.group.rebalance_timeout,
+        )
+        self._must_give_up = asyncio.Event()
         self._is_closing = False
         self._is_crashed = False
-        self._backoff = FIRST_BACKOFF
 
     # Called by anyone ------------------------------------------------------------------
 
     def close(self) -> None:
         """Asks `coordinate` to give everything up and to leave."""
-        self._is_closing = self._must_give_up = True
-        self._note.set()
+        self._is_closing = True
+        self._must_give_up.set()
         if not self.holdings:  # it may be waiting for the others in `join`
             self.group.leave(self.member)
 
@@ -86,16 +90,9 @@ class Membership:
 
     def drop(self, assignment: Assignment) -> None:
         """Stops reading it; grants it again after a while if it is still in the share."""
-        holding = self.holding(assignment)
-        if holding is not None:
-            self._release(holding)
+        if self.holdings.close(self.holdings.of_all([assignment])):
             loop = asyncio.get_running_loop()
-            loop.call_later(FIRST_BACKOFF, self._grant_again, assignment.partition)
-
-    def holding(self, assignment: Assignment) -> Holding | None:
-        """What is held under exactly this grant."""
-        holding = self.holdings.get(assignment.partition)
-        return holding if holding is not None and holding.assignment is assignment else None
+            loop.call_later(DROPPED, self._grant_again, assignment.partition)
 
     def is_current(self, holding: Holding) -> bool:
         """The group still grants it to this member in this generation."""
@@ -108,19 +105,22 @@ class Membership:
 
     async def coordinate(self) -> None:
         """Runs until `close`; what is held is given up first."""
+        granting = asyncio.create_task(self._rounds.run())
         try:
             while not self._is_closing:
-                self._must_give_up = False
+                self._must_give_up.clear()
                 if self._is_crashed:  # it was giving up when it was killed: the dead do not join
                     await asyncio.get_running_loop().create_future()
                 await self.group.join(self.member)
                 if not self._is_closing:
                     self._grant(tuple(self.member.share))
-                    await self._serve()
+                    await self._must_give_up.wait()
                     await self._give_up()
         finally:
+            granting.cancel()
             if not self._is_crashed:
                 self.group.leave(self.member)
+            await asyncio.wait({granting})
 
     def _grant(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
@@ -132,115 +132,39 @@ class Membership:
             )
             holding = self._make_holding(assignment)
             if holding is not None:
-                self.holdings[partition] = holding
+                self.holdings.offer(holding)
+        self._rounds.wake()
 
     def _grant_again(self, partition: Partition) -> None:
-        if partition in self.member.share and partition not in self.holdings:
+        if partition in self.member.share and self.holdings.at(partition) is None:
             self._grant([partition])
-            self._note.set()
 
-    async def _serve(self) -> None:
-        """Until everything has to be given up: gets starts from the owner."""
-        asked: set[Holding] = set()
-        while not self._must_give_up:
-            pending = [h for h in self.holdings.values() if h not in asked]
-            if not pending:
-                await self._wait_for_note()
-            elif await self._ask(pending):
-                asked.update(pending)
-
-    async def _ask(self, pending: Sequence[Holding]) -> bool:
-        """Gets the owner's starts; False if it failed or was interrupted."""
-        task = asyncio.ensure_future(self._owner.assigned([h.assignment for h in pending]))
-        task.add_done_callback(lambda _: self._note.set())
-        try:
-            while not task.done() and not self._must_give_up:
-                await self._wait_for_note()
-        finally:
-            if not task.done():
-                task.cancel()
-                # Ended before `revoked` is called; what it still raises is of no use.
-                with suppress(asyncio.CancelledError, Exception):
-                    await task
-        if self._must_give_up:
-            await asyncio.gather(task, return_exceptions=True)  # nobody asks for its error
-            return False
-        return await self._use_answer(task, pending)
-
-    async def _use_answer(
-        self, task: asyncio.Future[Mapping[Assignment, Start]], pending: Sequence[Holding]
-    ) -> bool:
-        try:
-            starts = task.result()
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it is, it is asked again
-            await self._back_off(error)
-            return False
-        self._backoff = FIRST_BACKOFF
-        for holding in pending:
-            self._start(holding, starts.get(holding.assignment))
+    async def _grant_all(self) -> None:
+        """What the owner does not take is left alone until the next rebalance."""
+        for holding in (await self._rounds.ask(self.holdings)).started:
+            self.holdings.open(holding)
+            holding.begin()
         self._on_news()
-        return True
 
-    async def _back_off(self, error: BaseException) -> None:
-        if isinstance(error, Exception) and not isinstance(
-            error, TransientAdapterError | TransientStoreError
-        ):
-            self.error = error
-            self._on_news()
-        until = asyncio.get_running_loop().time() + self._backoff
-        self._backoff = min(2 * self._backoff, LAST_BACKOFF)
-        timer = asyncio.get_running_loop().call_at(until, self._note.set)
-        while not self._must_give_up and asyncio.get_running_loop().time() < until:
-            await self._wait_for_note()
-        timer.cancel()
-
-    def _start(self, holding: Holding, start: Start | None) -> None:
-        if self.holding(holding.assignment) is None:
-            return  # dropped meanwhile
-        if start is None:
-            self._release(holding)
-            return
-        holding.begin(start)
-        holding.is_gated = False
-
-    def _release(self, holding: Holding) -> None:
-        del self.holdings[holding.assignment.partition]
-        holding.end()
+    def _failed(self, error: Exception) -> None:
+        self.error = error
+        self._on_news()
 
     async def _give_up(self) -> None:
         """Has the owner drain and flush, unless the session is over; then forgets all."""
-        held = [holding.assignment for holding in self.holdings.values()]
-        for holding in self.holdings.values():
-            holding.is_gated = True
-        loop = asyncio.get_running_loop()
         try:
-            if not held:
-                return
             if self.member.generation < 0:
-                self._owner.lost(held)
-            else:
-                deadline = loop.time() + DRAIN_SHARE * self.group.rebalance_timeout
-                await self._owner.revoked(held, deadline=deadline)
+                await self._rounds.end()
+                self._rounds.lose(self.holdings)
+            elif self.holdings:
+                await self._rounds.revoke(list(self.holdings))
         finally:
-            for holding in list(self.holdings.values()):
-                self._release(holding)
-
-    async def _wait_for_note(self) -> None:
-        self._note.clear()
-        await self._note.wait()
+            self.holdings.close(self.holdings)
 
     def _on_rebalance(self) -> None:
-        if self._is_crashed:
-            self._bury()
-            return
-        if self.member.generation < 0 and self._must_give_up:
-            # The drain took too long, or the session ended during it.
-            self._owner.lost([holding.assignment for holding in self.holdings.values()])
-        self._must_give_up = True
-        self._note.set()
-
-    def _bury(self) -> None:
-        """The broker has noticed that the process is dead."""
-        if self.member.generation < 0:
-            for holding in self.holdings.values():
-                holding.end()
+        if self.member.generation < 0 and self._is_crashed:
+            self.holdings.close(self.holdings)  # the broker has noticed that the process is dead
+        elif self.member.generation < 0 and self._must_give_up.is_set():
+            self._rounds.lose(self.holdings)  # the drain took too long, or the session ended in it
+        if not self._is_crashed:
+            self._must_give_up.set()

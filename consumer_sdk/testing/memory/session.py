@@ -66,7 +66,7 @@ class Reader:
 
     def _read_next(self, max_records: int, max_bytes: int) -> Run | None:
         holding, _ = self._ready.popitem(last=False)
-        if not holding.is_readable:
+        if not holding.is_fetched:
             return None  # it is added again when it may be read
         run = self._fault(holding) or holding.read(max_records, max_bytes)
         if run is not None and run.fault is None and holding.has_more:
@@ -224,7 +224,7 @@ class Session:
         return {assignment: self._lag(assignment) for assignment in assignments}
 
     def _lag(self, assignment: Assignment) -> int | None:
-        holding = self.membership.holding(assignment)
+        holding = self.membership.holdings.of(assignment)
         return None if holding is None else holding.lag()
 
     # -- commits ------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class Session:
 
     def _apply(self, flush: AckFlush) -> Outcome:
         membership, partition = self.membership, flush.assignment.partition
-        holding = membership.holding(flush.assignment)
+        holding = membership.holdings.of(flush.assignment)
         if holding is None or not membership.is_current(holding):
             lost = PartitionLostError(
                 f"{partition} is not held under epoch {flush.assignment.epoch}"
@@ -283,11 +283,11 @@ class Session:
 
     def identity(self, assignment: Assignment) -> str | None:
         """Differs between streams of one name, made one after another."""
-        holding = self.membership.holding(assignment)
+        holding = self.membership.holdings.of(assignment)
         return holding.identity if holding else self._broker.identity(assignment.partition)
 
     def cut(self) -> None:
         """Breaks the connections."""
-        for holding in self.membership.holdings.values():
+        for holding in self.membership.holdings:
             if isinstance(holding, SubscribedHolding):
                 holding.cut()
