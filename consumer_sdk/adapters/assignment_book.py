@@ -42,8 +42,12 @@ from consumer_sdk.records import Assignment, Start, StartPoint
 
 __all__ = ["Answer", "AssignmentBook", "BaseGrant", "GrantState", "next_epoch"]
 
-next_epoch = itertools.count(1).__next__
-"""Epochs of all adapters of this process."""
+_epochs = itertools.count(1)
+
+
+def next_epoch() -> int:
+    """A number above those of all grants before, of whichever adapter of this process."""
+    return next(_epochs)
 
 
 class GrantState(enum.Enum):

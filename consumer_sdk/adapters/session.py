@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any, Protocol
 
 from consumer_sdk.adapters.fetching import Turns, fetch
@@ -41,7 +41,7 @@ class ReadAheadSession(ABC):
     def __init__(
         self,
         name: str,
-        partitions: Callable[[], Collection[Partition]],
+        partitions: Callable[[], Iterable[Partition]],
         news: asyncio.Event | None = None,
     ) -> None:
         self.news = asyncio.Event() if news is None else news

@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 
 from consumer_sdk import Consumer
 from consumer_sdk.abc import CheckpointStore
+from consumer_sdk.adapters.assignment_book import GrantState
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.errors import TransientStoreError
-from consumer_sdk.records import Assignment, Message, Partition, Run
+from consumer_sdk.records import Assignment, Message, Partition, Run, Start
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.conformance.adapters.harness import Journal, RecordingOwner
@@ -25,6 +27,7 @@ __all__ = [
     "Stage",
     "aggregated",
     "assignment",
+    "begin",
     "page",
     "play",
     "text_of",
@@ -49,6 +52,12 @@ TIMES: dict[str, float] = {
 def assignment(shard: str = SHARD, epoch: int = 1) -> Assignment:
     """One of the stream ``s``."""
     return Assignment(Partition("s", shard), epoch, epoch)
+
+
+def begin(grant: Grant, start: Start) -> None:
+    """The owner has had it read from there on."""
+    grant.state = GrantState.OPEN
+    grant.begin(start)
 
 
 def page(*records: tuple[int, bytes], after: str | None = "more", behind: int | None = 0) -> Page:

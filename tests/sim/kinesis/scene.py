@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from consumer_sdk.adapters.kinesis.consumer import grants
+from consumer_sdk.adapters import assignment_book
 from consumer_sdk.runtime import checkpoint_cleanup
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Simulation, SimulationLoop
@@ -44,7 +44,7 @@ class KinesisScene(Scene):
         self.drawn: KinesisPlan = make_plan(simulation.random)
         super().__init__(simulation, self.drawn, trace)
         plan = self.drawn
-        grants._epochs = itertools.count(1)  # they are in the trace, whatever ran before
+        assignment_book._epochs = itertools.count(1)  # they are in the trace, whatever ran before
         self.close_limit = plan.handover + 2 * plan.lease
         self.freezer = Freezer(asyncio.get_running_loop())
         self.store = MemoryStore()

@@ -3,51 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-import enum
-import itertools
 import logging
 import math
 from collections import deque
 from collections.abc import Callable
 
+from consumer_sdk.adapters.assignment_book import BaseGrant, next_epoch
 from consumer_sdk.adapters.kinesis.consumer.page_buffer import PageBuffer
 from consumer_sdk.adapters.kinesis.service.service import Page
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT, after
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import Assignment, AtPosition, Partition, Run, Start, StartPoint
 
-__all__ = ["Grant", "GrantState"]
+__all__ = ["Grant"]
 
 log = logging.getLogger(__name__)
-
-_epochs = itertools.count(1)
 
 RECORDS_AHEAD = 10_000
 """What a grant may have unread before more is read for it: one answer's worth."""
 
 
-class GrantState(enum.Enum):
-    """How far a grant has come."""
-
-    OFFERED = "offered"
-    """The lease was taken; the owner has not said yet where to start."""
-    OPEN = "open"
-    """Records are read and fetched."""
-    DRAINING = "draining"
-    """Being handed over: nothing is fetched any more."""
-    CLOSED = "closed"
-    """Over."""
-
-
-class Grant:
-    """One epoch of a shard.
+class Grant(BaseGrant):
+    """One epoch of a shard; the fence of its assignment is the lease's.
 
     Attributes:
-        assignment: what the owner knows it by; its fence is the lease's.
-        state: see `GrantState`.
         cursor: where the next page is to be read from.
         behind: milliseconds behind the tip, as the last page said; None before it.
-        is_paused: by the owner.
         is_ended: the last record was read.
         horizon: where what is left begins, once that was found out the hard way.
         is_refused: the service does not take the cursor, which has expired; nothing is lost by that.
@@ -62,11 +43,9 @@ class Grant:
     def __init__(
         self, stream: str, shard: str, fence: int, on_news: Callable[[], None] = lambda: None
     ) -> None:
-        self.assignment = Assignment(Partition(stream, shard), next(_epochs), fence)
-        self.state = GrantState.OFFERED
+        super().__init__(Assignment(Partition(stream, shard), next_epoch(), fence))
         self.cursor: Start = StartPoint.EARLIEST
         self.behind: int | None = None
-        self.is_paused = False
         self.is_ended = False
         self.horizon: tuple[int, int] | None = None
         self.is_refused = False
@@ -85,6 +64,10 @@ class Grant:
         return f"<Grant {self.shard} {self.state.value} epoch={self.assignment.epoch}>"
 
     @property
+    def key(self) -> str:
+        return self.shard
+
+    @property
     def shard(self) -> str:
         """Its id."""
         return self.assignment.partition.id
@@ -94,24 +77,17 @@ class Grant:
         """That of its lease."""
         return self.assignment.fence or 0
 
-    @property
-    def is_held(self) -> bool:
-        """Neither over nor about to be."""
-        return self.state in (GrantState.OFFERED, GrantState.OPEN)
-
     # -- reading ahead ------------------------------------------------------------------
 
     @property
     def wants_more(self) -> bool:
         """It is time to read another page."""
-        is_read = self.state is GrantState.OPEN and not self.is_paused
         has_room = sum(unread.count for unread in self._unread) < RECORDS_AHEAD
-        return is_read and not self.is_ended and not self._has_fault and has_room
+        return self.is_fetched and not self.is_ended and not self._has_fault and has_room
 
     def begin(self, start: Start) -> None:
-        """The owner has said where to start."""
+        """It is open: it is read from here on."""
         self.cursor = start
-        self.state = GrantState.OPEN
         self.changed.set()
 
     @property
@@ -244,8 +220,7 @@ class Grant:
     @property
     def has_run(self) -> bool:
         """`take` has something."""
-        is_read = self.state is GrantState.OPEN and not self.is_paused
-        return is_read and bool(self._unread or self._fault or self._is_at_end)
+        return bool(self._unread or self._fault or self._is_at_end) and self.is_fetched
 
     @property
     def _is_at_end(self) -> bool:
@@ -314,8 +289,7 @@ class Grant:
         return self.behind + round((loop_time - self._heard) * 1000)
 
     def close(self) -> None:
-        """It is over: holds no memory."""
-        self.state = GrantState.CLOSED
+        super().close()
         self._unread.clear()
         self._fault = None
         self._resize(-self.size)

@@ -12,16 +12,18 @@ import asyncio
 import itertools
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from consumer_sdk.abc import AssignmentOwner, Leases
-from consumer_sdk.adapters.kinesis.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.grant_rounds import GrantRounds
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.errors import StoreError, TransientStoreError
 from consumer_sdk.leases.balance import moves
 from consumer_sdk.log_limits import REPEATS
-from consumer_sdk.records import Assignment, LeaseView, Moves
+from consumer_sdk.records import LeaseView, Moves
 
 __all__ = ["Cooldown", "Membership"]
 
@@ -50,12 +52,14 @@ class Membership:
     Args:
         is_alone: there is no group, and nobody to share with.
         make_grant: for a shard that was taken, with its fence.
+        started: called with a grant that the owner has accepted.
         stopped: called with a grant of which nothing is to be read any more.
-        withdraw: ends the question to the owner about a grant.
+        failed: told why the owner could not answer, unless that may pass.
         spawn: starts a task that ends with the session.
 
     Attributes:
-        grants: by shard.
+        grants: what is held, by shard.
+        rounds: ask the owner where they start.
         held_until: see `consumer_sdk.abc.Adapter.held_until`.
     """
 
@@ -66,16 +70,16 @@ class Membership:
         *,
         is_alone: bool,
         make_grant: Callable[[str, int], Grant],
+        started: Callable[[Grant], None],
         stopped: Callable[[Grant], None],
-        withdraw: Callable[[Grant], Awaitable[None]],
+        failed: Callable[[Exception], None],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     ) -> None:
         self._leases = leases
         self._moment = 0.0 if is_alone else min(MOMENT, leases.duration / 20)
-        self._owner = owner
         self._make_grant = make_grant
+        self._started = started
         self._stopped = stopped
-        self._withdraw = withdraw
         self._spawn = spawn
         self._cooldown = Cooldown()
         self._to_release: dict[str, int] = {}
@@ -85,17 +89,15 @@ class Membership:
         self._nudge = asyncio.Event()
         self._handovers: dict[Grant, asyncio.Task[None]] = {}
         self._is_leaving = False
-        self.grants: dict[str, Grant] = {}
+        self.grants = AssignmentBook[Grant]()
+        # What is not released after handover + duration is taken.
+        budget = min(FLUSH_TOO * leases.handover, leases.handover + leases.duration * 3 / 4)
+        self.rounds = GrantRounds(owner, self.grants, self._grant_all, failed=failed, budget=budget)
         self.held_until = math.inf
 
     def nudge(self) -> None:
         """Look at the leases now."""
         self._nudge.set()
-
-    def grant_of(self, assignment: Assignment) -> Grant | None:
-        """What is held under exactly this assignment."""
-        grant = self.grants.get(assignment.partition.id)
-        return grant if grant is not None and grant.assignment is assignment else None
 
     # -- living -------------------------------------------------------------------------
 
@@ -154,17 +156,17 @@ class Membership:
         await self._release_dropped()
         view = await self._leases.view()
         todo = moves(view)
-        begun = [s for s in todo.hand_over if s in self.grants and self.grants[s].is_held]
+        held = {s: grant for s in todo.hand_over if (grant := self.grants.at(s)) is not None}
+        begun = [shard for shard, grant in held.items() if grant.is_held]
         _log_moves(view, todo, begun)
         await self._take(todo)
         await self._leases.unwant(todo.unwant)
         await self._leases.want(todo.want)
-        unknown = {s: view.leases[s].fence for s in todo.hand_over if s not in self.grants}
+        unknown = {s: view.leases[s].fence for s in todo.hand_over if s not in held}
         if unknown:  # a take or a release whose reply was lost
             await self._leases.release(unknown)
-        for shard in todo.hand_over:
-            if shard in self.grants:
-                self._hand_over_soon(self.grants[shard])
+        for grant in held.values():
+            self._hand_over_soon(grant)
 
     async def _rest(self) -> None:
         """Until something has changed, somebody may have died, or a dropped shard may come back."""
@@ -193,32 +195,42 @@ class Membership:
             if self._is_leaving:
                 self._to_release[shard] = fence
             else:
-                self.grants[shard] = self._make_grant(shard, fence)
+                self.grants.offer(self._make_grant(shard, fence))
+                self.rounds.wake()
+
+    async def _grant_all(self) -> None:
+        answer = await self.rounds.ask(self.grants)
+        for grant in answer.declined:
+            self._give_back(grant)
+        for grant in answer.started:
+            self._started(grant)
 
     # -- giving up ----------------------------------------------------------------------
 
     def _lose(self, shards: Sequence[str]) -> None:
         """Somebody else may read them."""
-        grants = [self.grants[shard] for shard in shards if shard in self.grants]
+        grants = [grant for shard in shards if (grant := self.grants.at(shard)) is not None]
         for grant in grants:
             log.warning("%s is not held any more", grant.assignment.partition)
-            self._end(grant)
+        self._end(grants)
 
-    def _end(self, grant: Grant) -> None:
-        """Nothing of it is fetched, and its trackers take no more."""
-        if self.grants.get(grant.shard) is grant:
-            del self.grants[grant.shard]
-        grant.close()
-        self._stopped(grant)
-        self._owner.lost([grant.assignment])
+    def _end(self, grants: Sequence[Grant]) -> None:
+        """Nothing of them is fetched, and their trackers take no more."""
+        self.rounds.lose(grants)
+        for grant in grants:
+            self._stopped(grant)
         self._nudge.set()
 
     def drop(self, grant: Grant) -> None:
-        """Its epoch is over; the shard is taken again after a while, by whoever should have it."""
-        if grant.state is not GrantState.CLOSED:
-            self._cooldown.add(grant.shard)
-            self._to_release[grant.shard] = grant.fence
-            self._end(grant)
+        """Its epoch is over."""
+        self._end([grant])
+        self._give_back(grant)
+
+    def _give_back(self, grant: Grant) -> None:
+        """The shard is taken again after a while, by whoever should have it."""
+        self._cooldown.add(grant.shard)
+        self._to_release[grant.shard] = grant.fence
+        self._nudge.set()
 
     async def _release_dropped(self) -> None:
         if self._to_release:
@@ -233,8 +245,7 @@ class Membership:
         """
         fences = {grant.shard: grant.fence for grant in grants}
         self._ending |= fences
-        for grant in grants:
-            self._end(grant)
+        self._end(grants)
         try:
             async with asyncio.timeout(self._leases.duration):
                 await self._leases.release(fences, ended=True)
@@ -254,41 +265,28 @@ class Membership:
             task.add_done_callback(lambda _: self._handovers.pop(grant, None))
 
     async def _hand_over(self, grant: Grant) -> None:
-        try:
-            await self._revoke([grant])
-        finally:
-            is_ours = grant.state is not GrantState.CLOSED
-            self._end(grant)
-        if is_ours:
+        if await self._revoke([grant]):
             with suppress(StoreError, TimeoutError):  # seen in the leases, and released then
                 async with asyncio.timeout(self._leases.duration):
                     await self._leases.release({grant.shard: grant.fence})
 
-    async def _revoke(self, grants: Sequence[Grant]) -> None:
-        loop = asyncio.get_running_loop()
-        leases = self._leases  # what is not released after handover + duration is taken
-        budget = min(FLUSH_TOO * leases.handover, leases.handover + leases.duration * 3 / 4)
-        deadline = loop.time() + budget
-        for grant in grants:
-            grant.state = GrantState.DRAINING
+    async def _revoke(self, grants: Sequence[Grant]) -> dict[str, int]:
+        """Returns the fences of those that were not lost meanwhile."""
+        for grant in self.grants.drain(grants):
             self._stopped(grant)
-        for grant in grants:
-            await self._withdraw(grant)
-        await self._owner.revoked([grant.assignment for grant in grants], deadline=deadline)
+        released = await self.rounds.revoke(grants)
+        self._nudge.set()
+        return {grant.shard: grant.fence for grant in released}
 
     async def leave(self) -> None:
         """Gives all up, renewing meanwhile. Never raises."""
         self._is_leaving = True
         self._nudge.set()
-        held = [grant for grant in self.grants.values() if grant.is_held]
+        held = [grant for grant in self.grants if grant.is_held]
         handovers = list(self._handovers.values())
-        if held:
-            await self._revoke(held)
+        fences = await self._revoke(held) if held else {}
         if handovers:
             await asyncio.wait(handovers)
-        fences = self._fences(held)
-        for grant in held:
-            self._end(grant)
         try:
             async with asyncio.timeout(self._leases.duration):
                 await self._leases.release({**self._to_release, **fences})
@@ -298,12 +296,6 @@ class Membership:
     async def aclose(self) -> None:
         """Is no member any more; the tasks that use the leases have ended. Never raises."""
         await self._leases.aclose()
-
-    @staticmethod
-    def _fences(grants: Sequence[Grant]) -> Mapping[str, int]:
-        return {
-            grant.shard: grant.fence for grant in grants if grant.state is not GrantState.CLOSED
-        }
 
 
 # -- what was dropped -----------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from consumer_sdk.abc import AssignmentOwner, Leases
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.kinesis.consumer.discovery import Discovery
-from consumer_sdk.adapters.kinesis.consumer.granting import Granting
-from consumer_sdk.adapters.kinesis.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.adapters.kinesis.consumer.membership import Membership
 from consumer_sdk.adapters.kinesis.consumer.read_ahead_budget import ReadAheadBudget
 from consumer_sdk.adapters.kinesis.consumer.reading import GONE, Reader
@@ -67,20 +67,14 @@ class Session(ReadAheadSession):
         self._rates: dict[str, ShardRates] = {}
         self._readers: dict[Grant, asyncio.Task[None]] = {}
         self._horizons: dict[str, tuple[int, int]] = {}
-        self.granting = Granting(
-            owner,
-            lambda: list(self.grants),
-            started=self._started,
-            declined=lambda grant: self.membership.drop(grant),
-            failed=self._failed,
-        )
         self.membership = Membership(
             leases,
             owner,
             is_alone=self._options.group is None,
             make_grant=self._make_grant,
+            started=self._started,
             stopped=self._stopped,
-            withdraw=self.granting.withdraw,
+            failed=self._failed,
             spawn=self._spawn,
         )
         self.discovery = Discovery(
@@ -96,35 +90,30 @@ class Session(ReadAheadSession):
         self._begin()
 
     @property
-    def grants(self) -> Collection[Grant]:
+    def grants(self) -> AssignmentBook[Grant]:
         """All that are held."""
-        return self.membership.grants.values()
+        return self.membership.grants
 
     def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
         return (
             self.membership.renew(),
             self.membership.run(),
             self.discovery.run(),
-            self.granting.run(),
+            self.membership.rounds.run(),
         )
 
     # -- grants -------------------------------------------------------------------------
 
     def _make_grant(self, shard: str, fence: int) -> Grant:
-        self.granting.wake()
         return Grant(self._options.stream_name, shard, fence, self.news.set)
 
-    def _started(self, grant: Grant, start: Start) -> None:
-        if start is StartPoint.ENDED:
-            grant.state = GrantState.DRAINING  # the owner has said all about it
+    def _started(self, grant: Grant) -> None:
+        if grant.start is StartPoint.ENDED:
+            self.grants.drain([grant])  # the owner has said all about it
             _ = self._spawn(self._end(grant))
             return
-        is_alone = self._options.group is None
-        if isinstance(start, AtPosition) and start.position == BEGINNING:
-            start = StartPoint.EARLIEST
-        if self.horizon(grant.shard) == NOTHING_LEFT:
-            start = AtPosition(NOTHING_LEFT)  # that was told; any other start would tell it again
-        grant.begin(AtTime(self.opened_at) if start is StartPoint.LATEST and is_alone else start)
+        self.grants.open(grant)
+        grant.begin(self._first(grant))
         rates = self._rates.setdefault(
             grant.shard,
             ShardRates(self._options.limits, self._options.poll_interval, random.random),
@@ -140,6 +129,16 @@ class Session(ReadAheadSession):
             on_children=self.discovery.look,
         )
         self._readers[grant] = self._spawn(reader.run())
+
+    def _first(self, grant: Grant) -> Start:
+        """Where the reading of a shard begins."""
+        start = StartPoint.EARLIEST if grant.start is None else grant.start
+        if self.horizon(grant.shard) == NOTHING_LEFT:
+            return AtPosition(NOTHING_LEFT)  # that was told; any other start would tell it again
+        if isinstance(start, AtPosition) and start.position == BEGINNING:
+            return StartPoint.EARLIEST
+        is_alone = self._options.group is None
+        return AtTime(self.opened_at) if start is StartPoint.LATEST and is_alone else start
 
     def _source(self, shard: str, rates: ShardRates) -> Source:
         if self._consumer is None:
@@ -184,7 +183,7 @@ class Session(ReadAheadSession):
 
     def horizon(self, shard: str) -> tuple[int, int] | None:
         """The first record of a shard that was found trimmed; None where nobody has looked."""
-        grant = self.membership.grants.get(shard)
+        grant = self.grants.at(shard)
         known = self._horizons.get(shard)
         return known if grant is None or grant.horizon is None else grant.horizon
 
@@ -223,7 +222,7 @@ class Session(ReadAheadSession):
 
     def grant_of(self, assignment: Assignment) -> Grant | None:
         """What is held under exactly this assignment."""
-        return self.membership.grant_of(assignment)
+        return self.grants.of(assignment)
 
 
 class OneQuestion(AssignmentOwner):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.adapters.kinesis.consumer.grants import RECORDS_AHEAD, Grant, GrantState
+from consumer_sdk.adapters.assignment_book import GrantState
+from consumer_sdk.adapters.kinesis.consumer.grants import RECORDS_AHEAD, Grant
 from consumer_sdk.adapters.kinesis.starts import after
 from consumer_sdk.errors import AdapterError, PositionOutOfRangeError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
-from tests.adapters.kinesis.stage import SHARD, aggregated, page, values_of
+from tests.adapters.kinesis.stage import SHARD, aggregated, begin, page, values_of
 
 ALL = (1000, 1 << 20)
 
@@ -17,7 +18,7 @@ def grant(start: Start | None = StartPoint.EARLIEST) -> Grant:
     """One that the owner has answered, if a start is given; its news are counted in ``news``."""
     made = Grant("s", SHARD, 3)
     if start is not None:
-        made.begin(start)
+        begin(made, start)
     return made
 
 
@@ -25,7 +26,7 @@ def test_grant_is_read_from_its_start_on() -> None:
     """Not before the owner has said where that is."""
     made = grant(None)
     assert (made.state, made.wants_more, made.has_run) == (GrantState.OFFERED, False, False)
-    made.begin(AtTime(5))
+    begin(made, AtTime(5))
     assert (made.cursor, made.wants_more) == (AtTime(5), True)
     assert (made.fence, made.assignment.fence) == (3, 3)
 
@@ -116,7 +117,7 @@ def test_shard_paused_while_its_start_is_decided_stays_paused() -> None:
     """The runtime does that where the lag is too large."""
     made = grant(None)
     made.pause()
-    made.begin(StartPoint.EARLIEST)
+    begin(made, StartPoint.EARLIEST)
     assert not made.wants_more
     made.resume()
     assert made.wants_more
@@ -215,7 +216,7 @@ def test_news_are_told_where_there_is_something_to_fetch() -> None:
     """An empty page wakes nobody."""
     news: list[None] = []
     made = Grant("s", SHARD, 1, lambda: news.append(None))
-    made.begin(StartPoint.EARLIEST)
+    begin(made, StartPoint.EARLIEST)
     made.take_in(page())
     assert not news
     made.take_in(page((1, b"a")))

@@ -14,7 +14,7 @@ from consumer_sdk.records import StartPoint
 from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.kinesis import FakeService
 from tests.adapters.kinesis.harness import shard_id
-from tests.adapters.kinesis.stage import SHARD, Stage, page, play
+from tests.adapters.kinesis.stage import SHARD, Stage, begin, page, play
 
 MEBIBYTE = 1 << 20
 
@@ -42,7 +42,7 @@ class Scene:
         """A shard that has so much unread."""
         grant = Grant("s", SHARD, 1)
         grant.on_size = self.room.count
-        grant.begin(StartPoint.EARLIEST)
+        begin(grant, StartPoint.EARLIEST)
         grant.take_in(page((1, b"x" * (size - 1))))
         self.grants.append(grant)
         return grant

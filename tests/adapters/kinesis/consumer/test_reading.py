@@ -30,7 +30,7 @@ from consumer_sdk.testing import Simulation, simulate
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.kinesis import FakeKinesis, FakeService, Quirks, ShardLimits
 from tests.adapters.kinesis.harness import shard_id
-from tests.adapters.kinesis.stage import SHARD, values_of
+from tests.adapters.kinesis.stage import SHARD, begin, values_of
 
 FIVE_MINUTES = 300.0
 
@@ -106,7 +106,7 @@ class Scene:
                 check=self.check,
                 on_children=self.ended.append,
             )
-            grant.begin(start)
+            begin(grant, start)
             self.tasks.append(asyncio.create_task(reader.run()))
         return self.grants[0]
 
