@@ -13,6 +13,7 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
+from consumer_sdk.adapters.assignment_book import GrantState
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
     read_servers,
@@ -20,7 +21,7 @@ from consumer_sdk.adapters.kafka.client.options import (
 )
 from consumer_sdk.adapters.kafka.client.protocol import topic_id_text
 from consumer_sdk.adapters.kafka.commits.metadata import MOST
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import (

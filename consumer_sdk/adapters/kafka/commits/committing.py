@@ -21,6 +21,7 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 from aiokafka import errors as kafka
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import (
     NO_TOPIC_ID,
@@ -30,7 +31,7 @@ from consumer_sdk.adapters.kafka.client.protocol import (
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, offset_of, write_metadata
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind
@@ -116,7 +117,11 @@ class Committer:
     """
 
     def __init__(
-        self, consumer: Any, grants: Grants, options: KafkaOptions, limit: MetadataLimit
+        self,
+        consumer: Any,
+        grants: AssignmentBook[Grant],
+        options: KafkaOptions,
+        limit: MetadataLimit,
     ) -> None:
         self._consumer = consumer
         self._grants = grants

@@ -25,9 +25,10 @@ from aiokafka.errors import (
     UnsupportedCodecError,
 )
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.doubts import REFETCHES
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.salvaging import Salvage, unreadable_run
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES, oversized
 from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged
@@ -54,7 +55,9 @@ class FetchBuffer:
         salvage: what could not be read twice; to be run before anything is taken, where something waits.
     """
 
-    def __init__(self, consumer: Any, grants: Grants, most: int = MAX_BATCH_BYTES) -> None:
+    def __init__(
+        self, consumer: Any, grants: AssignmentBook[Grant], most: int = MAX_BATCH_BYTES
+    ) -> None:
         self._consumer = consumer
         self._grants = grants
         self.salvage = Salvage(consumer, most)

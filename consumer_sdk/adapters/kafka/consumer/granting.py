@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from aiokafka import TopicPartition
 
-from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.assignment_book import AssignmentBook, GrantState
+from consumer_sdk.adapters.grant_rounds import GrantRounds
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants, GrantState
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
-from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
-from consumer_sdk.errors import FencedError, TransientAdapterError, TransientStoreError
+from consumer_sdk.adapters.kafka.consumer.revoking import Revoking
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import StartPoint
 
@@ -22,13 +21,9 @@ __all__ = ["Granting"]
 
 log = logging.getLogger(__name__)
 
-FIRST_BACKOFF = 0.2
-LONGEST_BACKOFF = 10.0
-TRANSIENT = (TransientAdapterError, TransientStoreError, FencedError)
-
 
 class Granting:
-    """One conversation with the owner at a time, in a task that a revoke can end.
+    """One round after another, in a task that a revoke can end.
 
     Args:
         consumer: the client.
@@ -37,26 +32,21 @@ class Granting:
 
     def __init__(
         self,
-        owner: AssignmentOwner,
         consumer: Any,
         *,
-        grants: Grants,
+        rounds: GrantRounds[Grant],
+        grants: AssignmentBook[Grant],
         offsets: Offsets,
         revoking: Revoking,
-        failures: Failures,
         opened: Callable[[], None],
     ) -> None:
-        self._owner = owner
         self._consumer = consumer
+        self._rounds = rounds
         self._grants = grants
         self._offsets = offsets
         self._revoking = revoking
-        self._failures = failures
         self._opened = opened
-        self._work = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._dropped: list[Grant] = []
-        self._backoff = FIRST_BACKOFF
         self.known: frozenset[TopicPartition] = frozenset()
 
     # -- what is to be granted ----------------------------------------------------------------
@@ -67,7 +57,7 @@ class Granting:
         coordinator = self._consumer._coordinator
         for tp in sorted(tps):
             self._gate(tp)
-            self._grants.add(
+            self._grants.offer(
                 Grant(
                     tp,
                     client_assignment,
@@ -76,61 +66,31 @@ class Granting:
                     discovered=tp not in self.known,
                 )
             )
-        self._work.set()
+        self._rounds.wake()
 
     def drop(self, grant: Grant) -> None:
         """Stops fetching it; it is offered again in a new epoch, later each time in a row."""
-        grant.state = GrantState.DRAINING
+        self._grants.drain([grant])
         self._dropped.append(grant)
         if grant.client_assignment.active:
             self._gate(grant.tp)
         if grant.attempt == 0:
-            self._work.set()
+            self._rounds.wake()
         else:
-            self._try_later()
+            self._rounds.wake_later()
 
     def _gate(self, tp: TopicPartition) -> None:
         """The seek makes the client throw away what it fetched, or is fetching, of it."""
         self._consumer.pause(tp)
         self._consumer.seek(tp, 0)
 
-    def _try_later(self) -> None:
-        asyncio.get_running_loop().call_later(self._backoff, self._work.set)
-        self._backoff = min(self._backoff * 2, LONGEST_BACKOFF)
+    # -- a round ------------------------------------------------------------------------------
 
-    # -- the conversation ---------------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Grants what is there to grant, for ever; a failure is tried again after a back-off."""
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            self._task = asyncio.create_task(self._grant_all(), name="kafka: granting")
-            try:
-                await asyncio.wait({self._task})
-            finally:
-                await self.end()
-
-    async def end(self) -> None:
-        """Cancels the conversation and waits until it has ended."""
-        task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        await asyncio.wait({task}, timeout=self._revoking.budget)
-        if task.done() and not task.cancelled() and (error := task.exception()):
-            self._failed(error)
-
-    def _failed(self, error: BaseException) -> None:
-        if isinstance(error, TRANSIENT):
-            log.warning("partitions are not granted yet, trying again: %s", error, extra=REPEATS)
-        else:
-            self._failures.keep(error)
-        self._try_later()
-
-    async def _grant_all(self) -> None:
+    async def grant_all(self) -> None:
+        """Brings what there is to grant as far as it comes; see `GrantRounds`."""
         await self._renew_dropped()
-        await self._ask(self._grants.within(GrantState.OFFERED))
+        offered = await self._identify(self._grants.within(GrantState.OFFERED))
+        self._offer_again((await self._rounds.ask(offered)).declined)
         await self._open(self._grants.within(GrantState.STARTING))
 
     async def _renew_dropped(self) -> None:
@@ -140,27 +100,14 @@ class Granting:
             if not grant.is_closed:
                 await self._revoking.revoke([grant])
                 if grant.client_assignment.active:
-                    self._grants.add(grant.again())
+                    self._grants.offer(grant.again())
             self._dropped.remove(grant)
 
-    async def _ask(self, grants: Sequence[Grant]) -> None:
-        """Lets the owner decide where each starts."""
-        present = await self._identify(grants)
-        if not present:
-            return
-        starts = await self._owner.assigned([grant.assignment for grant in present])
-        # Lost while the owner was asked: it has just begun to hold what is gone.
-        self._revoking.lose([grant for grant in present if grant.is_closed])
-        for grant in present:
-            if grant.state is not GrantState.OFFERED:
-                continue  # lost, or dropped
-            if grant.assignment in starts:
-                grant.start = starts[grant.assignment]
-                grant.state = GrantState.STARTING
-            else:
-                # It cannot be given back alone; whoever holds it may yet let go of it.
-                self._grants.add(grant.again())
-                self._try_later()
+    def _offer_again(self, declined: Iterable[Grant]) -> None:
+        """It cannot be given back alone; whoever holds it may yet let go of it."""
+        for grant in declined:
+            self._grants.offer(grant.again())
+            self._rounds.wake_later()
 
     async def _identify(self, grants: Sequence[Grant]) -> list[Grant]:
         """Learns the topic ids; partitions of a topic that is gone are not offered."""
@@ -173,7 +120,7 @@ class Granting:
             grant.topic_id = topics[grant.tp.topic].topic_id
         if len(present) < len(grants):
             log.error("a topic that is consumed no longer exists: one of %s", names, extra=REPEATS)
-            self._try_later()
+            self._rounds.wake_later()
         return present
 
     async def _open(self, grants: Sequence[Grant]) -> None:
@@ -181,12 +128,10 @@ class Granting:
         has_group = self._consumer._group_id is not None
         offsets = await self._offsets.resolve(grants, has_group=has_group)
         for grant in grants:
-            if grant.state is GrantState.STARTING and grant.client_assignment.active:
-                grant.state = GrantState.OPEN
-                if grant.start is not StartPoint.ENDED:
-                    self._open_gate(grant, offsets[grant])
+            is_opened = grant.client_assignment.active and self._grants.open(grant)
+            if is_opened and grant.start is not StartPoint.ENDED:
+                self._open_gate(grant, offsets[grant])
         if grants:
-            self._backoff = FIRST_BACKOFF
             self._opened()
 
     def _open_gate(self, grant: Grant, offset: int) -> None:

@@ -14,8 +14,7 @@ The client does not tell when a heartbeat was answered last, and only that says 
 can be over: a process that was stopped learns of its loss from the next heartbeat, and must do
 nothing in the name of the group before it.
 
-A grant goes OFFERED → STARTING → OPEN → DRAINING → CLOSED; a dropped one is followed by a new
-one of the same partition.
+What becomes of a grant: see `AssignmentBook`. A dropped one is followed by a new one of the same partition.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ from aiokafka import TopicPartition
 from aiokafka.abc import ConsumerRebalanceListener
 from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
-from consumer_sdk.adapters.kafka.consumer.grants import Grants
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
 
 __all__ = ["Membership"]
@@ -58,7 +58,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client
     def __init__(
         self,
         consumer: Any,
-        grants: Grants,
+        grants: AssignmentBook[Grant],
         granting: Granting,
         revoking: Revoking,
         failures: Failures,
@@ -129,10 +129,9 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client
         self.held_until = time() + self._session
 
     async def revoke_all(self) -> None:
-        """Ends every grant, within the budget. Whoever comes second finds nothing left."""
+        """Ends every grant, within the budget."""
         async with self._lock:
-            await self._granting.end()
-            await self._revoking.revoke(list(self._grants))
+            await self._revoking.revoke_all()
 
     async def aclose(self) -> None:
         """Revokes everything; nothing is offered afterwards."""

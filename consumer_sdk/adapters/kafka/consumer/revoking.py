@@ -7,8 +7,9 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from consumer_sdk.abc import AssignmentOwner
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants, GrantState
+from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.grant_rounds import GrantRounds
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 
 __all__ = ["Failures", "Revoking"]
 
@@ -44,59 +45,44 @@ class Failures:
 
 
 class Revoking:
-    """The owner's side of losing partitions, kept from harming the client.
-
-    Args:
-        budget: seconds that a drain may take.
-    """
+    """The owner's side of losing partitions, kept from harming the client."""
 
     def __init__(
-        self, owner: AssignmentOwner, grants: Grants, failures: Failures, budget: float
+        self, rounds: GrantRounds[Grant], grants: AssignmentBook[Grant], failures: Failures
     ) -> None:
-        self._owner = owner
+        self._rounds = rounds
         self._grants = grants
         self._failures = failures
-        self.budget = budget
+
+    async def revoke_all(self) -> None:
+        """Ends the granting first. Whoever comes second finds nothing left."""
+        await self._rounds.end()
+        await self.revoke(list(self._grants))
 
     async def revoke(self, grants: Sequence[Grant]) -> None:
         """Lets the owner drain and flush, then closes the grants: their commits are refused.
 
         Bounded: an owner that overruns has lost them.
         """
-        if not grants:
-            return
-        for grant in grants:
-            grant.state = GrantState.DRAINING
-        assignments = [grant.assignment for grant in grants]
-        deadline = asyncio.get_running_loop().time() + self.budget
-        is_over = await self._contain(self._owner.revoked(assignments, deadline=deadline))
-        for grant in grants:
-            self._grants.close(grant)
-        if not is_over:
-            log.error("the drain did not end in time: %s", [str(a.partition) for a in assignments])
-            self._tell_lost(grants)
+        if grants and not await self._contain(self._rounds.revoke(grants)):
+            names = [str(grant.assignment.partition) for grant in grants]
+            log.error("the drain did not end in time: %s", names)
+            self.lose(grants)
 
     def lose(self, grants: Sequence[Grant]) -> None:
         """They are gone already, whatever the owner is doing with them."""
-        for grant in grants:
-            self._grants.close(grant)
-        self._tell_lost(grants)
-
-    def _tell_lost(self, grants: Sequence[Grant]) -> None:
-        if not grants:
-            return
         try:
-            self._owner.lost([grant.assignment for grant in grants])
+            self._rounds.lose(grants)
         except Exception as error:  # noqa: BLE001 - the client would swallow it
             self._failures.keep(error)
 
-    async def _contain(self, work: Coroutine[Any, Any, None]) -> bool:
+    async def _contain(self, work: Coroutine[Any, Any, object]) -> bool:
         """Runs the owner's code in a task of its own; False when it overran.
 
         Nothing that it does, not even a CancelledError, ends the client's coordination task.
         """
         task = asyncio.ensure_future(work)
-        done, _pending = await asyncio.wait({task}, timeout=self.budget + OVERRUN)
+        done, _pending = await asyncio.wait({task}, timeout=self._rounds.budget + OVERRUN)
         if not done:
             task.cancel()
             return False

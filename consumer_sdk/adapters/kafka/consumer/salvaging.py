@@ -17,7 +17,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, GrantState
+from consumer_sdk.adapters.assignment_book import GrantState
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.decoding.salvage import (
     Salvaged,
     Unreadable,

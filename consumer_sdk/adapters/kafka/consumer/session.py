@@ -10,6 +10,8 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.grant_rounds import GrantRounds
 from consumer_sdk.adapters.kafka.client.client import connect, make_consumer, stop_client
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
@@ -18,7 +20,7 @@ from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer, guard
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
-from consumer_sdk.adapters.kafka.consumer.grants import Grants
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
@@ -79,20 +81,26 @@ class Session:
         self._closing = asyncio.Lock()
         self.is_closed = False
         self._failures = Failures(self.wake)
-        self.grants = Grants()
+        self.grants = AssignmentBook[Grant]()
         self.buffer = FetchBuffer(self._consumer, self.grants, options.max_batch_bytes)
         self.offsets = Offsets(self._consumer, options.request_timeout)
         self.limit = MetadataLimit(self._consumer)
         self.committer = Committer(self._consumer, self.grants, options, self.limit)
         self.committed_offsets = CommittedOffsets(self.offsets, self.limit, options.group or "")
-        revoking = Revoking(owner, self.grants, self._failures, options.revoke_budget)
-        self.granting = Granting(
+        self._rounds = GrantRounds(
             owner,
+            self.grants,
+            self._grant_all,
+            failed=self._failures.keep,
+            budget=options.revoke_budget,
+        )
+        revoking = Revoking(self._rounds, self.grants, self._failures)
+        self.granting = Granting(
             self._consumer,
+            rounds=self._rounds,
             grants=self.grants,
             offsets=self.offsets,
             revoking=revoking,
-            failures=self._failures,
             opened=self.wake,
         )
         self._membership = Membership(
@@ -174,8 +182,11 @@ class Session:
     async def run(self) -> None:
         """Grants partitions and watches the topics, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.granting.run())
+            group.create_task(self._rounds.run())
             group.create_task(self._watch.run())
+
+    async def _grant_all(self) -> None:
+        await self.granting.grant_all()
 
     async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
         """What is there, or what comes within ``max_wait`` seconds."""

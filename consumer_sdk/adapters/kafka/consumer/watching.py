@@ -14,9 +14,10 @@ from typing import Any
 
 from aiokafka import TopicPartition
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.topics import Topic, describe_topics
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
-from consumer_sdk.adapters.kafka.consumer.grants import Grants
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.log_limits import REPEATS
 
@@ -36,7 +37,7 @@ class TopicWatch:
     def __init__(
         self,
         consumer: Any,
-        grants: Grants,
+        grants: AssignmentBook[Grant],
         granting: Granting,
         topics: Sequence[str],
         *,

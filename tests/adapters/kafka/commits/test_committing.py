@@ -13,13 +13,14 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import RequestTimedOutError
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.commits import committing
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, OutcomeKind
@@ -112,7 +113,7 @@ class Bench:
 
     def __init__(self, partitions: int = 1, topic_id: bytes | None = TOPIC_ID) -> None:
         self.coordinator = ScriptedCoordinator()
-        self.grants = Grants()
+        self.grants = AssignmentBook[Grant]()
         consumer: Any = SimpleNamespace(_coordinator=self.coordinator, _client=self.coordinator)
         options: Any = SimpleNamespace(group="g", client_options={"group_instance_id": "static"})
         self.limit = MetadataLimit(consumer)
@@ -122,7 +123,7 @@ class Bench:
         for number in range(partitions):
             grant = Grant(TopicPartition("t", number), cursors, generation=7, member_id="me")
             grant.topic_id = topic_id
-            self.grants.add(grant)
+            self.grants.offer(grant)
             self.held.append(grant)
 
     async def commit(self, *offsets: int) -> list[OutcomeKind]:
@@ -214,7 +215,7 @@ async def test_eviction_makes_the_client_rejoin_only_from_the_evicted_generation
 async def test_commit_of_a_closed_grant_is_refused_without_asking() -> None:
     """T1: after the fence nothing is sent at all."""
     bench = Bench()
-    bench.grants.close(bench.held[0])
+    bench.grants.close([bench.held[0]])
     (outcome,) = await bench.committer.commit([flush_of(bench.held[0].assignment, 5)])
     assert outcome.kind is FENCED
     assert isinstance(outcome.error, PartitionLostError)
@@ -226,7 +227,7 @@ async def test_grant_that_ends_while_its_commit_is_in_the_air_is_fenced() -> Non
     bench = Bench()
     commit = asyncio.ensure_future(bench.commit(5))
     await asyncio.sleep(0)
-    bench.grants.close(bench.held[0])
+    bench.grants.close([bench.held[0]])
     assert await commit == [FENCED]
 
 

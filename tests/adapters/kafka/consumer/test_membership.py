@@ -201,7 +201,7 @@ async def test_loss_while_the_owner_is_asked_is_told_when_it_has_answered(world:
     async with world.member(topic, owner) as member:
         await world.until("assigned", "member-1")
         grant = _grants(member)[0]
-        member.adapter._session.grants.close(grant)  # type: ignore[attr-defined]  # Kafka's
+        member.adapter._session.grants.close([grant])  # type: ignore[attr-defined]  # Kafka's
         owner.gate.set()
         await world.until("lost", "member-1")
         assert world.kinds("member-1") == ["assigned", "granted", "lost"]

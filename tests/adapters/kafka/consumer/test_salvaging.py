@@ -14,8 +14,9 @@ from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.errors import NotLeaderForPartitionError, OffsetOutOfRangeError
 from aiokafka.protocol.fetch import FetchResponse_v4
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook, GrantState
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
-from consumer_sdk.adapters.kafka.consumer.grants import Grant, Grants, GrantState
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.errors import UnreadableRecordError
 from consumer_sdk.records import Run
@@ -59,7 +60,7 @@ class Client:
         )
         cluster = SimpleNamespace(leader_for_partition=lambda _tp: 1)
         client = SimpleNamespace(cluster=cluster, send=self._send)
-        self.grants = Grants()
+        self.grants = AssignmentBook[Grant]()
         consumer = SimpleNamespace(_client=client, _fetcher=self.fetcher)
         self._assignment = ClientAssignment()
         session: Any = object.__new__(Session)
@@ -78,7 +79,7 @@ class Client:
         grant.state = GrantState.OPEN
         grant.cursor.seek(0)
         grant.cursor.highwater = HIGHWATER
-        self.grants.add(grant)
+        self.grants.offer(grant)
         return grant
 
     def prefetch(self, grant: Grant, data: bytes) -> None:
