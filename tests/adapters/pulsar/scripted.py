@@ -10,6 +10,7 @@ import _pulsar
 import pytest
 
 from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.pulsar import PulsarAdapter
 from consumer_sdk.adapters.pulsar.client.beginning import Beginning
 from consumer_sdk.adapters.pulsar.client.connection import Connection
@@ -17,7 +18,7 @@ from consumer_sdk.adapters.pulsar.client.topics import partition_of
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.records import Assignment, Start, StartPoint
 
-__all__ = ["DISCONNECTED", "Client", "Native", "Owner", "adapter_on", "subscriber_on"]
+__all__ = ["DISCONNECTED", "Client", "Native", "Owner", "adapter_on", "begin", "subscriber_on"]
 
 Callback = Callable[..., None]
 Result = _pulsar.Result
@@ -179,7 +180,15 @@ def subscriber_on(client: Client, topic: str, **options: Any) -> Subscriber:
         adapter._options,
         is_discovered=False,
         beginning=beginning,
+        grants=AssignmentBook(),
         on_news=lambda: None,
         on_reset=Subscriber.end,
         budget=adapter._options.make_room(),
     )
+
+
+async def begin(subscriber: Subscriber, start: Start) -> None:
+    """The owner has said where to start, if it is not over."""
+    if subscriber.grant is not None:
+        subscriber._grants.answer([subscriber.grant], {subscriber.grant.assignment: start})
+    await subscriber.begin()

@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from consumer_sdk.abc import AssignmentOwner
+from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.grant_rounds import TRANSIENT, GrantRounds
 from consumer_sdk.adapters.opening import keep_trying, unless_refused
 from consumer_sdk.adapters.pulsar.client.access import find_refusal
 from consumer_sdk.adapters.pulsar.client.admin import Admin
@@ -16,6 +18,7 @@ from consumer_sdk.adapters.pulsar.client.beginning import Beginning
 from consumer_sdk.adapters.pulsar.client.calls import close
 from consumer_sdk.adapters.pulsar.client.faults import BusyError
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
+from consumer_sdk.adapters.pulsar.consumer.grants import Grant
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.consumer.watching import Watch
 from consumer_sdk.adapters.pulsar.discovery import Discovery
@@ -26,7 +29,6 @@ from consumer_sdk.errors import (
     ConfigurationError,
     ConsumerSdkError,
     TransientAdapterError,
-    TransientStoreError,
 )
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Assignment, Partition
@@ -52,13 +54,13 @@ class Session(ReadAheadSession):
 
     Attributes:
         subscribers: by partition.
+        grants: what they hold.
         opened_at: the broker's clock when it was opened; None without its admin API.
     """
 
     def __init__(self, options: PulsarOptions, owner: AssignmentOwner) -> None:
         super().__init__(f"pulsar {options.subscription}", lambda: self.subscribers.values())
         self._options = options
-        self._owner = owner
         self._client = options.connection.make_client()
         self.admin = (
             None if options.admin_url is None else Admin(options.admin_url, **options.admin_options)
@@ -66,7 +68,14 @@ class Session(ReadAheadSession):
         self.discovery = Discovery(self._client, self.admin, options)
         self._budget = options.make_room()
         self.subscribers: dict[Partition, Subscriber] = {}
-        self._asking = asyncio.Lock()
+        self.grants = AssignmentBook[Grant]()
+        self._rounds = GrantRounds(
+            owner,
+            self.grants,
+            self._grant_all,
+            failed=self._failed,
+            budget=CLOSE_SHARE * options.connection.operation_timeout,
+        )
         self._last_trouble: Exception | None = None
         self.opened_at: float | None = None
 
@@ -123,6 +132,7 @@ class Session(ReadAheadSession):
             self._options,
             is_discovered=is_discovered,
             beginning=beginning,
+            grants=self.grants,
             on_news=self.news.set,
             on_reset=self._reset,
             budget=self._budget,
@@ -186,7 +196,8 @@ class Session(ReadAheadSession):
 
     def _duties(self) -> Collection[Coroutine[Any, Any, None]]:
         watch = Watch(self.subscribers, self.admin, self._options, lost=self._lost)
-        return (watch.run(), self._discover(), *map(self._serve, self.subscribers.values()))
+        serving = map(self._serve, self.subscribers.values())
+        return (self._rounds.run(), watch.run(), self._discover(), *serving)
 
     async def _discover(self) -> None:
         while True:
@@ -220,10 +231,13 @@ class Session(ReadAheadSession):
         while True:
             if self._options.type == "failover":
                 await subscriber.active()
-            if subscriber.deaf_since is None and await self._grant(subscriber):
+            is_granted = subscriber.deaf_since is None and await self._grant(subscriber)
+            if is_granted:
                 await subscriber.over.wait()
-                if subscriber.reset_to is not None:
-                    continue  # what comes from there on is on its way to this consumer, or here
+            if self._closing is not None:
+                return  # `_leave` closes the native consumer
+            if is_granted and subscriber.reset_to is not None:
+                continue  # what comes from there on is on its way to this consumer, or here
             await subscriber.unsubscribe_natively()
             await asyncio.sleep(FIRST_BACKOFF)
             await self._subscribe(subscriber)
@@ -232,27 +246,33 @@ class Session(ReadAheadSession):
         """Offers the partition until the owner has said where to start. False: it does not take the partition."""
         backoff = FIRST_BACKOFF
         while True:
-            assignment = None
             try:
                 await subscriber.beginning.look()
-                assignment = subscriber.offer()
-                async with self._asking:  # one question at a time
-                    starts = await self._owner.assigned([assignment])
-                if assignment in starts:
-                    await subscriber.begin(starts[assignment])
-                    return True
-            except (TransientAdapterError, TransientStoreError) as error:
+                grant = subscriber.offer()
+                self._rounds.wake()
+                await grant.decided.wait()
+                await subscriber.begin()
+            except TRANSIENT as error:
                 log.warning("%s cannot start yet: %s", subscriber.partition, error, extra=REPEATS)
-            except Exception as error:  # noqa: BLE001 - the owner's; it comes out of fetch
+            except Exception as error:  # noqa: BLE001 - whatever it is, it comes out of fetch
                 self._failed(error)
             else:
-                subscriber.end()
-                await asyncio.sleep(LONGEST_BACKOFF)
-                return False
-            if assignment is not None:
-                self._owner.lost([assignment])
+                break
+            if subscriber.grant is not None:
+                self._rounds.lose([subscriber.grant])
             await asyncio.sleep(backoff)
             backoff = min(backoff * 2, LONGEST_BACKOFF)
+        if grant.is_declined:
+            await asyncio.sleep(LONGEST_BACKOFF)
+        return not grant.is_declined
+
+    async def _grant_all(self) -> None:
+        """Each is opened by the task that serves it: one whose seek takes long holds up no other."""
+        answer = await self._rounds.ask(self.grants)
+        for grant in answer.declined:
+            grant.is_declined = True
+        for grant in answer.started:
+            grant.decided.set()
 
     def _lost(self, subscriber: Subscriber, why: str) -> None:
         """Ends an assignment that cannot go on."""
@@ -268,34 +288,27 @@ class Session(ReadAheadSession):
 
     def _end(self, subscriber: Subscriber, why: str) -> None:
         """Ends an assignment: what is settled of it from now on is ignored."""
-        assignment = subscriber.assignment
-        if assignment is not None:
+        if subscriber.grant is not None:
             log.warning("%s: %s", subscriber.partition, why)
-            subscriber.end()
-            self._owner.lost([assignment])
+            self._rounds.lose([subscriber.grant])
 
     def subscriber_of(self, assignment: Assignment) -> Subscriber | None:
         """The subscriber that holds exactly this assignment; None if nobody does."""
-        subscriber = self.subscribers.get(assignment.partition)
-        is_its = subscriber is not None and subscriber.assignment is assignment
-        return subscriber if is_its else None
+        is_held = self.grants.of(assignment) is not None
+        return self.subscribers.get(assignment.partition) if is_held else None
 
     # -- the end ------------------------------------------------------------------------
 
     async def _close(self) -> None:
-        held = [s.assignment for s in self.subscribers.values() if s.assignment is not None]
         try:
-            if held:
-                patience = CLOSE_SHARE * self._options.connection.operation_timeout
-                deadline = asyncio.get_running_loop().time() + patience
-                await self._owner.revoked(held, deadline=deadline)
+            if self.grants:
+                await self._rounds.revoke(list(self.grants))
         finally:
             await self._end_tasks()
             await self._leave()
 
     async def _leave(self) -> None:
-        for subscriber in self.subscribers.values():
-            subscriber.end()
+        self.grants.close(self.grants)
         await asyncio.gather(*(s.leave() for s in self.subscribers.values()))
         await close(self._client, "the client")
         if self.admin is not None:

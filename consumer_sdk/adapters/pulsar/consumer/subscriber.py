@@ -16,13 +16,13 @@ failover subscription. So this is noticed here:
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import _pulsar
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook, GrantState, next_epoch
 from consumer_sdk.adapters.pulsar.client.beginning import Beginning
 from consumer_sdk.adapters.pulsar.client.calls import CLOSE, call, close
 from consumer_sdk.adapters.pulsar.client.ids import Place, id_at
@@ -30,6 +30,7 @@ from consumer_sdk.adapters.pulsar.client.interpreter_exit import close_late, clo
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.adapters.pulsar.consumer.acks import acks_of
 from consumer_sdk.adapters.pulsar.consumer.buffer import Buffer
+from consumer_sdk.adapters.pulsar.consumer.grants import Grant
 from consumer_sdk.adapters.pulsar.consumer.messages import Delivery
 from consumer_sdk.adapters.pulsar.consumer.pump import Pump
 from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import ReadAheadBudget
@@ -53,8 +54,6 @@ __all__ = ["Subscriber"]
 
 log = logging.getLogger(__name__)
 
-_epochs = itertools.count(1)
-
 GROUP_TIME = 0.1
 """Seconds for which the client groups acks; it cannot be told otherwise."""
 
@@ -74,9 +73,7 @@ class Subscriber:
     """The consumer of one partition.
 
     Attributes:
-        assignment: the one that is granted or offered; None while there is none.
-        is_open: records may be fetched.
-        is_paused: the owner wants no records for now.
+        grant: the one that is granted or offered; None while there is none.
         is_standby: it waits to become the active consumer of a failover subscription.
         deaf_since: the loop's time at which receiving failed; nothing comes before the next `subscribe`.
         losses: how often the connection was seen to be lost.
@@ -89,6 +86,7 @@ class Subscriber:
     Args:
         is_discovered: the topic is newer than the adapter.
         beginning: of the subscription.
+        grants: of all partitions.
         budget: of memory, which all partitions share; None: there is no limit.
         on_news: called when there may be something to fetch.
         on_reset: called when the cursor was set back; ends the assignment.
@@ -102,6 +100,7 @@ class Subscriber:
         *,
         is_discovered: bool,
         beginning: Beginning,
+        grants: AssignmentBook[Grant],
         on_news: Callable[[], None],
         on_reset: Callable[[Subscriber], None],
         budget: ReadAheadBudget | None = None,
@@ -109,6 +108,7 @@ class Subscriber:
         self._client = client
         self._options = options
         self._budget = budget
+        self._grants = grants
         self._on_news = on_news
         self._on_reset = on_reset
         self._consumer: Any = None
@@ -120,9 +120,7 @@ class Subscriber:
         self.topic = topic_of(partition)
         self.is_discovered = is_discovered
         self.beginning = beginning
-        self.assignment: Assignment | None = None
-        self.is_open = False
-        self.is_paused = False
+        self.grant: Grant | None = None
         self.is_standby = False
         self.fault: Exception | None = None
         self.deaf_since: float | None = None
@@ -239,9 +237,8 @@ class Subscriber:
 
     def _count(self, arrived: Sequence[Delivery] = ()) -> None:
         if self._budget is not None:
-            size, is_idle = self._buffer.size, self.is_paused or not self.is_open
-            came = sum(part.size for part in arrived)
-            self._budget.buffered(self, size, arrived=came, is_idle=is_idle)
+            size, came = self._buffer.size, sum(part.size for part in arrived)
+            self._budget.buffered(self, size, arrived=came, is_idle=not self._is_fetched)
 
     def _notice_reset(self, part: Delivery) -> None:
         """Looks whether a delivery shows that the cursor was set back; that ends the assignment."""
@@ -282,15 +279,15 @@ class Subscriber:
         if self._budget is not None:
             most = min(most, self._budget.share)
         has_room = self._buffer.count < AHEAD and self._buffer.size < most
-        is_wanted = self.is_standby or (self.is_open and not self.is_paused)
-        if has_room and is_wanted:
+        if has_room and (self.is_standby or self._is_fetched):
             self._pump.go()
         else:
             self._pump.rest()
 
     def pause(self, *, is_paused: bool) -> None:
         """The owner wants no records for now, or wants them again."""
-        self.is_paused = is_paused
+        if self.grant is not None:
+            self.grant.is_paused = is_paused
         self._count()
         self.flow()
         self._on_news()
@@ -298,16 +295,16 @@ class Subscriber:
     @property
     def has_run(self) -> bool:
         """`take` has something."""
-        is_read = self.is_open and not self.is_paused
-        return is_read and (self._buffer.count > 0 or self.fault is not None)
+        return (self._buffer.count > 0 or self.fault is not None) and self._is_fetched
 
     def take(self, max_records: int, max_bytes: int) -> Run:
         """The next run; a fault comes after the records that were received before it."""
-        assert self.assignment is not None  # noqa: S101 - it is open
+        assert self.grant is not None  # noqa: S101 - it is open
+        assignment = self.grant.assignment
         if not self._buffer.count:
             fault, self.fault = self.fault, None
-            return Run(self.assignment, fault=fault)
-        run = self._buffer.take(self.assignment, max_records, max_bytes)
+            return Run(assignment, fault=fault)
+        run = self._buffer.take(assignment, max_records, max_bytes)
         if self.resets is not None and run.messages:
             self.resets.taken(run.messages[-1].position)
         self._count()
@@ -330,12 +327,28 @@ class Subscriber:
         self.is_standby = False
         self._arrived.set()
 
-    def offer(self) -> Assignment:
-        """A new epoch."""
+    def offer(self) -> Grant:
+        """A new epoch, for the owner to decide where it starts."""
+        assignment = Assignment(self.partition, next_epoch(), discovered=self.is_discovered)
+        grant = Grant(assignment, self._ended)
+        self._grants.offer(grant)
+        self.grant = grant
         self.over.clear()
-        self.is_open = False
-        self.assignment = Assignment(self.partition, next(_epochs), discovered=self.is_discovered)
-        return self.assignment
+        return grant
+
+    @property
+    def assignment(self) -> Assignment | None:
+        """What is granted, or offered."""
+        return None if self.grant is None else self.grant.assignment
+
+    @property
+    def is_open(self) -> bool:
+        """Records may be fetched, unless they are paused."""
+        return self.grant is not None and self.grant.state is GrantState.OPEN
+
+    @property
+    def _is_fetched(self) -> bool:
+        return self.grant is not None and self.grant.is_fetched
 
     @property
     def committed(self) -> Committed | None:
@@ -345,24 +358,25 @@ class Subscriber:
         is_reset = self.reset_to is not None
         return Committed(Checkpoint(resume=self.reset_to), is_foreign=is_reset)
 
-    async def begin(self, start: Start) -> None:
-        """Starts where the owner has said. Does nothing if the assignment is over by then.
+    async def begin(self) -> None:
+        """Opens the grant where the owner has said. Does nothing if it is over by then.
 
         Raises:
             AdapterError: the broker does not move its cursor, or does not write that down.
         """
-        assignment, target = self.assignment, self._target(start)
-        if assignment is not None and target is not None:
-            await self._seek(target)
-        if assignment is not None and self.assignment is assignment:
-            await self.beginning.begun()
-        if assignment is None or self.assignment is not assignment:
+        grant = self.grant
+        if grant is None or grant.start is None:
             return
-        self.resets, self.reset_to = self._new_resets(start), None
-        self.is_open = start is not StartPoint.ENDED
-        self._count()
-        self.flow()
-        self._on_news()
+        target = self._target(grant.start)
+        if target is not None:
+            await self._seek(target)
+        if not grant.is_closed:
+            await self.beginning.begun()
+        if self._grants.open(grant):
+            self.resets, self.reset_to = self._new_resets(grant.start), None
+            self._count()
+            self.flow()
+            self._on_news()
 
     def _new_resets(self, start: Start) -> CursorResets | None:
         """The broker itself writes down where a cursor was set back to, before it goes on there."""
@@ -403,8 +417,12 @@ class Subscriber:
 
     def end(self) -> None:
         """Ends the assignment: nothing of it is fetched any more."""
-        self.is_open = self.is_paused = self.is_standby = False
-        self.assignment = self.fault = self.resets = None
+        if self.grant is not None:
+            self._grants.close([self.grant])
+
+    def _ended(self) -> None:
+        self.is_standby = False
+        self.grant = self.fault = self.resets = None
         self._count()
         self.over.set()
 

@@ -23,7 +23,7 @@ from consumer_sdk.adapters.pulsar.consumer.read_ahead_budget import (
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Message, StartPoint
-from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on, subscriber_on
+from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on, begin, subscriber_on
 
 MIB = 1 << 20
 TOPIC = "persistent://public/default/t"
@@ -308,7 +308,7 @@ async def test_partition_that_is_paused_counts_and_holds_nobody_up() -> None:
 async def _begin(subscriber: Subscriber) -> None:
     await subscriber.subscribe()
     subscriber.offer()
-    await subscriber.begin(StartPoint.BROKER)
+    await begin(subscriber, StartPoint.BROKER)
 
 
 async def test_what_comes_of_a_consumer_that_was_replaced_makes_room() -> None:

@@ -13,7 +13,7 @@ from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.consumer import session, subscriber, watching
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 from consumer_sdk.errors import AdapterError, ConfigurationError
-from consumer_sdk.records import AckFlush, Checkpoint, OutcomeKind
+from consumer_sdk.records import AckFlush, Assignment, Checkpoint, OutcomeKind, Start
 from tests.adapters.pulsar.scripted import Client, Native, Owner, adapter_on
 
 Result = _pulsar.Result
@@ -202,4 +202,75 @@ async def test_cumulative_ack_whose_flush_was_cancelled_is_made_one_by_one(
         assert outcome.kind is OutcomeKind.SENT
     each = [("first", False), ("second", False)]
     assert native.acks == [("second", True), *each, ("second", True)]
+    await adapter.aclose()
+
+
+class Thinking(Owner):
+    """Answers when it is told to, and writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.told: list[str] = []
+
+    async def assigned(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+        """When the gate is open."""
+        self.told.append("asked")
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.told.append("cancelled")
+            raise
+        self.told.append("granted")
+        return await super().assigned(assignments)
+
+    async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+        """Drains."""
+        del assignments, deadline
+        self.told.append("revoked")
+
+    def lost(self, assignments: Sequence[Assignment]) -> None:
+        """Closes trackers."""
+        self.told += ["lost" for _ in assignments]
+
+
+async def test_partition_that_is_lost_while_the_owner_thinks_is_told_lost_when_it_has_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another process has the subscription: the owner would hold for ever what it begins to hold then."""
+    monkeypatch.setattr(watching, "BACK", 0.01)
+    client, owner = Client(), Thinking()
+    adapter = adapter_on(client, monkeypatch, "a")
+    await adapter.open(owner)
+    await until(lambda: owner.told)
+    client.answers[A] = [Result.ConsumerBusy]
+    client.made[A][0].is_closed = True
+    await until(lambda: "lost" in owner.told)
+    owner.gate.set()
+    await until(lambda: len(owner.granted) == 2)
+    assert owner.told[:4] == ["asked", "lost", "granted", "lost"]
+    await adapter.aclose()
+
+
+async def test_close_while_the_owner_thinks_ends_the_question_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would begin to hold what was revoked just now."""
+    client, owner = Client(), Thinking()
+    adapter = adapter_on(client, monkeypatch, "a")
+    await adapter.open(owner)
+    await until(lambda: owner.told)
+    await adapter.aclose()
+    assert owner.told == ["asked", "cancelled", "revoked"]
+
+
+async def test_partitions_are_granted_in_few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round trip to the store for each of a thousand would take long."""
+    client, owner = Client(), Thinking()
+    owner.gate.set()
+    client.names[A] = [f"{A}-partition-{n}" for n in range(20)]
+    adapter = adapter_on(client, monkeypatch, "a")
+    await adapter.open(owner)
+    await until(lambda: len(owner.granted) == 20)
+    assert owner.told.count("asked") <= 2
     await adapter.aclose()

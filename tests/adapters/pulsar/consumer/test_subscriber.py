@@ -12,7 +12,7 @@ from consumer_sdk.adapters.pulsar.consumer import subscriber as module
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import StartPoint
-from tests.adapters.pulsar.scripted import Client, Native, subscriber_on
+from tests.adapters.pulsar.scripted import Client, Native, begin, subscriber_on
 
 TOPIC = "persistent://public/default/t"
 
@@ -36,7 +36,7 @@ def native_of(subscriber: Subscriber) -> Native:
 async def test_end_while_the_start_is_sought_opens_nothing(subscriber: Subscriber) -> None:
     """(1) The seek begins; (2) the assignment is lost; (3) the seek ends."""
     subscriber.offer()
-    beginning = asyncio.create_task(subscriber.begin(StartPoint.LATEST))
+    beginning = asyncio.create_task(begin(subscriber, StartPoint.LATEST))
     await asyncio.sleep(0)
     subscriber.end()
     await beginning
@@ -48,14 +48,14 @@ async def test_end_before_the_start_is_known_opens_nothing(subscriber: Subscribe
     """The owner takes its time to say where to start."""
     subscriber.offer()
     subscriber.end()
-    await subscriber.begin(StartPoint.BROKER)
+    await begin(subscriber, StartPoint.BROKER)
     assert not subscriber.is_open
 
 
 async def test_offer_of_another_epoch_closes_the_one_before(subscriber: Subscriber) -> None:
     """Nothing is fetched until the owner has said where to start."""
     subscriber.offer()
-    await subscriber.begin(StartPoint.BROKER)
+    await begin(subscriber, StartPoint.BROKER)
     assert subscriber.is_open
     subscriber.offer()
     assert not subscriber.is_open
@@ -68,7 +68,7 @@ async def test_seek_without_an_answer_is_given_up() -> None:
     native_of(subscriber).is_silent = True
     subscriber.offer()
     with pytest.raises(TransientAdapterError, match=r"seeking in .*: no answer"):
-        await subscriber.begin(StartPoint.LATEST)
+        await begin(subscriber, StartPoint.LATEST)
     assert not subscriber.is_open
     await subscriber.unsubscribe_natively()
 
@@ -91,8 +91,8 @@ async def test_receiving_that_fails_is_a_fault_until_another_subscription(
     subscriber: Subscriber,
 ) -> None:
     """Nobody else would notice: the consumer is connected."""
-    assignment = subscriber.offer()
-    await subscriber.begin(StartPoint.BROKER)
+    assignment = subscriber.offer().assignment
+    await begin(subscriber, StartPoint.BROKER)
     native_of(subscriber).queue.put(_pulsar.AlreadyClosed())
     async with asyncio.timeout(25):
         while subscriber.deaf_since is None:

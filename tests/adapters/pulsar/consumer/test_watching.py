@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from consumer_sdk.adapters.assignment_book import GrantState
 from consumer_sdk.adapters.pulsar.client.admin import Admin
 from consumer_sdk.adapters.pulsar.consumer import watching
 from consumer_sdk.adapters.pulsar.consumer.subscriber import Subscriber
 from consumer_sdk.adapters.pulsar.consumer.watching import Watch
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.records import StartPoint
-from tests.adapters.pulsar.scripted import Client, subscriber_on
+from tests.adapters.pulsar.scripted import Client, begin, subscriber_on
 
 
 class Answers(Admin):
@@ -62,7 +63,7 @@ async def bench() -> AsyncIterator[Bench]:
     made = Bench()
     await made.subscriber.subscribe()
     made.subscriber.offer()
-    await made.subscriber.begin(StartPoint.BROKER)
+    await begin(made.subscriber, StartPoint.BROKER)
     yield made
     await made.subscriber.unsubscribe_natively()
 
@@ -78,8 +79,7 @@ async def test_answer_of_before_an_assignment_says_nothing_of_it(bench: Bench) -
 
     def again() -> None:
         bench.subscriber.end()
-        bench.subscriber.offer()
-        bench.subscriber.is_open = True
+        bench.subscriber.offer().state = GrantState.OPEN
 
     bench.admin.meanwhile = again
     await bench.ask()
