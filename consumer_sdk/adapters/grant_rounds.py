@@ -128,7 +128,7 @@ class GrantRounds(Generic[G]):
         deadline = asyncio.get_running_loop().time() + self.budget
         self._book.drain(grants)
         try:
-            if any(grant in self._asked for grant in grants):
+            if any(grant.state is GrantState.DRAINING for grant in self._asked):
                 await self.end()
                 self.wake()  # the others are asked for again
             await self._owner.revoked([grant.assignment for grant in grants], deadline=deadline)

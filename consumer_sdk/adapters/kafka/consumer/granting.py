@@ -103,10 +103,11 @@ class Granting:
                     self._grants.offer(grant.again())
             self._dropped.remove(grant)
 
-    def _offer_again(self, declined: Iterable[Grant]) -> None:
-        """It cannot be given back alone; whoever holds it may yet let go of it."""
+    def _offer_again(self, declined: Sequence[Grant]) -> None:
+        """One cannot be given back alone; whoever holds it may yet let go of it."""
         for grant in declined:
             self._grants.offer(grant.again())
+        if declined:
             self._rounds.wake_later()
 
     async def _identify(self, grants: Sequence[Grant]) -> list[Grant]:

@@ -248,6 +248,8 @@ class Session(ReadAheadSession):
         while True:
             try:
                 await subscriber.beginning.look()
+                if self._closing is not None:
+                    return False
                 grant = subscriber.offer()
                 self._rounds.wake()
                 await grant.decided.wait()

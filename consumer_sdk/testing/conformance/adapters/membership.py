@@ -60,6 +60,19 @@ class MembershipCases(AdapterCase):
             await self._close(member)
         assert len(self.journal.of("revoked")) == 1
 
+    async def test_close_while_the_owner_is_asked_ends_the_question_before_it_revokes(self) -> None:
+        """The owner would begin to hold what was revoked just now."""
+        stream = await self.broker.create_stream()
+        owner = self.owner()
+        owner.gate.clear()
+        async with self.member(stream, owner=owner) as member:
+            await self.until_event("assigned", "member-1")
+            await self._close(member)
+            kinds = [event.kind for event in self.journal.events]
+            assert kinds[:2] == ["assigned", "cancelled"]
+            assert "granted" not in kinds
+            assert not owner.held
+
     async def test_new_partition_of_a_known_stream_is_called_discovered(self) -> None:
         """A partition that appears later is granted as such: it starts at the earliest record."""
         self.needs("grow")
