@@ -115,8 +115,11 @@ class GrantRounds(Generic[G]):
         """Ends the round that is under way. What is still offered is asked for in the next one."""
         task = self._round
         if task is not None and not task.done():
-            self._ended = task
-            task.cancel()
+            if (
+                task is not self._ended
+            ):  # a second cancellation would cut off what the first has begun
+                self._ended = task
+                task.cancel()
             await asyncio.wait({task}, timeout=self.budget)
 
     async def revoke(self, grants: Sequence[G]) -> list[G]:

@@ -229,6 +229,34 @@ def test_question_ends_before_what_it_is_about_is_revoked() -> None:
     play(test)
 
 
+def test_question_is_ended_once_by_revokes_at_the_same_time() -> None:
+    """A second cancellation would cut off how the owner gives its claims back; both revokes wait for that."""
+
+    async def test(desk: Desk) -> None:
+        desk.owner.gate.clear()
+        first, second = desk.offer("ab")
+        assigned = desk.owner.assigned
+
+        async def slow_to_end(assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+            try:
+                return await assigned(assignments)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+                desk.owner.told.append("cleaned up")
+                raise
+
+        desk.owner.assigned = slow_to_end  # type: ignore[method-assign]  # one of its own
+        await asyncio.sleep(1)
+        revoking = asyncio.create_task(desk.rounds.revoke([first]))
+        await asyncio.sleep(0.5)
+        await desk.rounds.revoke([second])
+        await revoking
+        assert desk.owner.told[:3] == ["asked ab", "cancelled ab", "cleaned up"]
+        assert sorted(desk.owner.told[3:]) == ["revoked a", "revoked b"]
+
+    play(test)
+
+
 def test_revoke_does_not_end_a_question_about_others() -> None:
     """A handover costs nobody else a round trip."""
 
