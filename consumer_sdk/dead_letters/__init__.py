@@ -13,7 +13,7 @@ from consumer_sdk.lazy import lazy_names
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
     from consumer_sdk.adapters.kinesis.dead_letters import KinesisDeadLetters
-    from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
+    from consumer_sdk.adapters.pulsar.dead_letters import PulsarDeadLetters
     from consumer_sdk.dead_letters.local import LocalDeadLetters, StoredLetter
     from consumer_sdk.records.letter_lines import decode_letter
     from consumer_sdk.testing.memory import MemoryDeadLetters
@@ -35,7 +35,7 @@ __getattr__ = lazy_names(
         "KinesisDeadLetters": "consumer_sdk.adapters.kinesis.dead_letters",
         "LocalDeadLetters": "consumer_sdk.dead_letters.local",
         "MemoryDeadLetters": "consumer_sdk.testing.memory",
-        "PulsarDeadLetters": "consumer_sdk.adapters.pulsar.dead_letters.destination",
+        "PulsarDeadLetters": "consumer_sdk.adapters.pulsar.dead_letters",
         "StoredLetter": "consumer_sdk.dead_letters.local",
         "decode_letter": "consumer_sdk.records.letter_lines",
     },

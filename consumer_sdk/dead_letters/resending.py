@@ -58,7 +58,7 @@ def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> 
 
 def _pulsar(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
     from consumer_sdk.adapters.pulsar.client.connection import Connection
-    from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarRecords
+    from consumer_sdk.adapters.pulsar.dead_letters import PulsarRecords
     from consumer_sdk.adapters.pulsar.options import read_url
 
     kinds = kinds_of(Connection)

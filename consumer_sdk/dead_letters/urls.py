@@ -53,7 +53,7 @@ def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
 
 def _pulsar(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
     from consumer_sdk.adapters.pulsar.client.connection import Connection
-    from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
+    from consumer_sdk.adapters.pulsar.dead_letters import PulsarDeadLetters
     from consumer_sdk.adapters.pulsar.options import read_url
 
     kinds = kinds_of(Connection) | {"initial_subscription": NAME}

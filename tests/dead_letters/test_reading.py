@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from consumer_sdk.adapters.kafka.dead_letters import letter_headers
-from consumer_sdk.adapters.pulsar.dead_letters import form as pulsar_form
+from consumer_sdk.adapters.pulsar import dead_letters as pulsar_letters
 from consumer_sdk.dead_letters.reading import broker_of, letter_in
 from consumer_sdk.records import DeadLetter, Partition
 from consumer_sdk.records.letter_lines import encode_letter
@@ -33,7 +33,7 @@ def test_letter_of_pulsar_is_read_back() -> None:
         position="1:2:3",
         headers=[("trace", b"1")],
     )
-    written = pulsar_form.record_of(letter)
+    written = pulsar_letters.record_of(letter)
     properties = [(name, text.encode()) for name, text in written.properties.items()]
     found = letter_in(
         "pulsar", key=b"k", value=LETTER.value, headers=properties, timestamp=LETTER.timestamp

@@ -371,7 +371,7 @@ class PulsarAdapter(Adapter):
 
         None where messages are encrypted and ``encryption_keys`` were not given.
         """
-        from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
+        from consumer_sdk.adapters.pulsar.dead_letters import PulsarDeadLetters
 
         options = self._options
         if not options.may_write:

@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.adapters.pulsar import PulsarAdapter
-from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarDeadLetters
+from consumer_sdk.adapters.pulsar.dead_letters import PulsarDeadLetters
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Kind
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, record_of
+from consumer_sdk.adapters.pulsar.dead_letters import default_topic, record_of
 from consumer_sdk.records import DeadLetter, Partition
 
 ORDERS = "persistent://public/default/orders"

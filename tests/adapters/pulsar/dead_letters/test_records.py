@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.pulsar.client.connection import Connection
-from consumer_sdk.adapters.pulsar.dead_letters.destination import PulsarRecords
+from consumer_sdk.adapters.pulsar.dead_letters import PulsarRecords
 from consumer_sdk.records import OutcomeKind, Partition
 from tests.adapters.pulsar.client.test_producers import TOPIC, Writer
 from tests.adapters.pulsar.dead_letters.test_form import letter_of

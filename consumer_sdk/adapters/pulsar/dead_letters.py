@@ -1,4 +1,24 @@
-"""Dead letters in Pulsar topics; `form` has the form of one."""
+"""Writes dead letters to Pulsar topics.
+
+A dead letter is the record unchanged (key, value, properties and event time), with the properties that Pulsar's own
+clients add, and with the error:
+
+======================  ======================================================================
+``REAL_TOPIC``          the topic that the record came from, without the partition; of a record
+                        that came through a retry topic, its first topic. The next two likewise
+``REAL_SUBSCRIPTION``   the subscription (or group) that gave the record up
+``ORIGIN_MESSAGE_ID``   the record's message id, as Java's client writes it: the same letter,
+                        written twice after a crash, has the same
+``RECONSUMETIMES``      how often it was delivered again, through a retry topic or not
+``dlq.stream``          the stream of the delivery that failed,
+``dlq.partition``       its partition,
+``dlq.position``        and its position there
+``dlq.error``           the error; cut to 8 KiB
+``dlq.error-type``      the exception's qualified name, or ``rejected``
+``dlq.attempts``        deliveries that failed
+``dlq.failed-at``       seconds since the epoch
+======================  ======================================================================
+"""
 
 from __future__ import annotations
 
@@ -7,20 +27,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import consumer_sdk.adapters.pulsar  # noqa: F401 - says which extra is missing, if one is
 from consumer_sdk.abc import DeadLetters
 from consumer_sdk.adapters.pulsar.client.connection import Connection
-from consumer_sdk.adapters.pulsar.client.outgoing import OutgoingRecord, properties_of
+from consumer_sdk.adapters.pulsar.client.outgoing import (
+    TRIES,
+    OutgoingRecord,
+    origin_properties,
+    properties_of,
+    schema_of,
+    tries_of,
+)
 from consumer_sdk.adapters.pulsar.client.producers import Encryption, Producers
-from consumer_sdk.adapters.pulsar.client.topics import full_name, topic_of
-from consumer_sdk.adapters.pulsar.dead_letters.form import default_topic, record_of
+from consumer_sdk.adapters.pulsar.client.topics import dead_letter_topic, full_name, topic_of
+from consumer_sdk.adapters.pulsar.details import event_time
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.options import NAME, NAMES, check_options, make_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
-from consumer_sdk.records.dead_letter import own_headers
+from consumer_sdk.records.dead_letter import PREFIX, own_headers
 
-__all__ = ["PulsarDeadLetters", "PulsarRecords"]
-
+__all__ = ["PulsarDeadLetters", "PulsarRecords", "default_topic", "record_of"]
 
 OWN = {
     "topic": optional(NAME),
@@ -28,6 +53,55 @@ OWN = {
     "encryption_keys": NAMES,
 }
 """`PulsarDeadLetters`' own options."""
+
+
+# -- the form of a letter -----------------------------------------------------------------
+
+LONGEST_ERROR = 8192
+"""Characters of an error's text."""
+
+
+def default_topic(letter: DeadLetter) -> str:
+    """``<topic>-<subscription>-DLQ``, in full."""
+    stream = letter.partition.stream
+    legal = stream if "://" in stream else stream.replace("/", "_")  # of another broker
+    return dead_letter_topic(legal, letter.group)
+
+
+def record_of(letter: DeadLetter) -> OutgoingRecord:
+    """What is written for a letter."""
+    return OutgoingRecord(
+        key=letter.key,
+        value=letter.value,
+        properties=_properties(letter),
+        ordering_key=letter.ordering_key,
+        timestamp=event_time(letter.timestamp, letter.details),
+        schema=schema_of(letter.partition.stream, letter.details),
+    )
+
+
+def _properties(letter: DeadLetter) -> dict[str, str]:
+    own = properties_of(letter.headers)
+    kept = {name: value for name, value in own.items() if not name.startswith(PREFIX)}
+    origin = origin_properties(own, letter.partition, letter.position, letter.group)
+    tries = {TRIES: str(tries_of(own) + max(letter.attempts - 1, 0))}
+    return kept | origin | tries | _why(letter)
+
+
+def _why(letter: DeadLetter) -> dict[str, str]:
+    added = {
+        "stream": letter.partition.stream,
+        "partition": letter.partition.id,
+        "position": letter.position,
+        "error": letter.error[:LONGEST_ERROR],
+        "error-type": letter.error_type,
+        "attempts": letter.attempts,
+        "failed-at": letter.failed_at,
+    }
+    return {PREFIX + name: str(value) for name, value in added.items()}
+
+
+# -- the destinations --------------------------------------------------------------------
 
 
 class PulsarDeadLetters(DeadLetters):

@@ -1,1 +1,0 @@
-"""Dead letters as messages of a Pulsar topic."""
