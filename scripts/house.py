@@ -1,7 +1,9 @@
 """Counts the house: rooms, functions, comments, and the files that a record passes.
 
 python scripts/house.py            # what the sources tell
-python scripts/house.py --ways     # also three ways of a record, traced on a real Kafka
+python scripts/house.py --at v0.1  # what those of a commit tell
+python scripts/house.py --ways     # also the ways of a record, traced on a real Kafka, beside those that
+                                   # docs/architecture.md lists; 1 if none takes a file of the list
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import ast
 import asyncio
 import io
 import pickle
+import re
 import statistics
+import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 import tokenize
@@ -21,7 +26,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "consumer_sdk"
@@ -29,23 +34,45 @@ FULL = 14
 """Files that a room should have at most."""
 
 
-def main() -> None:
-    """Prints the counts."""
+PAGE = ROOT / "docs" / "architecture.md"
+_WAY = re.compile(r"^### (?P<title>From .+)\n(?P<text>(?:(?!^#).*\n)*)", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<files>[^|]+) \| (?P<task>[^|]+) \|$", re.MULTILINE)
+_FILE = re.compile(r"`([\w/]+\.py)`")
+
+
+def main() -> int:
+    """Prints the counts; 1 if a way differs from the page's."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument(
         "--ways", action="store_true", help="trace records on a real Kafka, which this starts"
     )
+    parser.add_argument("--at", metavar="COMMIT", help="count the sources of this commit")
     options = parser.parse_args()
-    sources = {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+    sources = _committed(options.at) if options.at else _present()
     _print_rooms(sources)
     _print_totals(sources)
-    if options.ways:
-        asyncio.run(_print_ways())
+    return asyncio.run(_print_ways()) if options.ways else 0
 
 
 # -- what the sources tell ----------------------------------------------------------------
+
+
+def _present() -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _committed(commit: str) -> dict[Path, str]:
+    command = ["git", "-C", str(ROOT), "archive", commit, PACKAGE.name]
+    archive = subprocess.run(command, check=True, capture_output=True).stdout  # noqa: S603 - our own
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        texts = {
+            ROOT / member.name: file.read().decode()
+            for member in tar
+            if member.name.endswith(".py") and (file := tar.extractfile(member))
+        }
+    return dict(sorted(texts.items()))
 
 
 def _print_rooms(sources: dict[Path, str]) -> None:
@@ -105,38 +132,77 @@ def _lonely(sources: dict[Path, str]) -> int:
     return sum(count == 1 for count in users.values())
 
 
+# -- the ways of a record, as the page lists them -----------------------------------------
+
+
+class Step(NamedTuple):
+    """A row of a way's table: the name of its step, its files below the package, what they do."""
+
+    name: str
+    files: tuple[str, ...]
+    task: str
+
+
+def ways_of_page() -> dict[str, list[Step]]:
+    """Returns the steps of each way, by the heading of its section, as docs/architecture.md has them."""
+    found = _WAY.finditer(PAGE.read_text(encoding="utf-8"))
+    return {match["title"]: list(_steps(match["text"])) for match in found}
+
+
+def _steps(text: str) -> Iterator[Step]:
+    for row in _ROW.finditer(text):
+        if files := _FILE.findall(row["files"]):
+            yield Step(row["name"], tuple(files), row["task"])
+
+
 # -- the ways of a record, traced ---------------------------------------------------------
 
 
 class Trace:
-    """The files of the package whose functions run while it is on, in threads that begin after it."""
+    """The files of the package whose functions run while it is on, in threads that begin after it.
+
+    They stand in the order of their first calls, each with its functions in that order.
+    """
 
     def __init__(self) -> None:
-        self._files: set[str] = set()
+        self._calls: dict[str, dict[str, None]] = {}
         self._is_on = False
+        self.missed: list[str] = []
+        """What the page lists and the record did not pass."""
         threading.setprofile(self._look)
         sys.setprofile(self._look)
 
     def _look(self, frame: FrameType, event: str, _argument: object) -> None:
         if self._is_on and event == "call":
-            self._files.add(frame.f_code.co_filename)
+            code = frame.f_code
+            self._calls.setdefault(code.co_filename, {})[code.co_qualname] = None
 
     @contextmanager
     def way(self, title: str) -> Iterator[None]:
         """Prints those of a way."""
-        self._files.clear()
+        self._calls.clear()
         self._is_on = True
         try:
             yield
         finally:
             self._is_on = False
-        ours = sorted(name for name in self._files if name.startswith(str(PACKAGE)))
-        print(f"\n{title}: {len(ours)} files")
-        for name in ours:
-            print(f"    {Path(name).relative_to(ROOT).as_posix()}")
+        self._print(title)
+
+    def _print(self, title: str) -> None:
+        ours = {
+            Path(name).relative_to(PACKAGE).as_posix(): functions
+            for name, functions in self._calls.items()
+            if name.startswith(str(PACKAGE))
+        }
+        listed = [file for step in ways_of_page().get(title, ()) for file in step.files]
+        self.missed += [f"{title}: {file}" for file in listed if file not in ours]
+        print(f"\n{title}: {len(ours)} files, of which the page lists {len(listed)}")
+        for name, functions in ours.items():
+            beside = "" if name in listed else " (beside)"
+            print(f"    {name}{beside}: {', '.join(functions)}")
 
 
-async def _print_ways() -> None:
+async def _print_ways() -> int:
     from consumer_sdk.testing.servers import KafkaServer
 
     trace = Trace()
@@ -146,6 +212,9 @@ async def _print_ways() -> None:
         with tempfile.TemporaryDirectory() as folder:
             await _handled(trace, kafka.bootstrap_servers, Path(folder))
         await _pulled(trace, kafka.bootstrap_servers)
+    for missed in trace.missed:
+        print(f"not passed, but listed by {PAGE.name}: {missed}")
+    return 1 if trace.missed else 0
 
 
 async def _send(servers: str) -> None:
@@ -170,14 +239,14 @@ async def _handled(trace: Trace, servers: str, folder: Path) -> None:
         running = asyncio.create_task(consumer.run(seen.put, handle_signals=False))
         await feed.put(await seen.get())
         await consumer.flush()
-        with trace.way("from Kafka's socket to the commit"):
+        with trace.way("From Kafka's socket to the commit"):
             await _send(servers)
             message = await seen.get()
             await consumer.flush()
         consumer.stop()
         await running
         await consumer.aclose()  # what it does beside the feed is no part of the feed's way
-        with trace.way("from feed.put to the durable segment"):
+        with trace.way("From `feed.put` to the durable segment"):
             await feed.put(message)
 
 
@@ -206,12 +275,13 @@ async def _pulled(trace: Trace, servers: str) -> None:
     start, task = planned(reader.initialOffset())
     read(task)
     await _send(servers)
-    with trace.way("a micro-batch that Spark pulls, in the driver (and the ack of the last)"):
+    with trace.way("From Spark's question to planned tasks, in the driver"):
         _, task = planned(start)
-    with trace.way("the same, in a worker"):
+    reader.stop()  # which waits for the acks, so that they are no part of the worker's way
+    read(task)  # which connects again
+    with trace.way("From a task to Arrow batches, in a worker"):
         read(task)
-    reader.stop()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
