@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from ssl import SSLContext
@@ -45,12 +46,29 @@ THREADS = 4
 
 BATCH_SIZE = "X-Pulsar-num-batch-message"
 CHUNK_ID = "X-Pulsar-chunk-id"
+CHUNKS = "X-Pulsar-num-chunks-from-msg"
+MESSAGE_UUID = "X-Pulsar-uuid"
 UNSEEN = (CHUNK_ID, "X-Pulsar-marker-type", "X-Pulsar-txnid-most-bits")
 """Headers of entries that a reader may not get as a message: chunks, the broker's own markers, and entries of
 a transaction, which may have been aborted."""
 
 DELETED = re.compile(r"[\[(](-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]")
 """``(17:3..17:5]``: the entries behind the first place, up to the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a large message.
+
+    Attributes:
+        uuid: the message's: the producer's name and a sequence number.
+        index: from 0.
+        count: how many the message has.
+    """
+
+    uuid: str
+    index: int
+    count: int
 
 
 class Admin:
@@ -223,15 +241,13 @@ class Admin:
         headers = await self._look(topic, ledger, entry)
         return None if headers is None else int(headers.get(BATCH_SIZE) or 1)
 
-    async def is_chunk(self, topic: str, ledger: int, entry: int) -> bool:
-        """Whether an entry is there, and is a chunk of a large message."""
-        return await self.chunk_id(topic, ledger, entry) is not None
-
-    async def chunk_id(self, topic: str, ledger: int, entry: int) -> int | None:
-        """Which chunk of a large message an entry is, from 0; None: it is not there, or is no chunk."""
+    async def chunk(self, topic: str, ledger: int, entry: int) -> Chunk | None:
+        """Which chunk of a large message an entry is; None: it is not there, or is no chunk."""
         headers = await self._look(topic, ledger, entry)
         found = None if headers is None else headers.get(CHUNK_ID)
-        return None if found is None else int(found)
+        if headers is None or found is None:
+            return None
+        return Chunk(headers.get(MESSAGE_UUID) or "", int(found), int(headers.get(CHUNKS) or 0))
 
     async def is_plain(self, topic: str, ledger: int, entry: int) -> bool:
         """Whether an entry is there, and holds messages that every reader gets."""

@@ -203,7 +203,9 @@ class RangeReading:
         """Of a message that began before the reader, or that is not whole yet; or it was dropped."""
         if await self._look_back(self._next, BACK):
             return
-        self._is_done = await self._entries.are_chunks(self._next, self._stop)
+        # A broker may be slow: a message that is whole is waited for, until the read has stalled.
+        begin, start = self._begin, self._next
+        self._is_done = await self._entries.end_no_message(begin, start, self._stop)
         if not self._is_done:
             await self._read_again((*self._last[:2], 0))  # the rest of a batch may be missing
 
@@ -226,7 +228,8 @@ class RangeReading:
         Raises:
             UnreadableRecordError: one did not come however often it was read, and holds messages.
         """
-        dropped = await self._entries.first_plain(self._next, min(here, self._stop))
+        until = min(here, self._stop)
+        dropped = await self._entries.first_ending(self._begin, self._next, until)
         if dropped is None and (self._entries.are_known or self._empty_gaps >= GAPS):
             return
         if await self._read_again(gap if dropped is None else self._next):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from consumer_sdk.adapters.pulsar.client.admin import Admin
+from consumer_sdk.adapters.pulsar.client.admin import Admin, Chunk
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.errors import ConfigurationError
@@ -290,8 +290,10 @@ class Entries:
         ledgers = await _ledgers_of(self._admin, self._topic)
         return ledgers.back(place, count)
 
-    async def are_chunks(self, start: Place, stop: Place) -> bool:
-        """All entries in between are known to be chunks of large messages.
+    async def end_no_message(self, begin: Place, start: Place, stop: Place) -> bool:
+        """All entries from ``start`` to ``stop`` are known to be chunks, and none of them ends a message.
+
+        A last chunk ends one if the others are there too, at or behind ``begin``, where the reader began.
 
         Raises:
             AdapterError: the broker does not answer, or refuses.
@@ -301,13 +303,14 @@ class Entries:
         ledgers = await _ledgers_of(self._admin, self._topic)
         if ledgers.count(start, stop) > MOST:
             return False
-        for ledger, entry in ledgers.each(start, stop):
-            if not await self._admin.is_chunk(self._topic, ledger, entry):
-                return False
-        return True
+        found = [await self._admin.chunk(self._topic, *each) for each in ledgers.each(start, stop)]
+        chunks = [each for each in found if each is not None]
+        if len(chunks) < len(found):
+            return False
+        return await self._first_whole(self._admin, ledgers, begin, start, chunks) is None
 
-    async def first_plain(self, start: Place, stop: Place) -> tuple[int, int] | None:
-        """The first entry in between that holds messages, and is no part of one; None: there is none.
+    async def first_ending(self, begin: Place, start: Place, stop: Place) -> tuple[int, int] | None:
+        """The first entry in between that ends a message which every reader from ``begin`` on gets; None: there is none.
 
         Of more than `MOST` entries, the first ones are looked at. Without the REST API nobody can tell.
 
@@ -316,10 +319,38 @@ class Entries:
         """
         if self._admin is None:
             return None
-        for ledger, entry in islice(await self._between(start, stop), MOST):
-            if await self._admin.is_plain(self._topic, ledger, entry):
-                return ledger, entry
-        return None
+        chunks: list[Chunk] = []
+        places: list[tuple[int, int]] = []
+        for place in islice(await self._between(start, stop), MOST):
+            if await self._admin.is_plain(self._topic, *place):
+                return place
+            if (chunk := await self._admin.chunk(self._topic, *place)) is not None:
+                chunks.append(chunk)
+                places.append(place)
+        if not chunks:
+            return None
+        ledgers = await _ledgers_of(self._admin, self._topic)
+        found = await self._first_whole(self._admin, ledgers, begin, start, chunks)
+        return None if found is None else places[found]
+
+    async def _first_whole(
+        self, admin: Admin, ledgers: Ledgers, begin: Place, start: Place, chunks: Sequence[Chunk]
+    ) -> int | None:
+        """Which of the chunks that follow on ``start`` is the first to end a whole message; None: none does."""
+        missing = {}
+        for number, chunk in enumerate(chunks):
+            if chunk.index == chunk.count - 1:
+                here = {each.index for each in chunks if each.uuid == chunk.uuid}
+                missing[chunk.uuid] = number, set(range(chunk.count)) - here
+        low = max(begin, ledgers.back(start, MOST))
+        earlier = reversed(list(ledgers.each(low, start))) if low < start else iter(())
+        while any(lacks for _, lacks in missing.values()):
+            if (place := next(earlier, None)) is None:
+                break
+            found = await admin.chunk(self._topic, *place)
+            if found is not None and found.uuid in missing:
+                missing[found.uuid][1].discard(found.index)
+        return min((number for number, lacks in missing.values() if not lacks), default=None)
 
     async def _between(self, start: Place, stop: Place) -> Iterator[tuple[int, int]]:
         """The entries of a range; within one ledger nobody has to be asked."""
@@ -340,7 +371,8 @@ class Entries:
         if (last := ledgers.last) is None:
             return False
         first = ledgers.first_entry(place, (last[0], last[1] + 1, 0))
-        return first is not None and bool(await self._admin.chunk_id(self._topic, *first[:2]))
+        chunk = None if first is None else await self._admin.chunk(self._topic, *first[:2])
+        return chunk is not None and chunk.index > 0
 
 
 async def _ledgers_of(admin: Admin, topic: str) -> Ledgers:

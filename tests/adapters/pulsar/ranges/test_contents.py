@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from pulsar.schema import JsonSchema, Record, String
 
+from consumer_sdk.adapters.pulsar.ranges import reading
+from consumer_sdk.adapters.pulsar.ranges.native_readers import NativeReader
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Position, StartPoint
@@ -112,6 +115,29 @@ async def test_chunked_messages_are_whole_in_every_split(
     in_parts = [None if each is None else numbers[each] for each in got]
     assert in_parts == [None if each is None else numbers[each] for each in at_once]
     assert sorted(map(str, in_parts)) == sorted(map(str, numbers.values()))
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+async def test_a_chunked_message_that_comes_late_is_waited_for(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, begin: int
+) -> None:
+    """A broker may take its time, and a message that is whole is in the range, however late."""
+    await asyncio.to_thread(interleaved, stage, messages=1, chunks=2)
+    read_in_thread = NativeReader.run
+    late = iter(range(5))
+
+    async def run(self: NativeReader, work: Any, *arguments: Any) -> Any:
+        if work.__name__ == "_read" and next(late, None) is not None:
+            return False  # nothing came
+        return await read_in_thread(self, work, *arguments)
+
+    monkeypatch.setattr(NativeReader, "run", run)
+    monkeypatch.setattr(reading, "QUIET", -1.0)
+    async with stage.open() as ranges:
+        whole = await stage.whole(ranges)
+        assert whole.stop[1] == 2
+        wanted = stage.range((whole.stop[0], begin, 0), whole.stop)
+        assert len(values(await read(ranges, wanted))) == 1
 
 
 async def test_chunks_of_no_whole_message_end_a_range(stage: Stage) -> None:

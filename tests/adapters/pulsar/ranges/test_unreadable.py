@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.errors import UnreadableRecordError
 from tests.adapters.pulsar.flipping_way import MARK, flipping
-from tests.adapters.pulsar.ranges.stage import Stage, read, values
+from tests.adapters.pulsar.ranges.stage import Stage, producing, read, values
 
 pytestmark = pytest.mark.pulsar
 
 SENT = [b"0", b"1", MARK, b"3", b"4"]
+LARGE = b"x" * (6 << 20)
+"""More than an entry holds."""
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -73,6 +76,30 @@ async def test_batch_in_which_a_range_begins_is_read_again(
         finally:
             await ranges.aclose()
     assert found == SENT[1:] + behind
+
+
+@pytest.mark.parametrize("value", [MARK + LARGE, LARGE + MARK], ids=["first", "last"])
+@pytest.mark.parametrize("behind", [[b"2"], []], ids=["between", "end"])
+async def test_chunk_that_the_network_changed_is_read_again(
+    stage: Stage, value: bytes, behind: list[bytes]
+) -> None:
+    """The client drops the whole message; all of its chunks are there, so it has to come."""
+    await stage.produce([b"0"])
+    options: Any = {"chunking_enabled": True, "batching_enabled": False}
+    with producing(stage.server, stage.topic, **options) as producer:
+        await asyncio.to_thread(producer.send, value)
+    if behind:
+        await stage.produce(behind)
+    async with stage.open() as knowing:
+        whole = await stage.whole(knowing)
+    async with flipping(stage.server.service_url) as url:
+        ranges = PulsarRanges(stage.topic, service_url=url, admin_url=stage.server.admin_url)
+        await ranges.open()
+        try:
+            found = values(await read(ranges, whole))
+        finally:
+            await ranges.aclose()
+    assert [each == value or each for each in found] == [b"0", True, *behind]
 
 
 async def test_entry_that_never_comes_is_an_error_and_no_gap(stage: Stage) -> None:
