@@ -298,10 +298,10 @@ class Assignments(AssignmentOwner):
                 await _uncancelled(self._forget_closed())
 
     def _tell_revoked(self, holdings: Sequence[HeldPartition]) -> None:
-        for holding in holdings:
+        gone, now = _told(holdings), self._options.clock.monotonic()
+        for holding in gone:
             holding.own.revoked += 1
-        gone, now = _partitions(h.assignment for h in holdings), self._options.clock.monotonic()
-        self._log.revoked(gone, len(self.holdings), now)
+        self._log.revoked([h.assignment.partition for h in gone], len(self.holdings), now)
 
     async def drain(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
         """Waits until nothing is in flight, or most of the time is up; they stay held."""
@@ -365,9 +365,7 @@ class Assignments(AssignmentOwner):
         self._tell_lost(self._drop(assignments))
 
     def _tell_lost(self, holdings: Sequence[HeldPartition]) -> None:
-        """Says nothing of those that were lost before it was said that they had come."""
-        held, now = len(self.holdings), self._options.clock.monotonic()
-        gone = [h for h in holdings if h.own.assigned > h.own.revoked + h.own.taken]
+        gone, held, now = _told(holdings), len(self.holdings), self._options.clock.monotonic()
         for holding in gone:
             holding.own.revoked += holding.has_ended
             holding.own.taken += not holding.has_ended
@@ -503,6 +501,13 @@ def _free(gone: list[object]) -> None:
     del gone[-TOGETHER:]
     if gone:
         asyncio.get_running_loop().call_soon(_free, gone)
+
+
+def _told(holdings: Iterable[HeldPartition]) -> list[HeldPartition]:
+    """Those of which it was said that they had come, and not yet that they are over."""
+    # 1. `_grant` makes a partition ours. 2. Its start is being made durable. 3. It is lost, or the
+    # consumer closes. Nobody was told of it, so nobody is told that it is over.
+    return [h for h in holdings if h.own.assigned > h.own.revoked + h.own.taken]
 
 
 def _partitions(assignments: Iterable[Assignment]) -> list[Partition]:

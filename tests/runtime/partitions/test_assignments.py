@@ -400,32 +400,109 @@ def test_stuck_handler_of_a_revoked_partition_gives_its_place_back() -> None:
     bench(test, partitions=2)
 
 
-class _Revoked(Hooks):
-    """Keeps the partitions that are said to be over."""
+class _Told(Hooks):
+    """Keeps the partitions that are said to have come, and to be over."""
 
     def __init__(self) -> None:
-        self.partitions: list[Partition] = []
+        self.come: list[Partition] = []
+        self.over: list[Partition] = []
+
+    def partitions_assigned(self, partitions: Sequence[Partition]) -> None:
+        self.come += partitions
 
     def partitions_revoked(self, partitions: Sequence[Partition]) -> None:
-        self.partitions += partitions
+        self.over += partitions
+
+
+def _ways(consumer: Consumer) -> dict[Partition, tuple[int, int, int]]:
+    """How often each came, was revoked and was lost."""
+    seen = consumer.snapshot().partitions
+    return {each.partition: (each.assigned, each.revoked, each.lost) for each in seen}
 
 
 def test_partition_that_is_lost_while_a_revoke_drains_is_over_once() -> None:
-    """The session ends before the drain does: the partition was lost, and not revoked as well."""
+    """The session of one ends before the drain does: it was lost, and not revoked as well."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(10)))
+        hooks = _Told()
+        async with b.consumer(hooks=hooks) as consumer:
+            await anext(consumer)
+            owner, now = consumer._engine._assignments, asyncio.get_running_loop().time()
+            lost, kept = owner.holdings
+            revoking = asyncio.create_task(owner.revoked([lost, kept], deadline=now + 10))
+            await asyncio.sleep(1)
+            owner.lost([lost])
+            await revoking
+            assert _ways(consumer) == {lost.partition: (1, 0, 1), kept.partition: (1, 1, 0)}
+            assert hooks.over == [lost.partition, kept.partition]
+
+    bench(test, partitions=2)
+
+
+def test_partitions_that_are_lost_while_a_revoke_closes_are_over_once() -> None:
+    """Many are closed in turns of the event loop: the session ends when it was the turn of some."""
+
+    async def test(b: Bench) -> None:
+        hooks = _Told()
+        async with b.consumer(hooks=hooks) as consumer:
+            await asyncio.sleep(1)
+            owner, now = consumer._engine._assignments, asyncio.get_running_loop().time()
+            held = list(owner.holdings)
+            revoking = asyncio.create_task(owner.revoked(held, deadline=now + 10))
+            while len(owner.holdings) == len(held):
+                await asyncio.sleep(0)
+            assert owner.holdings
+            owner.lost(held)
+            await revoking
+            assert set(_ways(consumer).values()) == {(1, 1, 0), (1, 0, 1)}
+            assert len(hooks.over) == len(set(hooks.over)) == len(held)
+
+    bench(test, partitions=600)
+
+
+def test_partition_that_is_fenced_by_the_last_flush_of_a_revoke_is_over_once() -> None:
+    """Another owner has claimed it meanwhile: it was lost, and not revoked as well."""
 
     async def test(b: Bench) -> None:
         b.append("1")
-        hooks = _Revoked()
-        async with b.consumer(hooks=hooks) as consumer:
-            await anext(consumer)
+        hooks, shared = _Told(), MemoryStore()
+        store = shared.handle()
+        async with b.consumer(hooks=hooks, store=store, flush_interval=60.0) as consumer:
+            message = await anext(consumer)
             owner, now = consumer._engine._assignments, asyncio.get_running_loop().time()
             held = list(owner.holdings)
             revoking = asyncio.create_task(owner.revoked(held, deadline=now + 10))
             await asyncio.sleep(1)
-            owner.lost(held)
+            await shared.claim("g", [Assignment(held[0].partition, 9)])
+            message.ack()
             await revoking
-            (seen,) = consumer.snapshot().partitions
-            assert (seen.revoked, seen.lost) == (0, 1)
-            assert hooks.partitions == [held[0].partition]
+            assert _ways(consumer) == {held[0].partition: (1, 0, 1)}
+            assert hooks.over == [held[0].partition]
+
+    bench(test)
+
+
+class Slow:
+    """Each save takes a minute."""
+
+    async def around(self, seam: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """Around each call to the store."""
+        if seam == "save":
+            await asyncio.sleep(60)
+        return await call()
+
+
+def test_close_while_a_start_is_stored_tells_of_no_partition() -> None:
+    """It was never said that the partition had come, so nobody is told that it is over."""
+
+    async def test(b: Bench) -> None:
+        hooks, store = _Told(), MemoryStore(faults=Slow())
+        async with b.consumer(hooks=hooks, store=store, start="latest") as consumer:
+            await asyncio.sleep(1)
+            (assignment,) = consumer._engine._assignments.holdings
+            assert hooks.come == []
+        assert hooks.over == []
+        assert _ways(consumer) == {assignment.partition: (0, 0, 0)}
 
     bench(test)
