@@ -513,7 +513,7 @@ class HeldPartition(PartitionState):
 
 
 class _Forked:
-    """The tracker and the clock of a holding in a forked child: every use is an error."""
+    """The tracker and the context of a held partition in a forked child: every use is an error."""
 
     def __getattr__(self, name: str) -> Any:
         raise ConsumerClosedError(

@@ -201,8 +201,9 @@ class PartitionState:
 class MessageIndex:
     """Which message each unsettled record has, for whoever has to be told of what was settled.
 
-    It stands before a tracker's acks, and tells of each message that they settle, once. Without it an ack is the tracker's own bound method and knows nothing but an index; it is
-    there only where hooks, or a hole budget that dead-letters, ask for the messages.
+    It stands before a tracker's acks, and tells of each message that they settle, once. Without it an
+    ack is the tracker's own bound method and knows nothing but an index; it is there only where hooks,
+    or a hole budget that dead-letters, ask for the messages.
 
     It holds what an ack can settle: neither what is on its way to the dead letters, nor a restored
     retry that nobody has been handed yet, which a cumulative ack spares.
