@@ -44,13 +44,11 @@ def resending_to(url: str, *, is_source: bool = False) -> DeadLetters:
 
 
 def _kafka(parts: SplitResult, texts: Mapping[str, str], *, is_source: bool) -> DeadLetters:
-    from aiokafka import AIOKafkaProducer
+    from consumer_sdk.adapters.kafka.client.options import read_url
+    from consumer_sdk.adapters.kafka.dead_letters import KINDS, KafkaRecords
 
-    from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
-    from consumer_sdk.adapters.kafka.dead_letters import OWN, KafkaRecords
-
-    kinds = {name: OWN[name] for name in ("connect_timeout",)}
-    kinds = client_kinds(AIOKafkaProducer.__init__) | kinds
+    set_here = {"topic", "creates_topics"}
+    kinds = {name: kind for name, kind in KINDS.items() if name not in set_here}
     known = _known(texts, kinds, is_source=is_source)
     _, options = read_url(parts, known, kinds, FORM)
     return KafkaRecords(_name(parts, is_source=is_source), creates_topics=False, **options)

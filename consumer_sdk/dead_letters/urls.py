@@ -40,13 +40,10 @@ def dead_letters_from_url(url: str) -> DeadLetters:
 
 
 def _kafka(parts: SplitResult, texts: dict[str, str]) -> DeadLetters:
-    from aiokafka import AIOKafkaProducer
+    from consumer_sdk.adapters.kafka.client.options import read_url
+    from consumer_sdk.adapters.kafka.dead_letters import KINDS, KafkaDeadLetters
 
-    from consumer_sdk.adapters.kafka.client.options import client_kinds, read_url
-    from consumer_sdk.adapters.kafka.dead_letters import OWN, KafkaDeadLetters
-
-    own = {name: OWN[name] for name in OWN if name != "topic"}
-    kinds = client_kinds(AIOKafkaProducer.__init__) | own
+    kinds = {name: kind for name, kind in KINDS.items() if name != "topic"}
     _, options = read_url(parts, texts, kinds, FORM)
     return KafkaDeadLetters(_topic(parts), **options)
 

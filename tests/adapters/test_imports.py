@@ -37,6 +37,32 @@ print(json.dumps(found))
 """
 
 
+OTHER_DOORS = """
+import sys
+for client in {clients}:
+    sys.modules[client] = None
+from consumer_sdk.dead_letters.resending import resending_to
+from consumer_sdk.dead_letters.urls import dead_letters_from_url
+from consumer_sdk.errors import MissingExtraError
+for door in (dead_letters_from_url, resending_to):
+    try:
+        door({url!r})
+    except MissingExtraError as error:
+        print(error.extra)
+"""
+FAKES = """
+import importlib, sys
+for client in {clients}:
+    sys.modules[client] = None
+from consumer_sdk.errors import MissingExtraError
+for name in ("", ".service", ".server", ".shapes"):
+    try:
+        importlib.import_module("consumer_sdk.testing.kinesis" + name)
+    except MissingExtraError as error:
+        print(error.extra)
+"""
+
+
 def modules_of(broker: str) -> list[str]:
     """All modules of an adapter."""
     paths = sorted((PACKAGE / "adapters" / broker).rglob("*.py"))
@@ -71,3 +97,15 @@ def test_what_is_pure_needs_no_client_and_the_rest_says_which(broker: str) -> No
     found = set(json.loads(run_python(code)))
     package = f"consumer_sdk.adapters.{broker}"
     assert found >= {package} | {f"{package}.{name}" for name in PURE[broker]}
+
+
+@pytest.mark.parametrize("broker", CLIENTS)
+def test_url_of_dead_letters_says_which_client_is_missing(broker: str) -> None:
+    """Of a destination, and of where they are sent again."""
+    code = OTHER_DOORS.format(clients=CLIENTS[broker], url=f"{broker}://host:1/topic")
+    assert run_python(code).split() == [broker, broker]
+
+
+def test_fake_kinesis_says_which_client_is_missing() -> None:
+    """A test that imports it is told what to install."""
+    assert run_python(FAKES.format(clients=CLIENTS["kinesis"])).split() == ["kinesis"] * 4

@@ -40,6 +40,7 @@ from consumer_sdk.adapters.kafka.client.client import start_producer, stop_produ
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
+    client_kinds,
     connection_options,
     read_servers,
 )
@@ -82,6 +83,8 @@ OWN: Mapping[str, OptionType] = {
     "connect_timeout": SECONDS,
 }
 """`KafkaDeadLetters`' own options."""
+KINDS = {**client_kinds(AIOKafkaProducer.__init__), **OWN}
+"""The same, with the client's."""
 LONGEST_ERROR = 8192
 LONGEST_TOPIC = 249
 

@@ -21,6 +21,9 @@ What it does not do as AWS does:
 - Nothing is signed, encrypted or paid for, and there are no on-demand streams.
 """
 
+from consumer_sdk.adapters.kinesis import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from consumer_sdk.testing.kinesis.errors import RefusedError
 from consumer_sdk.testing.kinesis.model import FakeKinesis
 from consumer_sdk.testing.kinesis.options import Quirks, ShardLimits
