@@ -172,11 +172,13 @@ class AssignmentBook(Generic[G]):
 
     def close(self, grants: Iterable[G]) -> list[G]:
         """Ends grants; returns those that were not over before."""
-        ended = [grant for grant in grants if not grant.is_closed]
-        for grant in ended:
-            del self._by_assignment[grant.assignment]
-            del self._by_key[grant.key]
-            grant.close()
+        ended = []
+        for grant in grants:
+            if not grant.is_closed:
+                del self._by_assignment[grant.assignment]
+                del self._by_key[grant.key]
+                grant.close()
+                ended.append(grant)
         return ended
 
     # -- looking ------------------------------------------------------------------------

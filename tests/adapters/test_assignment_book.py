@@ -153,3 +153,11 @@ def test_drain_and_close_tell_what_they_have_changed() -> None:
     assert book.within(DRAINING) == [first, second]
     assert book.close([first]) == [first]
     assert book.close([first, second]) == [second]
+
+
+def test_grant_that_is_named_twice_is_closed_once() -> None:
+    """A commit may tell twice that a partition has ended."""
+    book = Book()
+    twice = in_state(book, OPEN)
+    assert book.close([twice, twice]) == [twice]
+    assert len(book) == 0
