@@ -8,10 +8,12 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import MissingExtraError
-from consumer_sdk.range_reads import Header
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    # Decoders, which import this module too, have no records.
+    from consumer_sdk.range_reads import Header
 
 __all__ = ["consecutive", "header_lists", "import_pyarrow", "repeated", "warm_up"]
 

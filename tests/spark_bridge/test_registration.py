@@ -103,3 +103,17 @@ def test_worker_that_reads_a_range_imports_no_consumer(url: str) -> None:
     assert "consumer_sdk.spark_bridge.pull.reading" in found
     foreign = [name for name in found if f"{name}.".startswith(tuple(f"{f}." for f in FOREIGN))]
     assert not foreign
+
+
+@pytest.mark.parametrize(
+    "module, registries",
+    [("rescued", False), ("avro.values", True), ("protobuf.values", True)],
+)
+def test_worker_that_decodes_imports_no_records(module: str, *, registries: bool) -> None:
+    """It has values, not records; JSON's needs no schema registry either."""
+    code = f"import sys, consumer_sdk.spark_bridge.decoding.{module}; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert f"consumer_sdk.spark_bridge.decoding.{module}" in found
+    assert not {"consumer_sdk.records", "consumer_sdk.range_reads"} & set(found)
+    assert ("consumer_sdk.schema_registry" in found) == registries
