@@ -48,6 +48,7 @@ __all__ = [
     "STARTING",
     "AckMode",
     "PullOptions",
+    "PullSettings",
     "ending",
     "starting",
 ]
@@ -214,7 +215,7 @@ class PullSettings:
         store: the URL of a checkpoint store, to which the position is written before the broker.
     """
 
-    url: str | None = option(URL, default=None)
+    url: str | None = option(URL, default=None, repr=False)  # it may hold a password
     group: str | None = option(GROUP, default=None)
     starting_offsets: str | None = option(STARTS, spelled="startingOffsets", default=None)
     starting_timestamp: str | None = option(TIME, spelled="startingTimestamp", default=None)
@@ -250,7 +251,7 @@ class PullSettings:
     timestamp_overflow: str = option(OVERFLOW, spelled="timestampOverflow", default="error")
     ack_mode: AckMode = option(ACK_MODE, spelled="ackMode", default="auto")
     strict_acks: bool = option(TRUTH, spelled="strictAcks", default=False)
-    store: str | None = option(STORE_URL, default=None)
+    store: str | None = option(STORE_URL, default=None, repr=False)  # it may hold a password
 
     def __post_init__(self) -> None:
         if self.group is not None and not self.group.strip():

@@ -10,7 +10,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import AtTime, StartPoint
-from consumer_sdk.spark_bridge.pull.options.options import PullOptions
+from consumer_sdk.spark_bridge.pull.options.options import PullOptions, PullSettings
 from consumer_sdk.spark_bridge.pull.planning.admission import Limits
 from consumer_sdk.spark_bridge.pull.planning.starts import Starts
 from consumer_sdk.spark_bridge.pull.planning.tasks import Sizing
@@ -168,6 +168,13 @@ def test_a_store_s_password_is_not_shown() -> None:
     options = PullOptions.parse({"url": "kafka://h/t?group=g", "store": "redis://u:hunter2@h/0"})
     assert "hunter2" not in repr(options)
     assert options.store == "redis://u:hunter2@h/0"
+
+
+def test_options_before_they_are_checked_show_no_secret() -> None:
+    """Some tools log an error with the local variables of each function."""
+    settings = PullSettings(url="pulsar://h/t?token=s3cret", store="redis://u:hunter2@h/0")
+    assert "s3cret" not in repr(settings)
+    assert "hunter2" not in repr(settings)
 
 
 @pytest.mark.parametrize(
