@@ -16,8 +16,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+import threading
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from consumer_sdk.cli.arguments import parse
 from consumer_sdk.cli.terminal import clean
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Does what the arguments say; returns the exit status."""
     arguments = parse(argv)
     try:
-        with _quiet() if arguments.is_quiet(arguments) else nullcontext():
+        with _quiet if arguments.is_quiet(arguments) else nullcontext():
             status: int | None = arguments.command(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -47,18 +48,35 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """What clients, and the SDK, have to say in logs is in the error that ends the command."""
-    loggers = [logging.getLogger(name) for name in ("aiokafka", "consumer_sdk", "kazoo")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+class _Quiet:
+    """What clients, and the SDK, have to say in logs is in the error that ends the command.
+
+    Several commands may run in one process, in threads: the last one to end restores the levels.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._commands = 0
+        self._levels: dict[logging.Logger, int] = {}
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._commands:
+                loggers = map(logging.getLogger, ("aiokafka", "consumer_sdk", "kazoo"))
+                self._levels = {logger: logger.level for logger in loggers}
+            self._commands += 1
+            for logger in self._levels:
+                logger.setLevel(logging.CRITICAL)
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._commands -= 1
+            if not self._commands:
+                for logger, level in self._levels.items():
+                    logger.setLevel(level)
+
+
+_quiet = _Quiet()
 
 
 def _status(error: Exception) -> int:
