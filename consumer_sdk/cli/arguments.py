@@ -35,15 +35,14 @@ def make_parser() -> Parser:
     """The parser of the command line, for `parse` and for documents."""
     parser = Parser(
         prog="consumer-sdk",
-        description="Runs services that consume streams, and looks after their consumer groups.",
+        description="Run services that consume streams, and operate their consumer groups.",
     )
     parser.add_argument("--version", action="version", version=f"consumer-sdk {__version__}")
     topics = parser.add_subparsers(required=True, metavar="TOPIC")
     add_run(topics)
     topic = topics.add_parser(
-        "checkpoints", help="show, move and delete the checkpoints of a group"
+        "checkpoints", help="show, move and delete the checkpoints (stored positions) of a group"
     )
-    topic.epilog = f"STORE_URL: {FORMS}"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     _add_export(commands)
     _add_import(commands)
@@ -69,21 +68,23 @@ def _add_export(commands: Commands) -> None:
         "export", help="write the checkpoints of a group to stdout, as JSON lines"
     )
     _add_store(parser)
-    parser.add_argument("--stream", type=text, help="only those of this stream")
-    add_json(parser, "write the number of checkpoints, on stderr, as a JSON object too")
+    parser.add_argument("--stream", type=text, help="only the checkpoints of this stream")
+    add_json(parser, "also write the number of checkpoints on stderr as a JSON object")
     parser.set_defaults(command=in_loop(checkpoints.export))
 
 
 def _add_import(commands: Commands) -> None:
-    parser = commands.add_parser("import", help="write exported checkpoints into a store")
-    parser.add_argument("store", metavar="STORE_URL", type=text)
-    parser.add_argument("file", metavar="FILE", help="the file that `export` wrote; - for stdin")
+    parser = commands.add_parser("import", help="write checkpoints from `export` into a store")
+    parser.add_argument("store", metavar="STORE_URL", type=text, help=FORMS)
+    parser.add_argument("file", metavar="FILE", help="the output of `export`; - for stdin")
     _add_import_options(parser)
     parser.set_defaults(command=checkpoints.import_file)
 
 
 def _add_import_storm(commands: Commands) -> None:
-    parser = commands.add_parser("import-storm", help="import the offsets of a KafkaSpout of Storm")
+    parser = commands.add_parser(
+        "import-storm", help="import the offsets of a Storm KafkaSpout from ZooKeeper"
+    )
     parser.add_argument(
         "hosts", metavar="ZK_HOSTS", type=text, help="ZooKeeper servers: zk1:2181,zk2:2181"
     )
@@ -91,9 +92,7 @@ def _add_import_storm(commands: Commands) -> None:
         "zk_root", metavar="ZK_ROOT", type=text, help="the SpoutConfig.zkRoot of the spout"
     )
     parser.add_argument("spout_id", metavar="ID", type=text, help="the SpoutConfig.id of the spout")
-    parser.add_argument(
-        "--topic", required=True, type=text, help="the topic that the spout has read"
-    )
+    parser.add_argument("--topic", required=True, type=text, help="the topic that the spout read")
     _add_store(parser)
     _add_import_options(parser)
     parser.set_defaults(command=in_loop(checkpoints.import_storm))
@@ -101,7 +100,7 @@ def _add_import_storm(commands: Commands) -> None:
 
 def _add_import_kinesis_spout(commands: Commands) -> None:
     parser = commands.add_parser(
-        "import-kinesis-spout", help="import the positions of a kinesis-storm-spout"
+        "import-kinesis-spout", help="import the positions of a kinesis-storm-spout from ZooKeeper"
     )
     parser.add_argument(
         "hosts", metavar="ZK_HOSTS", type=text, help="ZooKeeper servers: zk1:2181,zk2:2181"
@@ -120,7 +119,7 @@ def _add_import_kinesis_spout(commands: Commands) -> None:
 
 def _add_import_kcl(commands: Commands) -> None:
     parser = commands.add_parser(
-        "import-kcl", help="import the leases of the Kinesis Client Library"
+        "import-kcl", help="import the positions of the Kinesis Client Library from its lease table"
     )
     parser.add_argument(
         "file",
@@ -128,15 +127,19 @@ def _add_import_kcl(commands: Commands) -> None:
         help="the output of `aws dynamodb scan` on the lease table; - for stdin",
     )
     parser.add_argument(
-        "stream", metavar="STREAM", type=text, help="the stream that the library has read"
+        "stream", metavar="STREAM", type=text, help="the stream that the library read"
     )
     _add_store(parser)
-    parser.add_argument("--shards", metavar="FILE", help="the output of `aws kinesis list-shards`")
+    parser.add_argument(
+        "--shards",
+        metavar="FILE",
+        help="the output of `aws kinesis list-shards`, to mark older shards without a lease as ended",
+    )
     parser.add_argument(
         "--unread",
         choices=["start", "earliest"],
-        help="where shards begin whose leases are at LATEST or AT_TIMESTAMP: where the consumer's start= "
-        "says, or at their first record",
+        help="where to start a shard whose lease is at LATEST or AT_TIMESTAMP: as the consumer's start= option "
+        "says (start), or at its first record (earliest)",
     )
     _add_import_options(parser)
     parser.set_defaults(command=checkpoints.import_kcl)
@@ -150,7 +153,10 @@ def _add_list(commands: Commands) -> None:
 
 
 def _add_delete(commands: Commands) -> None:
-    parser = commands.add_parser("delete", help="delete checkpoints, and keep their fences")
+    parser = commands.add_parser(
+        "delete",
+        help="delete checkpoints; their fencing numbers stay, so that former owners cannot write",
+    )
     _add_store(parser)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument(
@@ -158,16 +164,20 @@ def _add_delete(commands: Commands) -> None:
         action="append",
         type=text,
         metavar="STREAM/ID",
-        help="a partition as `list` writes it; may be given several times",
+        help="a partition as `list` writes it; repeat it for several partitions",
     )
-    which.add_argument("--stream", type=text, help="all partitions of this stream")
-    which.add_argument("--all", action="store_true", help="all partitions of the group")
+    which.add_argument(
+        "--stream", type=text, help="the checkpoints of all partitions of this stream"
+    )
+    which.add_argument("--all", action="store_true", help="all checkpoints of the group")
     add_json(parser)
     parser.set_defaults(command=in_loop(checkpoints.delete))
 
 
 def _add_unpin(commands: Commands) -> None:
-    parser = commands.add_parser("unpin", help="delete the pinned start of a group")
+    parser = commands.add_parser(
+        "unpin", help="delete the start position that a group has pinned for a stream"
+    )
     _add_store(parser)
     parser.add_argument(
         "stream", metavar="STREAM", type=text, help="the stream as `list` writes it"
@@ -178,26 +188,25 @@ def _add_unpin(commands: Commands) -> None:
 
 def _add_leases(topics: Commands) -> None:
     topic = topics.add_parser(
-        "leases", help="show, release, reopen and remove the leases of a group"
+        "leases", help="show, release, reopen and remove the leases of a Kinesis group"
     )
-    topic.epilog = f"STORE_URL: {FORMS}"
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     shown = commands.add_parser(
-        "list", help="show who holds each lease and since when, and which partitions have ended"
+        "list", help="show who holds each lease, since when, and which partitions have ended"
     )
     _add_store(shown)
-    shown.add_argument("--stream", type=text, help="only those of this stream")
+    shown.add_argument("--stream", type=text, help="only the leases of this stream")
     add_json(shown, "write a JSON object for each lease")
     shown.set_defaults(command=in_loop(leases.show))
     _add_release(commands)
     reopened = commands.add_parser(
-        "reopen", help="have partitions read again that were marked as ended"
+        "reopen", help="read partitions again that are marked as ended, after their settled records"
     )
     _add_store(reopened)
     _add_listed(reopened)
     add_json(reopened, "write the number of leases as a JSON object")
     reopened.set_defaults(command=in_loop(leases.reopen))
-    removed = commands.add_parser("remove", help="remove all leases of a stream, also damaged ones")
+    removed = commands.add_parser("remove", help="remove all leases of a stream, even damaged ones")
     _add_store(removed)
     removed.add_argument(
         "--stream", type=text, required=True, help="the stream as `list` writes it"
@@ -209,16 +218,16 @@ def _add_leases(topics: Commands) -> None:
 def _add_release(commands: Commands) -> None:
     released = commands.add_parser(
         "release",
-        help="take leases from their holders, so that others read the partitions",
-        description="Take leases from their holders. The consumers that have room for the partitions take them, "
-        "and go\non at the checkpoints. A holder that still runs stops at its next renewal, after a third of "
-        "its\nlease_duration at most; what it has not flushed by then is read again.",
+        help="take leases from their holders, so that other consumers read the partitions",
+        description="Take leases from their holders. Other consumers claim the partitions and continue at their "
+        "checkpoints.\nA holder that still runs stops reading at its next lease renewal, within a third of its "
+        "lease_duration.\nRecords whose acks it has not flushed by then are delivered again.",
     )
-    released.exits[3] = "refused: the holder seems to run"
+    released.exits[3] = "refused: a holder seems to run"
     _add_store(released)
     _add_listed(released)
     released.add_argument(
-        "--force", action="store_true", help="take a lease also from a holder that seems to run"
+        "--force", action="store_true", help="take a lease even if its holder seems to run"
     )
     add_yes(released)
     add_json(released, "write a JSON object for each lease")
@@ -232,7 +241,7 @@ def _add_listed(parser: Parser) -> None:
         type=text,
         required=True,
         metavar="STREAM/ID",
-        help="a partition as `list` writes it; may be given several times",
+        help="a partition as `list` writes it; repeat it for several partitions",
     )
 
 
@@ -240,16 +249,24 @@ def _add_fan_out(topics: Commands) -> None:
     topic = topics.add_parser(
         "fan-out", help="show and remove the enhanced fan-out consumers of a Kinesis stream"
     )
-    topic.epilog = "STREAM_URL: kinesis://region/stream?option=value, as the consumer is given it"
+    topic.epilog = (
+        "STREAM_URL is the one that the consumers use: kinesis://region/stream?option=value"
+    )
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
-    parser = commands.add_parser("list", help="show the registered enhanced fan-out consumers")
-    parser.add_argument("stream", metavar="STREAM_URL", type=text)
+    parser = commands.add_parser(
+        "list", help="show the enhanced fan-out consumers that are registered with a Kinesis stream"
+    )
+    parser.add_argument(
+        "stream", metavar="STREAM_URL", type=text, help="kinesis://region/stream?option=value"
+    )
     add_json(parser)
     parser.set_defaults(command=in_loop(fan_out.show))
     parser = commands.add_parser(
-        "remove", help="deregister enhanced fan-out consumers that nobody uses any more"
+        "remove", help="deregister enhanced fan-out consumers that nobody uses"
     )
-    parser.add_argument("stream", metavar="STREAM_URL", type=text)
+    parser.add_argument(
+        "stream", metavar="STREAM_URL", type=text, help="kinesis://region/stream?option=value"
+    )
     parser.add_argument(
         "name", metavar="NAME", nargs="+", type=text, help="a consumer as `list` writes it"
     )
@@ -258,13 +275,17 @@ def _add_fan_out(topics: Commands) -> None:
 
 
 def _add_assets(topics: Commands) -> None:
-    topic = topics.add_parser("assets", help="write files for Grafana, Prometheus, editors, shells")
+    topic = topics.add_parser(
+        "assets", help="write files for Grafana, Prometheus, editors and shells"
+    )
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
-    parser = commands.add_parser("schema", help="write a JSON schema of the file of `run --config`")
+    parser = commands.add_parser(
+        "schema", help="write a JSON schema of the configuration file of `run --config`"
+    )
     add_json(parser, AS_IT_IS)
     parser.set_defaults(command=_write_schema)
     parser = commands.add_parser(
-        "completion", help="write a completion script, which the shell sources"
+        "completion", help="write a completion script, to source in the shell"
     )
     parser.add_argument(
         "shell", metavar="SHELL", choices=SHELLS, help="the shell: bash, zsh or fish"
@@ -284,16 +305,16 @@ def _write_completion(arguments: argparse.Namespace) -> None:
 
 
 def _add_store(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("store", metavar="STORE_URL", type=text)
-    parser.add_argument("group", metavar="GROUP", type=text)
+    parser.add_argument("store", metavar="STORE_URL", type=text, help=FORMS)
+    parser.add_argument("group", metavar="GROUP", type=text, help="the consumer group")
 
 
 def _add_import_options(parser: Parser) -> None:
-    parser.exits[3] = "refused: a checkpoint in the store is ahead, or consumers run"
-    parser.add_argument(
-        "--force", action="store_true", help="overwrite checkpoints that are ahead, too"
+    parser.exits[3] = (
+        "refused: the store has a later checkpoint, or the group has running consumers"
     )
+    parser.add_argument("--force", action="store_true", help="also overwrite later checkpoints")
     parser.add_argument(
-        "--dry-run", action="store_true", help="read and compare, and write nothing"
+        "--dry-run", action="store_true", help="compare with the store, and write nothing"
     )
     add_json(parser)

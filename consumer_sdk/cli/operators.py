@@ -22,15 +22,20 @@ from consumer_sdk.cli.times import FORMS as TIMES
 
 __all__ = ["add_dead_letters", "add_doctor", "add_groups", "add_lags"]
 
-STREAMS = (
-    "URL: as the consumers are given it: kafka://host:port/topic?group=name, "
-    "pulsar://host:port/topic?subscription=name&admin_url=http://host:port, "
-    "kinesis://region/stream?group=name"
-)
-LETTERS = (
-    "URL: kafka://host:port/topic, pulsar://host:port/topic?admin_url=http://host:port, "
-    "kinesis://region/stream or sqlite:///absolute/path/letters.db; options of consumers may follow."
-)
+STREAMS = """\
+URL is the one that the consumers of the group use:
+  kafka://host:port/topic?group=name
+  pulsar://host:port/topic?subscription=name&admin_url=http://host:port
+  kinesis://region/stream?group=name
+"""
+LETTERS = """\
+URL is where the dead letters are; the options of a consumer may follow:
+  kafka://host:port/topic
+  pulsar://host:port/topic?admin_url=http://host:port
+  kinesis://region/stream
+  sqlite:///absolute/path/letters.db
+"""
+STORE = "the consumers' store, if they have one: sqlite:///path/state.db"
 
 
 def add_dead_letters(topics: Commands) -> None:
@@ -39,75 +44,97 @@ def add_dead_letters(topics: Commands) -> None:
     topic.epilog = LETTERS
     commands = topic.add_subparsers(required=True, metavar="COMMAND")
     listed = _letters(
-        commands, "list", "show a line for each letter that was not replayed or purged"
+        commands, "list", "list the dead letters that were neither replayed nor purged"
     )
     listed.set_defaults(command=in_loop(dead_letters.show_all))
-    shown = _letters(commands, "show", "show letters as a whole: error, headers, value")
+    shown = _letters(commands, "show", "show dead letters with their error, headers and value")
     shown.add_argument(
-        "place", metavar="PLACE", nargs="*", type=text, help="a letter's place as `list` writes it"
+        "place",
+        metavar="PLACE",
+        nargs="*",
+        type=text,
+        help="only the letter at this place, as `list` shows it",
     )
     shown.set_defaults(command=in_loop(dead_letters.show))
     replayed = _letters(
         commands,
         "replay",
-        "send the records of letters again, unchanged",
-        "A letter is removed only after its record is stored where it was sent. After a replay that was killed, "
-        "run it again: no letter is lost, and the last few may be sent twice.",
+        "send the records of dead letters again, unchanged",
+        "A letter is removed only after the broker has stored its record.\nIf a replay is killed, run it "
+        "again: no letter is lost, and the last few may be sent twice.",
     )
     replayed.add_argument(
         "--to",
         type=text,
         metavar="URL",
-        help="where to send them, with or without a topic; by default each record's own stream",
+        help="the broker to send to, with or without a topic; default: the stream that each record came from",
     )
-    replayed.add_argument("--rate", type=rate, metavar="N", help="send N letters a second at most")
+    replayed.add_argument("--rate", type=rate, metavar="N", help="send at most N records a second")
     add_yes(replayed)
     replayed.set_defaults(command=in_loop(dead_letters.replay))
-    purged = _letters(commands, "purge", "delete letters")
+    purged = _letters(commands, "purge", "delete dead letters")
     add_yes(purged)
     purged.set_defaults(command=in_loop(dead_letters.purge))
 
 
 def add_groups(commands: Commands) -> None:
     """``checkpoints show`` and ``reset``, which take a consumer's URL."""
-    shown = _group(commands, "show", "show where a group would start, its holes and its attempts")
+    shown = _group(
+        commands,
+        "show",
+        "show where a group would start, its unsettled records and their failed attempts",
+    )
     shown.set_defaults(command=in_loop(resets.show))
     moved = _group(
         commands,
         "reset",
-        "set where a group starts",
-        "The store and the broker are set; the group's holes and attempts are forgotten.",
+        "set the positions where a group starts",
+        "It writes the positions to the broker and to the store. What the group knows of settled records\n"
+        "beyond its position, and of failed attempts, is forgotten.",
     )
-    moved.exits[3] = "refused: consumers of the group run"
+    moved.exits[3] = "refused: the group has running consumers"
     moved.add_argument(
-        "--to", type=text, metavar="earliest|latest|POSITION|TIME", help="where the group starts"
+        "--to", type=text, metavar="earliest|latest|POSITION|TIME", help="the new position"
     )
-    moved.add_argument("--shift", type=int, metavar="N", help="move N records forth, or back (-N)")
-    moved.add_argument("--force", action="store_true", help="do it although consumers seem to run")
+    moved.add_argument(
+        "--shift",
+        type=int,
+        metavar="N",
+        help="move by N records, or back by -N: from --to, or else from the group's position",
+    )
+    moved.add_argument(
+        "--force",
+        action="store_true",
+        help="reset even if consumers seem to run; Kafka itself refuses a group with members",
+    )
     add_yes(moved)
-    moved.epilog = f"{STREAMS}\n{TIMES}"
+    moved.epilog = f"{STREAMS}\nPOSITION is one as `show` writes it.\n{TIMES}"
     moved.set_defaults(command=in_loop(resets.reset))
 
 
 def add_lags(topics: Commands) -> None:
     """``lag``, ``explain`` and ``tail``."""
-    parser = _group(topics, "lag", "show how far a group is behind; its consumers need not run")
-    parser.add_argument("--watch", type=rate, metavar="SECONDS", help="show it again every SECONDS")
+    parser = _group(
+        topics, "lag", "show how far a group is behind, even if its consumers do not run"
+    )
+    parser.add_argument("--watch", type=rate, metavar="SECONDS", help="repeat every SECONDS")
     parser.add_argument(
         "--fail-above",
         type=amount,
         metavar="N",
-        help="exit with status 1 if a partition is farther behind",
+        help="exit with status 1 if a partition is more than N behind",
     )
     parser.add_argument(
         "--by",
         choices=["records", "seconds"],
         default="records",
-        help="the unit of N; default: records",
+        help="the unit of --fail-above; default: records",
     )
     parser.set_defaults(command=in_loop(lags.lag))
     parser = _group(
-        topics, "explain", "show which record pins a group's position; its consumers need not run"
+        topics,
+        "explain",
+        "show which record holds a group's position back, even if its consumers do not run",
     )
     parser.set_defaults(command=in_loop(lags.explain))
     _add_tail(topics)
@@ -118,23 +145,19 @@ def add_doctor(topics: Commands) -> None:
     parser = topics.add_parser(
         "doctor",
         help="check what a consumer needs to run",
-        description="Check what a consumer needs to run, and write a line for each check.",
+        description="Check what a consumer needs to run, and write a line for each check. It joins no group.",
     )
     parser.epilog = STREAMS
-    parser.exits[1] = "a check fails; its line says what was found, and what to do"
-    parser.exits[3] = "no check fails, and one warns"
+    parser.exits[1] = "a check failed; its line says what was found, and what to do"
+    parser.exits[3] = "no check failed, and at least one warns"
     parser.add_argument("url", metavar="URL", type=text)
-    parser.add_argument(
-        "store", metavar="STORE_URL", nargs="?", type=text, help="the store of the consumers"
-    )
+    parser.add_argument("store", metavar="STORE_URL", nargs="?", type=text, help=STORE)
     add_json(parser)
     parser.set_defaults(command=in_loop(doctor))
 
 
 def _add_tail(topics: Commands) -> None:
-    parser = topics.add_parser(
-        "tail", help="show records of a stream", description="Show records of a stream."
-    )
+    parser = topics.add_parser("tail", help="show records of a stream, without joining a group")
     parser.epilog = f"{STREAMS}\n{TIMES}"
     parser.add_argument("url", metavar="URL", type=text)
     parser.add_argument(
@@ -145,21 +168,25 @@ def _add_tail(topics: Commands) -> None:
         help="show the last N records of each partition; default: 10",
     )
     parser.add_argument(
-        "--from", dest="start", type=text, metavar="TIME", help="show records from then on"
+        "--from",
+        dest="start",
+        type=text,
+        metavar="TIME",
+        help="show records from this time on, in place of the last N",
     )
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on, and show records as they come"
+        "-f", "--follow", action="store_true", help="then wait for new records and show them"
     )
-    parser.add_argument("-n", dest="count", type=count, metavar="N", help="end after N records")
+    parser.add_argument("-n", dest="count", type=count, metavar="N", help="stop after N records")
     parser.add_argument("--key", type=text, help="only records with this key")
     parser.add_argument(
-        "--headers", action="store_true", help="show position, time, key and headers too"
+        "--headers", action="store_true", help="also show position, time, key and headers"
     )
     parser.add_argument(
         "--format",
         choices=["raw", "json", "hex"],
         default="raw",
-        help="the form of values; default: raw",
+        help="how to write values; default: raw",
     )
     add_partitions(parser)
     add_json(parser)
@@ -168,13 +195,11 @@ def _add_tail(topics: Commands) -> None:
 
 def _group(commands: Commands, name: str, what: str, more: str = "") -> Parser:
     parser = commands.add_parser(
-        name, help=what, description=f"{what[0].upper()}{what[1:]}. {more}"
+        name, help=what, description=f"{what[0].upper()}{what[1:]}.\n{more}".rstrip()
     )
     parser.epilog = STREAMS
     parser.add_argument("url", metavar="URL", type=text)
-    parser.add_argument(
-        "--store", type=text, metavar="STORE_URL", help="the store of the consumers"
-    )
+    parser.add_argument("--store", type=text, metavar="STORE_URL", help=STORE)
     add_partitions(parser)
     add_json(parser)
     return parser
@@ -182,7 +207,7 @@ def _group(commands: Commands, name: str, what: str, more: str = "") -> Parser:
 
 def _letters(commands: Commands, name: str, what: str, more: str = "") -> Parser:
     parser = commands.add_parser(
-        name, help=what, description=f"{what[0].upper()}{what[1:]}. {more}"
+        name, help=what, description=f"{what[0].upper()}{what[1:]}.\n{more}".rstrip()
     )
     parser.epilog = f"{LETTERS}\n{TIMES}"
     parser.add_argument("url", metavar="URL", type=text)
@@ -190,29 +215,33 @@ def _letters(commands: Commands, name: str, what: str, more: str = "") -> Parser
         "--error-type",
         type=text,
         metavar="NAME",
-        help="only letters with this error: ValueError, json.JSONDecodeError",
+        help="only letters with this error, such as ValueError or json.JSONDecodeError",
     )
     parser.add_argument(
-        "--since", type=text, metavar="TIME", help="only letters that were given up then or later"
+        "--since",
+        type=text,
+        metavar="TIME",
+        help="only records that were dead-lettered at this time or later",
     )
     parser.add_argument(
         "--stream",
         type=text,
         metavar="NAME",
-        help="only letters whose record came from this stream",
+        help="only letters whose records came from this stream",
     )
-    parser.add_argument("--limit", type=count, metavar="N", help="N letters at most")
+    parser.add_argument("--limit", type=count, metavar="N", help="at most N letters")
     parser.add_argument(
         "--group",
         type=text,
         metavar="NAME",
-        help="the group that settles the letters of a topic or stream; default: the URL's, or dead-letters",
+        help="the group whose position tells which letters of a topic or stream are left; default: the URL's, "
+        "or dead-letters",
     )
     parser.add_argument(
         "--store",
         type=text,
         metavar="STORE_URL",
-        help="the store of that group; Kinesis needs one to replay and purge",
+        help="the store of --group; Kinesis needs one to replay and purge",
     )
     add_json(parser)
     return parser

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import difflib
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 __all__ = [
     "Commands",
@@ -27,7 +27,7 @@ T = TypeVar("T")
 EXITS = {
     0: "done",
     1: "it failed; the last line on stderr says what, where, and what to do",
-    2: "the command line or a URL cannot work",
+    2: "an argument or a URL cannot be used",
     130: "interrupted",
 }
 """Exit status → what it means, of every command."""
@@ -44,6 +44,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**options)
         self.allow_abbrev = False
         self.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
+        self.register("action", "parsers", _Inner)
         self.set_defaults(is_quiet=lambda _arguments: True)
         self.set_defaults(parser=self)  # of the command that is called, the last one that is set
         self.exits = dict(EXITS)
@@ -75,6 +76,21 @@ class Parser(argparse.ArgumentParser):
         names = list(map(str, choices))
         what = f"unknown {(action.metavar or 'value')!s}".lower()
         raise argparse.ArgumentError(None, f"{what} {value!r}{_meant(str(value), names)}")
+
+
+if TYPE_CHECKING:
+    _SubParsers = argparse._SubParsersAction[Parser]  # noqa: SLF001 - its only name
+else:
+    _SubParsers = argparse._SubParsersAction  # noqa: SLF001 - it is generic for type checkers alone
+
+
+class _Inner(_SubParsers):
+    """The commands of a topic. The help of each begins with what the list of commands says of it."""
+
+    def add_parser(self, name: str, **options: Any) -> Parser:
+        what = options.get("help") or name
+        options.setdefault("description", f"{what[0].upper()}{what[1:]}.")
+        return super().add_parser(name, **options)
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
@@ -128,7 +144,7 @@ def _number(argument: str) -> float:
 
 
 def add_json(
-    parser: argparse.ArgumentParser, what: str = "write a JSON object for each line"
+    parser: argparse.ArgumentParser, what: str = "write each line as a JSON object"
 ) -> None:
     """Adds ``--json``, which every command has."""
     parser.add_argument("--json", action="store_true", help=what)
@@ -137,7 +153,7 @@ def add_json(
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Adds ``--yes``."""
     parser.add_argument(
-        "--yes", action="store_true", help="do it; without --yes, say what would be done"
+        "--yes", action="store_true", help="do it; without --yes, only show what would be done"
     )
 
 
@@ -148,5 +164,5 @@ def add_partitions(parser: argparse.ArgumentParser) -> None:
         action="append",
         type=text,
         metavar="ID",
-        help="only this partition, such as 3 or shardId-000000000002; may be given several times",
+        help="only this partition, such as 3 or shardId-000000000002; repeat it for several partitions",
     )

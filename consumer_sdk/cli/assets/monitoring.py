@@ -11,22 +11,23 @@ from consumer_sdk.cli.parsing import Commands, add_json
 
 __all__ = ["ASSETS", "AS_IT_IS", "AS_TEXT", "add_monitoring", "asset", "write_asset"]
 
-AS_IT_IS = "write the same, on one line"
-AS_TEXT = "write the text in a JSON object, with a name for its file"
+AS_IT_IS = "write the same JSON on one line"
+AS_TEXT = "write a JSON object with the text and a file name"
 """What ``--json`` writes of a file that is JSON, and of any other."""
 
 ASSETS = {
-    "grafana": ("grafana.json", "write a dashboard for Grafana, to import or to provision"),
-    "prometheus": ("prometheus.yml", "write alert rules for Prometheus, to name in rule_files"),
+    "grafana": ("grafana.json", "write a Grafana dashboard to stdout, to import or to provision"),
+    "prometheus": (
+        "prometheus.yml",
+        "write Prometheus alert rules to stdout, for a file that rule_files names",
+    ),
 }
 
 
 def add_monitoring(commands: Commands) -> None:
     """``assets grafana`` and ``assets prometheus``."""
     for name, (file, what) in ASSETS.items():
-        parser = commands.add_parser(
-            name, help=what, description=f"{what[0].upper()}{what[1:]}. The file goes to stdout."
-        )
+        parser = commands.add_parser(name, help=what)
         add_json(parser, AS_IT_IS if file.endswith(".json") else AS_TEXT)
         parser.set_defaults(command=_write, asset=name)
 

@@ -32,26 +32,27 @@ def add_top(topics: Commands) -> None:
     parser = topics.add_parser(
         "top",
         help="watch a running consumer, pause and resume its partitions",
-        description="Watch a running consumer through its admin server: admin.serve(consumer).",
+        description="Watch a running consumer through its admin server (`run --admin`, or admin.serve(consumer)).",
     )
     parser.epilog = (
-        "Keys: arrows choose a partition, p pauses or resumes it, e explains it, s sorts, tab goes to\n"
-        "the next consumer of the process, q leaves."
+        "Keys: the arrows choose a partition, p pauses or resumes it, e explains its position, s changes the\n"
+        "sorting, tab shows the next consumer of the process, q quits."
     )
     parser.add_argument(
         "where",
         metavar="SOCKET|URL",
         nargs="?",
         type=text,
-        help="the admin server: /path, unix:/path or http://host:port; default: the only one of this user",
+        help="the admin server: /path, unix:/path or http://host:port; default: the socket of this user's only "
+        "running consumer",
     )
     parser.add_argument(
         "--token",
         type=text,
         metavar="TOKEN",
-        help="the token of the server: env:NAME or file:/path",
+        help="where the server's token is: env:NAME or file:/path",
     )
-    parser.add_argument("--once", action="store_true", help="show the consumer once, and end")
+    parser.add_argument("--once", action="store_true", help="show the consumer once, and exit")
     add_json(parser)
     parser.set_defaults(command=top)
 

@@ -124,7 +124,7 @@ def test_fish_has_a_line_for_each_word() -> None:
 
     when = """'__consumer_sdk_at " checkpoints reset"'"""
     assert (
-        f"complete -c consumer-sdk -n {when} -l yes -d 'do it; without --yes, say what would be done'"
+        f"complete -c consumer-sdk -n {when} -l yes -d 'do it; without --yes, only show what would be done'"
         in lines
     )
     assert any("-l by -x -a 'records seconds'" in line for line in lines)
