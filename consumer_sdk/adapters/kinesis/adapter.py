@@ -63,26 +63,27 @@ class KinesisAdapter(Adapter):
     Args:
         stream: its name or ARN; several one by one or in a sequence. Their shards are shared by
             stream, and each of them has its own leases.
-        group: whose checkpoints and leases these are; what the KCL calls the application.
+        group: the consumer group, which the KCL calls the application. Its members share checkpoints and leases.
         region_name: of the stream; by default as the AWS tools find it.
-        fan_out: the name of an enhanced fan-out consumer, which is registered if it is not there:
-            2 MiB/s for each shard that nobody else shares. None: the shards are polled.
-        lease_duration: seconds without a sign of life after which others take a member's shards.
-        handover_timeout: seconds that a member has to drain a shard that another one waits for.
-        max_shards: how many shards of a stream this member has at most; by default its even share. What is above
-            the limits of all members is read by nobody until another one comes, and is logged.
-        weight: this member gets so many shards for each one of a member of weight 1, for hosts of
+        fan_out: the name of an enhanced fan-out consumer, which is registered if it does not exist. It
+            has 2 MiB/s of its own for each shard. None: the shards are polled.
+        lease_duration: seconds without a renewal after which other members take a member's shards.
+        handover_timeout: seconds that a member has to drain a shard that another member is to get.
+        max_shards: most shards of a stream that this member holds; by default its even share. Shards
+            above the limits of all members are logged, and not read until another member joins.
+        weight: this member's part of the shards, relative to the other members, for hosts of
             different size: of 9 shards a member of weight 2 gets 6, and one of weight 1 gets 3.
-        discovery_interval: seconds between two looks at the list of shards.
-        poll_interval: seconds between two looks at a shard that has had nothing for a while. A
-            shard with records is asked up to four times a second at its tip, and five behind it;
-            less while other readers want a part.
-        buffer_bytes: records that are read ahead of the consumer, of all shards together; soft by
-            one answer (10 MiB at most) for each shard. Back-pressure keeps the position, for however long.
-        dead_letter_stream: where dead letters go unless the consumer is given ``dead_letters``; the
-            stream exists. `consumer_sdk.dead_letters.decode_letter` reads them.
-        limits: what one shard may be asked for in a second; those of AWS by default. Others are for
-            servers of tests, and for a group that is to leave more to other groups.
+        discovery_interval: seconds between two requests for the list of shards.
+        poll_interval: seconds between two reads of an idle shard. A shard with records is read up to
+            four times a second at its end, and five times a second behind the end; less often while
+            other groups read it too.
+        buffer_bytes: bytes that are read ahead of the consumer, for all shards together. Each shard
+            may exceed it by one response (10 MiB at most). A full buffer stops the reading, for
+            however long, and loses no record.
+        dead_letter_stream: an existing stream for dead letters, unless the consumer is given
+            ``dead_letters``. `consumer_sdk.dead_letters.decode_letter` reads them.
+        limits: calls and bytes a second for one shard; by default those of AWS. Give others for test
+            servers, or to leave more to other groups.
         connection: any other option of `Connection`, such as ``endpoint_url``, ``profile``,
             ``aws_access_key_id``, ``aws_secret_access_key`` or ``fast_decode``.
 

@@ -63,19 +63,22 @@ class Connection:
     configuration files, and with the machine's role.
 
     Attributes:
-        region_name: such as ``"eu-central-1"``. A stream's ARN names its own.
-        endpoint_url: another place than Amazon's, such as ``"http://127.0.0.1:4567"``.
-        aws_access_key_id, aws_secret_access_key, aws_session_token: credentials.
-        profile: a section of the configuration files.
-        verify: whether the server's certificate is checked, or the file of authorities to check
+        region_name: the AWS region, such as ``"eu-central-1"``. A stream's ARN names its own region.
+        endpoint_url: an endpoint other than Amazon's, such as ``"http://127.0.0.1:4567"``.
+        aws_access_key_id: the id of an access key; needs ``aws_secret_access_key``.
+        aws_secret_access_key: the secret of that access key.
+        aws_session_token: the session token of temporary credentials.
+        profile: the profile of the AWS configuration files to use.
+        verify: whether to check the server's certificate, or a file of certificate authorities to check
             it with.
-        request_timeout: seconds to wait for an answer, and for the next event of a subscription,
-            which comes about every five seconds.
-        connect_timeout: seconds to wait for a connection, and for which an opening that fails for
-            now is tried again.
-        connections: how many there may be at a time. Each subscription holds one, and each
-            request while it is under way; they are opened as needed.
-        fast_decode: read answers to GetRecords past the client's own parser, ten times as fast.
+        request_timeout: seconds to wait for a response, and for the next event of a fan-out
+            subscription, which comes about every five seconds.
+        connect_timeout: seconds to wait for a connection, and to go on retrying if opening fails with
+            a transient error.
+        connections: most connections at a time, opened as needed. Each fan-out subscription holds
+            one, and each request holds one until its response.
+        fast_decode: parse the responses to GetRecords without the client's own parser, ten times as
+            fast.
 
     Raises:
         ConfigurationError: an option is of the wrong kind, a file is not there, or half of a pair
