@@ -70,60 +70,65 @@ class PulsarAdapter(Adapter):
     Args:
         topics: their names, one by one or in a list; of another namespace as ``tenant/namespace/name``.
         service_url: ``pulsar://host:6650`` or ``pulsar+ssl://host:6651``.
-        subscription: its name; the group, as far as stores are concerned.
+        subscription: the subscription's name. Stores keep checkpoints under it, as for a group.
         type: ``"exclusive"`` and ``"failover"`` are logs, ``"shared"`` and ``"key_shared"`` queues; see
             the table.
-        pattern: instead of topics, a regular expression that a topic's whole name has to match;
-            of another namespace as ``tenant/namespace/regex``.
-            Needs ``admin_url``.
+        pattern: instead of topics, a regular expression that a topic's whole name has to match; for
+            another namespace ``tenant/namespace/regex``. Needs ``admin_url``.
         initial_position: where a new subscription begins: ``"earliest"`` or ``"latest"``.
-        consumer_name: what the broker's statistics call this consumer; unique in a subscription.
-        admin_url: ``http://host:8080``. With it, missing topics are found when the consumer is opened,
-            ``start=`` of the consumer works, patterns do, and a consumer of a failover
-            subscription learns within a second that it is not the active one any more. Several
-            hosts are separated by commas. ``https://`` uses the options of TLS.
-        admin_token: a JWT for it. Only hosts that ``admin_url`` or ``service_url`` names get to
-            see it.
+        consumer_name: this consumer's name in the broker's statistics; unique in a subscription.
+        admin_url: the REST API, ``http://host:8080``. It is needed for patterns and for the consumer's
+            ``start=``. With it, a missing topic is an error when the consumer is opened, and a
+            consumer of a failover subscription learns within a second that it is no longer the
+            active one. Separate several hosts by commas. ``https://`` uses the options of TLS.
+        admin_token: a JWT for the REST API. It is sent only to hosts that ``admin_url`` or
+            ``service_url`` names.
         receiver_queue: messages that the broker sends ahead, for each partition. They count as
-            unacked at the broker. The client keeps them in memory whatever their size: with large
-            messages, 2000 of 1 MiB are 2 GiB for each partition; give less.
-        buffer_bytes: what is received ahead of fetches, for each partition, and up to 3 MiB and
-            3 messages on top while the loop is busy; beside ``receiver_queue``.
-        memory_limit: bytes for what all partitions receive ahead of fetches, ``receiver_queue``
-            included; None: each has its own two limits. It holds as long as no message, and no
-            producer's batch, is larger than ``max_message_size``, before compression. Queues are made shorter for that, one message at
-            least: much shorter than small messages need, if ``max_message_size`` is large.
-        max_message_size: bytes, as the broker's ``maxMessageSize``, for ``memory_limit``.
-        cumulative_acks: ack with one command what is settled without a hole (exclusive and failover),
-            as long as no positions were passed over, and never with a ``crypto_key_reader``,
-            up to the last record that was not sent in a batch.
-            Only where no producer sends chunked messages: those in between would be lost.
-        busy_timeout: seconds that `open` waits for another process to give the subscription up.
-        discovery_interval: seconds between two looks for new partitions and topics.
-        persist_time: seconds after which an ack survives any crash (exclusive and failover): for the
-            broker to write it down, and for the client to notice that the broker is dead. What comes
-            again although it was settled longer ago comes of a cursor that an operator has set back,
-            and is delivered again; what was settled later is acked again.
+            unacked at the broker. The client keeps them in memory whatever their size: 2000
+            messages of 1 MiB take 2 GiB for each partition. Give less for large messages.
+        buffer_bytes: bytes that the adapter receives ahead of fetches, for each partition, in
+            addition to ``receiver_queue``. While the event loop is busy, up to 3 MiB and 3 messages
+            more.
+        memory_limit: bytes that all partitions together receive ahead of fetches, ``receiver_queue``
+            included. None: each partition has the two limits above. The limit holds as long as no
+            message, and no producer's batch, is larger than ``max_message_size`` before compression.
+            It shortens the receiver queues, to one message at least. If ``max_message_size`` is
+            large, they are much shorter than small messages need.
+        max_message_size: bytes of the largest message, for ``memory_limit``; by default that of the
+            broker's ``maxMessageSize``.
+        cumulative_acks: ack all records up to the first unsettled one with one command (exclusive and
+            failover). Use it only if no producer sends chunked messages, because such an ack loses
+            those in between. It ends at the last record that was not sent in a batch. It is not used
+            with a ``crypto_key_reader``, nor if positions were passed over.
+        busy_timeout: seconds that `open` waits for another process to leave the subscription.
+        discovery_interval: seconds between two searches for new partitions and topics.
+        persist_time: seconds after which an ack survives any crash (exclusive and failover): the
+            broker has written it, and the client would have noticed a dead broker. If a record
+            arrives again that was settled longer ago, an operator has set the cursor back, and the
+            record is delivered again. If it was settled later, it is only acked again.
         retry_topic: read the retry topics ``<topic>-<subscription>-RETRY`` too, and let
             `reconsume_later` write to them (shared and key_shared).
-        retry_limit: how often a record may go through one.
-        crypto_key_reader: a ``pulsar.CryptoKeyReader``, for messages that are encrypted.
-        encryption_keys: the names of its keys that retries and dead letters are encrypted with.
-            Without them, there are none of either where messages are encrypted.
-        crypto_failure_action: what becomes of a message that cannot be decrypted: ``"fail"``: the
-            client logs an error, and keeps it until the next connection; ``"discard"``: it is
-            acked and lost; ``"consume"``: it is handled as it is stored, with
-            ``details.is_encrypted``; so is a producer's batch, as one message, but one that a key
-            reader fails to decrypt never comes. There are no retry topics and dead letters of
-            Pulsar then: nobody could decrypt the copies.
-        max_pending_chunked_message: messages in chunks that may be under way at the same time in a
-            partition; of more, the oldest wait for the next connection.
+        retry_limit: how often one record may go through a retry topic.
+        crypto_key_reader: a ``pulsar.CryptoKeyReader``, to decrypt messages.
+        encryption_keys: names of keys of ``crypto_key_reader``, to encrypt copies for the retry topic and
+            the dead letters. Without them, a consumer with a ``crypto_key_reader`` has no retry topic
+            and no default dead letters.
+        crypto_failure_action: what to do with a message that cannot be decrypted. ``"fail"``: the client
+            logs an error, and the broker sends the message again with the next connection.
+            ``"discard"``: the client acks it, and it is lost. ``"consume"``: the handler gets it as
+            it is stored, with ``details.is_encrypted``. A producer's batch arrives as one message; a
+            batch that a key reader fails to decrypt never arrives. ``"consume"`` turns retry topics
+            and Pulsar's dead letters off, because nobody could decrypt the copies.
+        max_pending_chunked_message: most chunked messages of a partition that the client assembles at a
+            time. If there are more, the client drops the oldest, and the broker sends it again
+            with the next connection.
         is_read_compacted: read the latest record of each key where the topic was compacted
             (exclusive and failover).
-        key_shared_policy: a ``pulsar.ConsumerKeySharedPolicy``.
-        properties: what the broker's statistics show of this consumer.
-        replicate_subscription_state_enabled: the broker keeps the subscription in step with those
-            of other clusters.
+        key_shared_policy: a ``pulsar.ConsumerKeySharedPolicy``: sticky hash ranges, or delivery out of
+            order.
+        properties: names and texts that the broker's statistics show for this consumer.
+        replicate_subscription_state_enabled: the broker replicates the subscription's position to
+            other clusters.
         connection: any other option of `Connection`, such as ``token``, ``tls_trust_certs``,
             ``oauth2``, ``operation_timeout`` or ``log_level``.
 

@@ -69,21 +69,22 @@ class Connection:
 
     Attributes:
         service_url: ``pulsar://host:6650[,host:6650]``, or ``pulsar+ssl://host:6651``.
-        token: authenticates with a token (JWT), or with what a function returns: it is called for
-            each connection and when the broker asks anew, in a thread of the client.
-        tls_certificate: the file of a client certificate, which authenticates; with ``tls_key``.
-        tls_key: the file of its key.
+        token: a JWT for authentication, or a function that returns one. The function is called for each
+            connection, and when the broker asks again, in a thread of the client.
+        tls_certificate: the file of a client certificate for authentication; needs ``tls_key``.
+        tls_key: the file of the private key of ``tls_certificate``.
         oauth2: parameters of the OAuth2 flow: ``issuer_url``, ``private_key`` and so on.
-        tls_trust_certs: file of authorities; those of certifi by default.
-        tls_validate_hostname: whether the server's certificate has to be the host's.
-        operation_timeout: seconds that one question to the broker may take.
-        connect_timeout: seconds to wait for a connection, and for which an opening that fails for
-            now is tried again.
+        tls_trust_certs: a file of certificate authorities to trust; by default those of certifi.
+        tls_validate_hostname: whether the server's certificate has to name the host.
+        operation_timeout: longest time for one request to the broker, in seconds.
+        connect_timeout: seconds to wait for a connection, and to go on retrying if opening fails with
+            a transient error.
         io_threads: threads of the native client.
-        listener_name: which of the brokers' advertised listeners to use.
-        log_level: ``"debug"``, ``"info"``, ``"warn"`` or ``"error"``: what the native client logs.
-        log_file: the file of that log; Python's logger ``pulsar`` if None, limited like all repeats.
-            The first client of a process decides for all of them.
+        listener_name: the brokers' advertised listener to use.
+        log_level: the lowest level that the native client logs: ``"debug"``, ``"info"``, ``"warn"`` or
+            ``"error"``.
+        log_file: the file for the native client's log. None: Python's logger ``pulsar``, whose repeated
+            lines are limited. The first client of a process decides for all of them.
 
     Raises:
         ConfigurationError: an option cannot work.
