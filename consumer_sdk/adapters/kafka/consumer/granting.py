@@ -47,6 +47,7 @@ class Granting:
         self._revoking = revoking
         self._opened = opened
         self._dropped: list[Grant] = []
+        self._given_up: Any = None
         self.known: frozenset[TopicPartition] = frozenset()
 
     # -- what is to be granted ----------------------------------------------------------------
@@ -79,6 +80,11 @@ class Granting:
         else:
             self._rounds.wake_later()
 
+    def give_up(self) -> None:
+        """Of what the client has now, nothing is offered again; the next assignment is another one."""
+        subscription = self._consumer._subscription.subscription
+        self._given_up = None if subscription is None else subscription.assignment
+
     def _gate(self, tp: TopicPartition) -> None:
         """The seek makes the client throw away what it fetched, or is fetching, of it."""
         self._consumer.pause(tp)
@@ -90,7 +96,7 @@ class Granting:
         """Brings what there is to grant as far as it comes; see `GrantRounds`."""
         await self._renew_dropped()
         offered = await self._identify(self._grants.within(GrantState.OFFERED))
-        self._offer_again((await self._rounds.ask(offered)).declined)
+        self._offer_declined((await self._rounds.ask(offered)).declined)
         await self._open(self._grants.within(GrantState.STARTING))
 
     async def _renew_dropped(self) -> None:
@@ -99,16 +105,23 @@ class Granting:
             grant = self._dropped[0]
             if not grant.is_closed:
                 await self._revoking.revoke([grant])
-                if grant.client_assignment.active:
-                    self._grants.offer(grant.again())
+                self._offer_again(grant)
             self._dropped.remove(grant)
 
-    def _offer_again(self, declined: Sequence[Grant]) -> None:
+    def _offer_declined(self, declined: Sequence[Grant]) -> None:
         """One cannot be given back alone; whoever holds it may yet let go of it."""
         for grant in declined:
-            self._grants.offer(grant.again())
+            self._offer_again(grant)
         if declined:
             self._rounds.wake_later()
+
+    def _offer_again(self, grant: Grant) -> None:
+        """Offers it in a new epoch, if the group still has it here."""
+        # 1. It is dropped; 2. the group rebalances, and revokes all; 3. this goes on. The client calls its
+        # assignment active until it has the next one, but the partition may be another member's by then.
+        is_ours = grant.client_assignment is not self._given_up
+        if is_ours and grant.client_assignment.active:
+            self._grants.offer(grant.again())
 
     async def _identify(self, grants: Sequence[Grant]) -> list[Grant]:
         """Learns the topic ids; partitions of a topic that is gone are not offered."""

@@ -103,6 +103,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client
         self._watch_session(coordinator)
 
     def _lose_all(self) -> None:
+        self._granting.give_up()
         grants = list(self._grants)
         if grants:
             log.warning(
@@ -131,6 +132,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client
     async def revoke_all(self) -> None:
         """Ends every grant, within the budget."""
         async with self._lock:
+            self._granting.give_up()
             await self._revoking.revoke_all()
 
     async def aclose(self) -> None:

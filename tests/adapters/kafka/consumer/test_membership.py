@@ -208,6 +208,28 @@ async def test_loss_while_the_owner_is_asked_is_told_when_it_has_answered(world:
         assert not owner.held
 
 
+@pytest.mark.parametrize("way", ["revoked", "lost"])
+async def test_partition_that_was_dropped_is_not_granted_again_in_a_rebalance(
+    world: World, way: str
+) -> None:
+    """The client says until the next assignment that it has the partition: it may be another's."""
+    topic = await world.kafka.create_stream()
+    owner = world.owner()
+    async with world.member(topic, owner) as member:
+        (held,) = await member.holding(1)
+        session: Any = member.adapter._session  # type: ignore[attr-defined]  # Kafka's
+        owner.on_revoked = lambda _: asyncio.sleep(0)
+        member.adapter.drop(held)  # the round that grants it anew begins in the revoke
+        if way == "revoked":
+            await session._membership.revoke_all()
+        else:
+            await world.until("revoked", "member-1")
+            session._membership._lose_all()
+        await asyncio.wait({session._rounds._round})
+        assert _grants(member) == []
+    assert world.kinds("member-1").count("granted") == 1
+
+
 def _grants(member: Any) -> list[Any]:
     return list(member.adapter._session.grants)
 
