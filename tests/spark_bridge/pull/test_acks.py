@@ -76,6 +76,33 @@ def test_acks_of_a_log_that_was_made_again_are_written() -> None:
     simulate(main)
 
 
+def test_an_answer_is_for_the_log_that_was_written() -> None:
+    """The new log is as long as the old one when the answer comes: it is written all the same."""
+
+    async def main(_: Simulation) -> None:
+        group = Group(delay=1.0)
+        flushes: list[AckFlush] = []
+
+        async def write(given: Sequence[AckFlush]) -> list[Outcome]:
+            flushes.extend(given)
+            return await group.write(given)
+
+        acks = Acks(write)
+        acks.done({at(0): 1000})
+        await asyncio.sleep(0.5)
+        for position in (7, 1000):
+            acks.done({at(0): position})
+        assert await acks.settle(5) is None
+        acks.done({at(0): 1001})
+        assert await acks.settle(5) is None
+        assert group.written == [{"0": 1000}, {"0": 1000}, {"0": 1001}]
+        assert [each.number for each in flushes] == [1, 1, 2]
+        old, new, last = (each.assignment for each in flushes)
+        assert old != new == last
+
+    simulate(main)
+
+
 def test_an_outage_holds_nobody_up_and_the_latest_ack_is_written_after_it() -> None:
     """Trap 5: a bounded wait, retries behind the scenes, one write with what came meanwhile."""
 
@@ -158,6 +185,8 @@ def test_closing_gives_up_what_is_not_durable() -> None:
         acks = Acks(Group(*[RETRY] * 1000).write)
         acks.done({at(0): 5})
         assert await acks.settle(0.1) is not None
+        began = asyncio.get_running_loop().time()
         await acks.aclose()
+        assert asyncio.get_running_loop().time() == began
 
     simulate(main)
