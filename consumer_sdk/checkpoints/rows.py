@@ -76,6 +76,8 @@ def write_body(checkpoint: Checkpoint, room: int) -> Body:
         kept, tries = fit(sizes, saved_deliveries(lowest), ends, _worths(checkpoint, ends), room)
         rows, bits = _ranges(lowest[:kept], arity, anchor)
         attempts = attempts[: ends[tries]]
+    if arity and not (kept or tries or _marks(checkpoint)):
+        arity = 0  # nothing that has a position was kept
     head = _head(checkpoint, arity, kept, BITS if bits else 0)
     return Body(head + rows + attempts + bits, kept, tries)
 

@@ -192,3 +192,16 @@ def test_budget_beyond_what_is_read_is_cut_to_that(monkeypatch: pytest.MonkeyPat
 
     assert 990 < len(data) <= 1_000
     assert decode_bytes(data).ranges[-1][1] == covered
+
+
+@pytest.mark.parametrize("written", [None, 5.0])
+@pytest.mark.parametrize(
+    "checkpoint",
+    [Checkpoint(ranges=(((1, 2), (1, 3)),)), Checkpoint(attempts={(1, 2): (1, 3.0)})],
+)
+def test_bytes_that_are_cut_to_no_position_are_read(
+    checkpoint: Checkpoint, written: float | None
+) -> None:
+    """Nothing fits that would say how positions look."""
+    data, _ = encode_bytes(replace(checkpoint, written=written), max_size=20)
+    assert decode_bytes(data) == Checkpoint(written=written)
