@@ -98,6 +98,8 @@ class GrantRounds(Generic[G]):
         asked = self._asked = [g for g in grants if g.state is GrantState.OFFERED]
         if not asked:
             return Answer([], [], [])
+        for grant in asked:  # a question that failed may have paused it; this one decides that anew
+            grant.is_paused = False
         try:
             starts = await self._owner.assigned([grant.assignment for grant in asked])
         finally:
@@ -115,9 +117,8 @@ class GrantRounds(Generic[G]):
         """Ends the round that is under way. What is still offered is asked for in the next one."""
         task = self._round
         if task is not None and not task.done():
-            if (
-                task is not self._ended
-            ):  # a second cancellation would cut off what the first has begun
+            # Once: a second cancellation would cut off what the owner does about the first.
+            if task is not self._ended:
                 self._ended = task
                 task.cancel()
             await asyncio.wait({task}, timeout=self.budget)

@@ -314,3 +314,28 @@ def test_owner_that_fails_as_it_is_cancelled_stops_nothing() -> None:
         assert desk.opened == "b"
 
     play(test)
+
+
+def test_pause_of_a_question_that_failed_is_forgotten_when_it_is_asked_again() -> None:
+    """The owner pauses what it begins to hold, and holds nothing when it fails: nobody would resume it."""
+
+    async def test(desk: Desk) -> None:
+        paused, kept = desk.offer("ab")
+        assigned, tries = desk.owner.assigned, 0
+
+        async def pausing(assignments: Sequence[Assignment]) -> Mapping[Assignment, Start]:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                paused.is_paused = True
+            kept.is_paused = True
+            return await assigned(assignments)
+
+        desk.owner.assigned = pausing  # type: ignore[method-assign]  # one of its own
+        desk.owner.failures.append(TransientStoreError("down"))
+        await asyncio.sleep(1)
+        assert desk.opened == "ab"
+        assert paused.is_fetched
+        assert kept.is_paused
+
+    play(test)
