@@ -71,6 +71,7 @@ class Membership:
             budget=DRAIN_SHARE * self.group.rebalance_timeout,
         )
         self._must_give_up = asyncio.Event()
+        self._is_joined = False
         self._is_closing = False
         self._is_crashed = False
 
@@ -113,8 +114,10 @@ class Membership:
                     await asyncio.get_running_loop().create_future()
                 await self.group.join(self.member)
                 if not self._is_closing:
+                    self._is_joined = True
                     self._grant(tuple(self.member.share))
                     await self._must_give_up.wait()
+                    self._is_joined = False
                     await self._give_up()
         finally:
             granting.cancel()
@@ -136,7 +139,11 @@ class Membership:
         self._rounds.wake()
 
     def _grant_again(self, partition: Partition) -> None:
-        if partition in self.member.share and self.holdings.at(partition) is None:
+        # The share is that of before until the member has joined again. What is granted of it while all is
+        # given up would be revoked by nobody.
+        is_serving = self._is_joined and not self._must_give_up.is_set()
+        is_ours = partition in self.member.share and self.holdings.at(partition) is None
+        if is_serving and is_ours:
             self._grant([partition])
 
     async def _grant_all(self) -> None:
@@ -154,8 +161,10 @@ class Membership:
         """Has the owner drain and flush, unless the session is over; then forgets all."""
         try:
             if self.member.generation < 0:
+                self._rounds.lose(
+                    self.holdings
+                )  # now: while a question ends, they would be fetched
                 await self._rounds.end()
-                self._rounds.lose(self.holdings)
             elif self.holdings:
                 await self._rounds.revoke(list(self.holdings))
         finally:

@@ -143,6 +143,74 @@ def test_member_whose_session_ended_is_told_lost_and_joins_again() -> None:
     run(main())
 
 
+def test_partition_dropped_just_before_a_rebalance_is_granted_after_it() -> None:
+    """While the member drains, or waits for the others, nobody would revoke it."""
+
+    async def main() -> None:
+        broker = MemoryBroker()
+        broker.create_stream("s", 2)
+        drained = asyncio.Event()
+
+        class Draining(Owner):
+            async def revoked(self, assignments: Sequence[Assignment], *, deadline: float) -> None:
+                await drained.wait()
+                self.held = [each for each in self.held if each not in assignments]
+
+        adapter, owner = MemoryAdapter(broker, "s", group="g"), Draining()
+        await adapter.open(owner)
+        await asyncio.sleep(0.01)
+        first, second = owner.held
+        owner.held = [second]  # as the runtime does with what it drops
+        adapter.drop(first)
+        opening = asyncio.create_task(opened(broker))
+        await asyncio.sleep(1)
+        assert owner.held == [second]
+        drained.set()
+        other, others = await opening
+        await asyncio.sleep(1)
+        assert [each.partition for each in owner.held + others.held] == broker.partitions("s")
+        await adapter.aclose()
+        await other.aclose()
+
+    run(main())
+
+
+def test_partition_whose_session_ended_is_not_fetched_while_a_question_ends() -> None:
+    """An owner that takes its time to give up a question learns at once what else is lost."""
+
+    async def main() -> None:
+        broker = MemoryBroker()
+        broker.create_stream("s", 2)
+        broker.append_all("s", [b"1", b"2"])
+        asked = asyncio.Event()
+
+        class Slow(Owner):
+            async def assigned(
+                self, assignments: Sequence[Assignment]
+            ) -> Mapping[Assignment, Start]:
+                if len(assignments) == 1:
+                    asked.set()
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        await asyncio.sleep(0.5)
+                return await super().assigned(assignments)
+
+        adapter, owner = MemoryAdapter(broker, "s", group="g"), Slow()
+        await adapter.open(owner)
+        await asyncio.sleep(0.01)
+        dropped, kept = owner.held
+        adapter.drop(dropped)
+        await asked.wait()
+        adapter.expire()
+        await asyncio.sleep(0.01)
+        assert await adapter.fetch(max_records=9, max_bytes=99, max_wait=0.1) == []
+        assert kept in owner.lost_ones
+        await adapter.aclose()
+
+    run(main())
+
+
 def test_deleted_stream_answers_gone_and_one_made_again_is_another() -> None:
     """A commit for a deleted stream lands nowhere, above all not on its successor."""
 
