@@ -343,8 +343,9 @@ class Subscriber:
 
     @property
     def is_open(self) -> bool:
-        """Records may be fetched, unless they are paused."""
-        return self.grant is not None and self.grant.state is GrantState.OPEN
+        """It has begun and is not over: while it drains too, so that `Watch` looks who is active."""
+        states = (GrantState.OPEN, GrantState.DRAINING)
+        return self.grant is not None and self.grant.state in states
 
     @property
     def _is_fetched(self) -> bool:

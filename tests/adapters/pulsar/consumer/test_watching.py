@@ -74,6 +74,15 @@ async def test_consumer_that_was_deposed_is_lost(bench: Bench) -> None:
     assert bench.lost == [bench.subscriber]
 
 
+async def test_consumer_that_is_deposed_while_it_drains_is_lost(bench: Bench) -> None:
+    """The broker fences nothing: it would ack in the other's name, and undo a reset of the cursor."""
+    grant = bench.subscriber.grant
+    assert grant is not None
+    bench.subscriber._grants.drain([grant])
+    await bench.ask()
+    assert bench.lost == [bench.subscriber]
+
+
 async def test_answer_of_before_an_assignment_says_nothing_of_it(bench: Bench) -> None:
     """(1) It is asked; (2) the partition is lost, and granted again; (3) the answer comes."""
 
