@@ -77,11 +77,14 @@ async def describe_topics(client: Any, names: Sequence[str]) -> dict[str, Topic]
 async def await_topics(
     client: Any, names: Sequence[str], patience: float = PROPAGATION
 ) -> dict[str, Topic]:
-    """The topics; those that are absent may still appear within ``patience`` seconds."""
+    """The topics; those that are absent may still appear within ``patience`` seconds.
+
+    The last look begins after them, so that a broker that answers late is asked twice, too.
+    """
     deadline = asyncio.get_running_loop().time() + patience
     while True:
-        topics = await describe_topics(client, names)
         is_late = asyncio.get_running_loop().time() >= deadline
+        topics = await describe_topics(client, names)
         if is_late or not any(topic.is_absent for topic in topics.values()):
             return topics
         await asyncio.sleep(LOOK_AGAIN)
