@@ -63,8 +63,10 @@ class Stage:
 
     def ranges(self, *, admin: bool = True, **options: Any) -> PulsarRanges:
         """Not opened."""
-        url = {"admin_url": self.server.admin_url} if admin else {}
-        return PulsarRanges(self.topic, service_url=self.server.service_url, **url | options)
+        given: dict[str, Any] = {"service_url": self.server.service_url}
+        if admin:
+            given["admin_url"] = self.server.admin_url
+        return PulsarRanges(self.topic, **given | options)
 
     @asynccontextmanager
     async def open(self, *, admin: bool = True, **options: Any) -> AsyncIterator[PulsarRanges]:

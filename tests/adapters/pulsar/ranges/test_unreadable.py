@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
 from consumer_sdk.errors import UnreadableRecordError
 from tests.adapters.pulsar.flipping_way import MARK, flipping
 from tests.adapters.pulsar.ranges.stage import Stage, producing, read, values
@@ -28,14 +27,11 @@ async def test_entry_that_the_network_changed_is_read_again(
     await stage.produce(SENT)
     async with stage.open() as knowing:
         whole = await stage.whole(knowing)
-    async with flipping(stage.server.service_url, times) as url:
-        options: dict[str, Any] = {"admin_url": stage.server.admin_url} if admin else {}
-        ranges = PulsarRanges(stage.topic, service_url=url, **options)
-        await ranges.open()
-        try:
-            assert values(await read(ranges, whole)) == SENT
-        finally:
-            await ranges.aclose()
+    async with (
+        flipping(stage.server.service_url, times) as url,
+        stage.open(admin=admin, service_url=url) as ranges,
+    ):
+        assert values(await read(ranges, whole)) == SENT
 
 
 @pytest.mark.parametrize("at", [1, 2])
@@ -46,13 +42,8 @@ async def test_last_entry_of_a_ledger_or_a_range_is_read_again(stage: Stage, at:
     await stage.produce([b"2", MARK] if at == 2 else [b"2", b"3"])
     async with stage.open() as knowing:
         whole = await stage.whole(knowing)
-    async with flipping(stage.server.service_url) as url:
-        ranges = PulsarRanges(stage.topic, service_url=url, admin_url=stage.server.admin_url)
-        await ranges.open()
-        try:
-            found = values(await read(ranges, whole))
-        finally:
-            await ranges.aclose()
+    async with flipping(stage.server.service_url) as url, stage.open(service_url=url) as ranges:
+        found = values(await read(ranges, whole))
     assert found == ([b"0", b"1", b"2", MARK] if at == 2 else [b"0", MARK, b"2", b"3"])
 
 
@@ -67,14 +58,11 @@ async def test_batch_in_which_a_range_begins_is_read_again(
         await stage.produce(behind)
     async with stage.open() as knowing:
         whole = await stage.whole(knowing)
-    async with flipping(stage.server.service_url) as url:
-        options: dict[str, Any] = {"admin_url": stage.server.admin_url} if admin else {}
-        ranges = PulsarRanges(stage.topic, service_url=url, **options)
-        await ranges.open()
-        try:
-            found = values(await read(ranges, stage.range(places[1], whole.stop)))
-        finally:
-            await ranges.aclose()
+    async with (
+        flipping(stage.server.service_url) as url,
+        stage.open(admin=admin, service_url=url) as ranges,
+    ):
+        found = values(await read(ranges, stage.range(places[1], whole.stop)))
     assert found == SENT[1:] + behind
 
 
@@ -92,13 +80,8 @@ async def test_chunk_that_the_network_changed_is_read_again(
         await stage.produce(behind)
     async with stage.open() as knowing:
         whole = await stage.whole(knowing)
-    async with flipping(stage.server.service_url) as url:
-        ranges = PulsarRanges(stage.topic, service_url=url, admin_url=stage.server.admin_url)
-        await ranges.open()
-        try:
-            found = values(await read(ranges, whole))
-        finally:
-            await ranges.aclose()
+    async with flipping(stage.server.service_url) as url, stage.open(service_url=url) as ranges:
+        found = values(await read(ranges, whole))
     assert [each == value or each for each in found] == [b"0", True, *behind]
 
 
@@ -107,18 +90,16 @@ async def test_entry_that_never_comes_is_an_error_and_no_gap(stage: Stage) -> No
     await stage.produce(SENT)
     async with stage.open() as knowing:
         whole = await stage.whole(knowing)
-    async with flipping(stage.server.service_url, 1 << 30) as url:
-        ranges = PulsarRanges(stage.topic, service_url=url, admin_url=stage.server.admin_url)
-        await ranges.open()
-        try:
-            for _ in range(2):
-                found: list[bytes | None] = []
-                with pytest.raises(UnreadableRecordError) as caught:
-                    async for part in ranges.read_range(whole):
-                        found += part.values
-                assert found == SENT[:2]
-                said = str(caught.value)
-                assert stage.topic in said
-                assert f"ledger {whole.start[0]}, entry 2" in said
-        finally:
-            await ranges.aclose()
+    async with (
+        flipping(stage.server.service_url, 1 << 30) as url,
+        stage.open(service_url=url) as ranges,
+    ):
+        for _ in range(2):
+            found: list[bytes | None] = []
+            with pytest.raises(UnreadableRecordError) as caught:
+                async for part in ranges.read_range(whole):
+                    found += part.values
+            assert found == SENT[:2]
+            said = str(caught.value)
+            assert stage.topic in said
+            assert f"ledger {whole.start[0]}, entry 2" in said
