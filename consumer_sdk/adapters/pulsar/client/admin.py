@@ -48,9 +48,9 @@ BATCH_SIZE = "X-Pulsar-num-batch-message"
 CHUNK_ID = "X-Pulsar-chunk-id"
 CHUNKS = "X-Pulsar-num-chunks-from-msg"
 MESSAGE_UUID = "X-Pulsar-uuid"
-UNSEEN = (CHUNK_ID, "X-Pulsar-marker-type", "X-Pulsar-txnid-most-bits")
-"""Headers of entries that a reader may not get as a message: chunks, the broker's own markers, and entries of
-a transaction, which may have been aborted."""
+UNSEEN = ("X-Pulsar-marker-type", "X-Pulsar-txnid-most-bits")
+"""Headers of entries that a reader may not get: the broker's own markers, and entries of a transaction, which
+may have been aborted."""
 
 DELETED = re.compile(r"[\[(](-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]")
 """``(17:3..17:5]``: the entries behind the first place, up to the second."""
@@ -69,6 +69,19 @@ class Chunk:
     uuid: str
     index: int
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an entry is.
+
+    Attributes:
+        chunk: the part of a large message that it holds; None: it holds whole ones, or is a marker.
+        is_seen: every reader gets it.
+    """
+
+    chunk: Chunk | None
+    is_seen: bool
 
 
 class Admin:
@@ -241,18 +254,16 @@ class Admin:
         headers = await self._look(topic, ledger, entry)
         return None if headers is None else int(headers.get(BATCH_SIZE) or 1)
 
-    async def chunk(self, topic: str, ledger: int, entry: int) -> Chunk | None:
-        """Which chunk of a large message an entry is; None: it is not there, or is no chunk."""
-        headers = await self._look(topic, ledger, entry)
-        found = None if headers is None else headers.get(CHUNK_ID)
-        if headers is None or found is None:
+    async def entry(self, topic: str, ledger: int, number: int) -> Entry | None:
+        """What an entry is; None: it is not there."""
+        headers = await self._look(topic, ledger, number)
+        if headers is None:
             return None
-        return Chunk(headers.get(MESSAGE_UUID) or "", int(found), int(headers.get(CHUNKS) or 0))
-
-    async def is_plain(self, topic: str, ledger: int, entry: int) -> bool:
-        """Whether an entry is there, and holds messages that every reader gets."""
-        headers = await self._look(topic, ledger, entry)
-        return headers is not None and not any(headers.get(each) for each in UNSEEN)
+        is_seen = not any(headers.get(each) for each in UNSEEN)
+        if (index := headers.get(CHUNK_ID)) is None:
+            return Entry(None, is_seen)
+        uuid, count = headers.get(MESSAGE_UUID) or "", int(headers.get(CHUNKS) or 0)
+        return Entry(Chunk(uuid, int(index), count), is_seen)
 
     async def _look(self, topic: str, ledger: int, entry: int) -> Any:
         """The headers of the answer, whose body is the entry; None where there is no such entry."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from consumer_sdk.adapters.pulsar.client.admin import Admin, Chunk
+from consumer_sdk.adapters.pulsar.client.admin import Admin, Entry
 from consumer_sdk.adapters.pulsar.client.ids import Place
 from consumer_sdk.adapters.pulsar.client.topics import topic_of
 from consumer_sdk.errors import ConfigurationError
@@ -303,15 +303,16 @@ class Entries:
         ledgers = await _ledgers_of(self._admin, self._topic)
         if ledgers.count(start, stop) > MOST:
             return False
-        found = [await self._admin.chunk(self._topic, *each) for each in ledgers.each(start, stop)]
-        chunks = [each for each in found if each is not None]
-        if len(chunks) < len(found):
+        places = list(ledgers.each(start, stop))
+        entries = [await self._admin.entry(self._topic, *each) for each in places]
+        if any(each is None or each.chunk is None for each in entries):
             return False
-        return await self._first_whole(self._admin, ledgers, begin, start, chunks) is None
+        return await self._first_whole(self._admin, ledgers, begin, start, entries) is None
 
     async def first_ending(self, begin: Place, start: Place, stop: Place) -> tuple[int, int] | None:
-        """The first entry in between that ends a message which every reader from ``begin`` on gets; None: there is none.
+        """An entry in between that ends a message which every reader from ``begin`` on gets; None: there is none.
 
+        The first one that holds whole messages, or else the first last chunk of a message that is whole.
         Of more than `MOST` entries, the first ones are looked at. Without the REST API nobody can tell.
 
         Raises:
@@ -319,37 +320,38 @@ class Entries:
         """
         if self._admin is None:
             return None
-        chunks: list[Chunk] = []
+        entries: list[Entry | None] = []
         places: list[tuple[int, int]] = []
         for place in islice(await self._between(start, stop), MOST):
-            if await self._admin.is_plain(self._topic, *place):
+            entry = await self._admin.entry(self._topic, *place)
+            if entry is not None and entry.chunk is None and entry.is_seen:
                 return place
-            if (chunk := await self._admin.chunk(self._topic, *place)) is not None:
-                chunks.append(chunk)
-                places.append(place)
-        if not chunks:
+            entries.append(entry)
+            places.append(place)
+        if not any(each is not None and each.chunk for each in entries):
             return None
         ledgers = await _ledgers_of(self._admin, self._topic)
-        found = await self._first_whole(self._admin, ledgers, begin, start, chunks)
+        found = await self._first_whole(self._admin, ledgers, begin, start, entries)
         return None if found is None else places[found]
 
     async def _first_whole(
-        self, admin: Admin, ledgers: Ledgers, begin: Place, start: Place, chunks: Sequence[Chunk]
+        self,
+        admin: Admin,
+        ledgers: Ledgers,
+        begin: Place,
+        start: Place,
+        entries: Sequence[Entry | None],
     ) -> int | None:
-        """Which of the chunks that follow on ``start`` is the first to end a whole message; None: none does."""
-        missing = {}
-        for number, chunk in enumerate(chunks):
-            if chunk.index == chunk.count - 1:
-                here = {each.index for each in chunks if each.uuid == chunk.uuid}
-                missing[chunk.uuid] = number, set(range(chunk.count)) - here
+        """Which of the entries that follow on ``start`` is the first whose chunk ends a whole message; None: none."""
+        missing = _missing_chunks(entries)
         low = max(begin, ledgers.back(start, MOST))
         earlier = reversed(list(ledgers.each(low, start))) if low < start else iter(())
         while any(lacks for _, lacks in missing.values()):
             if (place := next(earlier, None)) is None:
                 break
-            found = await admin.chunk(self._topic, *place)
-            if found is not None and found.uuid in missing:
-                missing[found.uuid][1].discard(found.index)
+            entry = await admin.entry(self._topic, *place)
+            if entry is not None and entry.chunk is not None and entry.chunk.uuid in missing:
+                missing[entry.chunk.uuid][1].discard(entry.chunk.index)
         return min((number for number, lacks in missing.values() if not lacks), default=None)
 
     async def _between(self, start: Place, stop: Place) -> Iterator[tuple[int, int]]:
@@ -371,8 +373,20 @@ class Entries:
         if (last := ledgers.last) is None:
             return False
         first = ledgers.first_entry(place, (last[0], last[1] + 1, 0))
-        chunk = None if first is None else await self._admin.chunk(self._topic, *first[:2])
-        return chunk is not None and chunk.index > 0
+        entry = None if first is None else await self._admin.entry(self._topic, *first[:2])
+        return entry is not None and entry.chunk is not None and entry.chunk.index > 0
+
+
+def _missing_chunks(entries: Sequence[Entry | None]) -> dict[str, tuple[int, set[int]]]:
+    """Of each message whose last chunk is here: the number of that entry, and the chunks that are not here."""
+    seen = [(number, each.chunk) for number, each in enumerate(entries) if each and each.is_seen]
+    chunks = [(number, chunk) for number, chunk in seen if chunk is not None]
+    missing = {}
+    for number, chunk in chunks:
+        if chunk.index == chunk.count - 1:
+            here = {each.index for _, each in chunks if each.uuid == chunk.uuid}
+            missing[chunk.uuid] = number, set(range(chunk.count)) - here
+    return missing
 
 
 async def _ledgers_of(admin: Admin, topic: str) -> Ledgers:
