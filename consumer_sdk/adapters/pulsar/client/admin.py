@@ -252,7 +252,7 @@ class Admin:
     async def batch_size(self, topic: str, ledger: int, entry: int) -> int | None:
         """How many messages an entry has; None: it is not there."""
         headers = await self._look(topic, ledger, entry)
-        return None if headers is None else int(headers.get(BATCH_SIZE) or 1)
+        return None if headers is None else _number(headers, BATCH_SIZE, 1)
 
     async def entry(self, topic: str, ledger: int, number: int) -> Entry | None:
         """What an entry is; None: it is not there."""
@@ -260,10 +260,10 @@ class Admin:
         if headers is None:
             return None
         is_seen = not any(headers.get(each) for each in UNSEEN)
-        if (index := headers.get(CHUNK_ID)) is None:
+        if headers.get(CHUNK_ID) is None:
             return Entry(None, is_seen)
-        uuid, count = headers.get(MESSAGE_UUID) or "", int(headers.get(CHUNKS) or 0)
-        return Entry(Chunk(uuid, int(index), count), is_seen)
+        uuid, count = headers.get(MESSAGE_UUID) or "", _number(headers, CHUNKS, 0)
+        return Entry(Chunk(uuid, _number(headers, CHUNK_ID, 0), count), is_seen)
 
     async def _look(self, topic: str, ledger: int, entry: int) -> Any:
         """The headers of the answer, whose body is the entry; None where there is no such entry."""
@@ -416,6 +416,17 @@ def _path_of(topic: str) -> str:
     """Where the REST API has a topic."""
     domain, _, name = topic.partition("://")
     return f"/admin/v2/{domain}/{quote(name)}"
+
+
+def _number(headers: Any, name: str, otherwise: int) -> int:
+    """A header that is a number, or ``otherwise`` where it is absent."""
+    text = headers.get(name)
+    try:
+        return int(text) if text else otherwise
+    except ValueError as error:
+        raise TransientAdapterError(
+            f"{name}: {text!r} of an entry is no number: is a proxy in between?"
+        ) from error
 
 
 def _checked(internals: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk.adapters.pulsar.client import admin as module
-from consumer_sdk.adapters.pulsar.client.admin import Admin
+from consumer_sdk.adapters.pulsar.client.admin import Admin, Chunk, Entry
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.testing.servers.ports import HOST, free_ports
 
@@ -210,6 +210,45 @@ async def test_answer_of_another_form_is_a_typed_error(body: bytes) -> None:
                 assert isinstance(found, AdapterError) or not isinstance(found, BaseException), (
                     found
                 )
+
+
+TRANSACTION = {"X-Pulsar-txnid-most-bits": "1"}
+SECOND_OF_TWO = {
+    "X-Pulsar-chunk-id": "1",
+    "X-Pulsar-num-chunks-from-msg": "2",
+    "X-Pulsar-uuid": "u",
+}
+
+
+@pytest.mark.parametrize(
+    "headers,expected",
+    [
+        ({}, Entry(None, is_seen=True)),
+        (TRANSACTION, Entry(None, is_seen=False)),
+        ({"X-Pulsar-marker-type": "10"}, Entry(None, is_seen=False)),
+        (SECOND_OF_TWO, Entry(Chunk("u", 1, 2), is_seen=True)),
+        (SECOND_OF_TWO | TRANSACTION, Entry(Chunk("u", 1, 2), is_seen=False)),
+    ],
+    ids=["whole", "of a transaction", "marker", "chunk", "chunk of a transaction"],
+)
+async def test_entry_says_which_chunk_it_is_and_whether_every_reader_gets_it(
+    headers: dict[str, str], expected: Entry
+) -> None:
+    """A chunk of a transaction may be aborted: a range must not count on it as the end of a message."""
+    with site() as broker:
+        broker.answer = (200, headers, b"payload")
+        async with asking(f"http://{HOST}:{broker.port}") as admin:
+            assert await admin.entry(TOPIC, 7, 3) == expected
+
+
+@pytest.mark.parametrize("name", ["X-Pulsar-chunk-id", "X-Pulsar-num-chunks-from-msg"])
+async def test_entry_with_a_broken_header_is_a_typed_error(name: str) -> None:
+    """The message names the header."""
+    with site() as broker:
+        broker.answer = (200, SECOND_OF_TWO | {name: "one"}, b"")
+        async with asking(f"http://{HOST}:{broker.port}") as admin:
+            with pytest.raises(TransientAdapterError, match=name):
+                await admin.entry(TOPIC, 7, 3)
 
 
 async def test_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.adapters.pulsar.client.admin import Admin, Chunk, Entry
 from consumer_sdk.adapters.pulsar.client.ids import Place
-from consumer_sdk.adapters.pulsar.ranges.topic_stats import Ledger, Ledgers, is_doubtful, is_lost
+from consumer_sdk.adapters.pulsar.ranges.topic_stats import (
+    Entries,
+    Ledger,
+    Ledgers,
+    is_doubtful,
+    is_lost,
+)
 from consumer_sdk.checkpoints.positions import LAST_BATCH_INDEX
 
 LEDGERS = Ledgers([Ledger(3, 5, 50), Ledger(4, 0, 0), Ledger(8, 2, 20)])
@@ -109,3 +119,64 @@ def test_a_loss_is_told_where_it_is_known(start: Place, stop: Place, lost: bool)
 def test_a_start_in_a_deleted_ledger_is_a_doubt(start: Place, doubtful: bool) -> None:  # noqa: FBT001 - a column of the table
     """The log begins at ledger 8 now; the begin of nothing is in no ledger."""
     assert is_doubtful(start, (8, 0, 0)) is doubtful
+
+
+# -- what a range's entries end ----------------------------------------------------------------
+
+
+class Topic(Admin):
+    """A topic of one ledger, whose entries are these."""
+
+    def __init__(self, entries: Sequence[Entry | None]) -> None:
+        super().__init__("http://nowhere:1")
+        self._entries = entries
+
+    async def internals(self, topic: str) -> Mapping[str, Any]:  # type: ignore[override]
+        ledger = {"ledgerId": 7, "entries": len(self._entries), "size": 1}
+        return {"ledgers": [ledger]}
+
+    async def entry(self, topic: str, ledger: int, number: int) -> Entry | None:
+        return self._entries[number]
+
+
+def chunk(index: int, *, uuid: str = "u", is_seen: bool = True) -> Entry:
+    """One of the two chunks of a message."""
+    return Entry(Chunk(uuid, index, 2), is_seen)
+
+
+WHOLE = Entry(None, is_seen=True)
+MARKER = Entry(None, is_seen=False)
+
+
+@pytest.mark.parametrize(
+    "entries,begin,start,ending",
+    [
+        ([MARKER, WHOLE], 0, 0, 1),
+        ([chunk(0), chunk(1)], 0, 0, 1),
+        ([chunk(0), chunk(1)], 0, 1, 1),
+        ([chunk(0), chunk(1)], 1, 1, None),
+        ([chunk(0), MARKER], 0, 0, None),
+        ([chunk(0, is_seen=False), chunk(1, is_seen=False)], 0, 0, None),
+        ([chunk(0, is_seen=False), chunk(1, is_seen=False), WHOLE], 0, 0, 2),
+        ([chunk(0), chunk(0, uuid="v"), None, chunk(1, uuid="v")], 0, 0, 3),
+    ],
+    ids=[
+        "behind a marker",
+        "both chunks",
+        "the first chunk lies before the range",
+        "the first chunk lies before the reader",
+        "the last chunk is behind the range",
+        "of a transaction",
+        "behind a transaction",
+        "interleaved",
+    ],
+)
+async def test_first_ending_is_of_a_message_that_every_reader_gets(
+    entries: Sequence[Entry | None], begin: int, start: int, ending: int | None
+) -> None:
+    """Chunks of a transaction may be aborted, and end no message."""
+    topic = Topic(entries)
+    found = Entries("persistent://public/default/t", topic)
+    at = await found.first_ending((7, begin, 0), (7, start, 0), (7, len(entries), 0))
+    assert at == (None if ending is None else (7, ending))
+    topic.close()
