@@ -49,7 +49,6 @@ __all__ = [
     "given_fields",
     "help_of",
     "instance",
-    "kind_like",
     "kinds_like",
     "kinds_of",
     "make_options",

@@ -13,7 +13,7 @@ from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Event, HistogramSnapshot, PartitionSnapshot, Pinned, Snapshot
 from consumer_sdk.runtime.observing.timing import BOUNDS
 
-__all__ = ["KEPT", "Point", "Trends", "frame", "quantile"]
+__all__ = ["KEPT", "Trends", "frame", "quantile"]
 
 KEPT = 300
 """Points that are kept: five minutes, with one point a second."""

@@ -24,7 +24,7 @@ from consumer_sdk.checkpoints.varints import RowReader, append_pairs, append_row
 from consumer_sdk.records import Checkpoint, Position
 from consumer_sdk.records.ranges import Span
 
-__all__ = ["MOST_PARTS", "bit_set", "has_new_rows", "read_bit_set", "read_body", "write_body"]
+__all__ = ["MOST_PARTS", "has_new_rows", "read_bit_set", "read_body", "write_body"]
 
 ENDED, WATERMARK, RESUME, WRITTEN, BITS = 1, 2, 4, 8, 16
 FLAGS = range(32)

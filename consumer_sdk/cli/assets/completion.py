@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from consumer_sdk.cli.parsing import Parser
 
-__all__ = ["SHELLS", "Shell", "completion"]
+__all__ = ["SHELLS", "completion"]
 
 Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 SHELLS: tuple[Shell, ...] = ("bash", "zsh", "fish")

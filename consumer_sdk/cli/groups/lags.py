@@ -17,7 +17,7 @@ from consumer_sdk.errors import ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, Partition
 
-__all__ = ["Lag", "LaggingError", "explain", "group_lags", "lag"]
+__all__ = ["Lag", "explain", "group_lags", "lag"]
 
 
 class LaggingError(ConsumerSdkError):

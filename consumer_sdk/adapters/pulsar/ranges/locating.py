@@ -23,7 +23,7 @@ from consumer_sdk.adapters.pulsar.ranges.topic_stats import Ledgers
 from consumer_sdk.errors import ConfigurationError, TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Partition, Position, Start, StartPoint
 
-__all__ = ["BEGIN", "Locator", "Survey", "begin_of", "look_cost"]
+__all__ = ["BEGIN", "Locator", "Survey", "look_cost"]
 
 BEGIN: Place = (0, 0, 0)
 """The begin of a topic that has nothing: no ledger is below it."""
