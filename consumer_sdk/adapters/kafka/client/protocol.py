@@ -5,7 +5,8 @@ with it a checkpoint knows which topic it belongs to.
 
 By topic id (KIP-848's OffsetCommit v10, Kafka 4.1) a commit of a deleted topic's position can never land
 on the one that was made in its place. By name, a static member says which it is (KIP-345's v7, Kafka 2.3),
-so that the broker refuses the commits of one that was replaced.
+so that the broker refuses the commits of one that was replaced; members of the consumer protocol need v9 (KIP-848,
+Kafka 3.7), or the broker refuses what they commit.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -36,6 +37,7 @@ from aiokafka.protocol.types import (
 
 __all__ = [
     "NO_TOPIC_ID",
+    "Item",
     "OffsetCommitById",
     "OffsetCommitByName",
     "TopicDescriptions",
@@ -68,6 +70,20 @@ class Uuid(AbstractType[bytes]):
     def decode(cls, data: BytesIO) -> bytes:
         """The sixteen bytes."""
         return data.read(16)
+
+
+class Item(Schema):
+    """Fields of a struct inside a flexible one (KIP-482): tagged fields follow, of which we know none."""
+
+    def encode(self, item: Any) -> bytes:
+        """The fields, and that no tagged ones follow."""
+        return bytes(super().encode(item) + TaggedFields.encode({}))
+
+    def decode(self, data: BytesIO) -> tuple[Any, ...]:
+        """The fields without the tagged ones."""
+        fields = tuple(super().decode(data))
+        TaggedFields.decode(data)
+        return fields
 
 
 class MetadataResponseV12(Response):
@@ -289,8 +305,71 @@ class OffsetCommitRequestV7(RequestStruct):
     )
 
 
+class OffsetCommitResponseV9(Response):
+    """One error code for each partition, by name."""
+
+    API_KEY = 8
+    API_VERSION = 9
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            CompactArray(
+                Item(
+                    ("topic", _COMPACT_TEXT),
+                    (
+                        "partitions",
+                        CompactArray(Item(("partition", Int32), ("error_code", Int16))),
+                    ),
+                )
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class OffsetCommitRequestV9(RequestStruct):
+    """Commits by name; the generation may be the epoch of a member of the consumer protocol."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 8
+    API_VERSION = 9
+    RESPONSE_TYPE = OffsetCommitResponseV9
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _COMPACT_TEXT),
+        ("generation", Int32),
+        ("member", _COMPACT_TEXT),
+        ("group_instance_id", _COMPACT_TEXT),
+        (
+            "topics",
+            CompactArray(
+                Item(
+                    ("topic", _COMPACT_TEXT),
+                    (
+                        "partitions",
+                        CompactArray(
+                            Item(
+                                ("partition", Int32),
+                                ("offset", Int64),
+                                ("leader_epoch", Int32),
+                                ("metadata", _COMPACT_TEXT),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
 class OffsetCommitByName(
-    Request[OffsetCommitRequest_v2 | OffsetCommitRequest_v3 | OffsetCommitRequestV7]
+    Request[
+        OffsetCommitRequest_v2
+        | OffsetCommitRequest_v3
+        | OffsetCommitRequestV7
+        | OffsetCommitRequestV9
+    ]
 ):
     """Commits positions by the topics' names.
 
@@ -316,10 +395,12 @@ class OffsetCommitByName(
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """The request as it is sent."""
-        if not issubclass(request_struct_class, OffsetCommitRequestV7):
+        version = request_struct_class.API_VERSION
+        if version < OffsetCommitRequestV7.API_VERSION:
             return request_struct_class(*self._head, KEPT, list(self._topics.items()))
         topics = [
             (topic, [(p, offset, NO_EPOCH, text) for p, offset, text in partitions])
             for topic, partitions in self._topics.items()
         ]
-        return request_struct_class(*self._head, self._group_instance_id, topics)
+        tags: list[Any] = [{}] if version >= OffsetCommitRequestV9.API_VERSION else []
+        return request_struct_class(*self._head, self._group_instance_id, topics, *tags)

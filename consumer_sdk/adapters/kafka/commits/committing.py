@@ -44,7 +44,8 @@ NONE = 0
 UNKNOWN_TOPIC = (3, 100)  # by name, by id
 METADATA_TOO_LARGE = 12
 COORDINATOR_MOVED = (15, 16)
-NOT_A_MEMBER = (22, 25, 82)  # illegal generation, unknown member, fenced instance
+NOT_A_MEMBER = (22, 25, 69, 82)
+"""Illegal generation, unknown member, no such group, fenced instance."""
 
 MOST_BYTES = 500_000
 """The broker stores a request as one batch, and refuses one above its ``message.max.bytes``: 1 MiB

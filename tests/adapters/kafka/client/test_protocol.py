@@ -19,7 +19,9 @@ UNKNOWN_MEMBER, FENCED_INSTANCE = 25, 82
         (3, 3, [("t", [(0, 5, "text")])]),
         (6, 3, [("t", [(0, 5, "text")])]),
         (7, 7, [("t", [(0, 5, -1, "text")])]),
-        (10, 7, [("t", [(0, 5, -1, "text")])]),
+        (8, 7, [("t", [(0, 5, -1, "text")])]),
+        (9, 9, [("t", [(0, 5, -1, "text")])]),
+        (10, 9, [("t", [(0, 5, -1, "text")])]),
     ],
 )
 def test_broker_gets_the_newest_version_by_name_that_it_knows(
@@ -29,7 +31,7 @@ def test_broker_gets_the_newest_version_by_name_that_it_knows(
     request = OffsetCommitByName("g", 3, "me", "static", {"t": [(0, 5, "text")]})
     made = request.prepare({8: (2, newest)})
     assert (made.API_VERSION, made.topics) == (version, topics)
-    assert getattr(made, "group_instance_id", None) == ("static" if version == 7 else None)
+    assert getattr(made, "group_instance_id", None) == ("static" if version >= 7 else None)
     assert made.encode()
 
 
