@@ -1,1 +1,1 @@
-"""Tests of adapters.kafka.commits."""
+"""Membership of a consumer group."""
