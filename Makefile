@@ -6,13 +6,14 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.made
 SEEDS  ?= 2000
 SECONDS ?= 60
+PORT   ?= 8000
 ARGS   ?=
 
 # Compiled files make each of the hundreds of processes that the tests start a second quicker.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java servers fmt lint types layers collect docs coverage mutants wheel-test check test campaigns sim fuzz brokers bench demo lock clean
+.PHONY: help setup java servers fmt lint types layers collect docs docs-serve coverage mutants wheel-test check test campaigns sim fuzz brokers bench demo lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,9 +71,13 @@ collect: $(STAMP)  ## every test can be collected, in make test or in make campa
 	@$(BIN)/python -m pytest --collect-only -q > $(VENV)/.collected || { cat $(VENV)/.collected; exit 1; }
 	@tail -n 1 $(VENV)/.collected
 
-docs: $(STAMP)  ## check that the documents' links lead somewhere, and that their tables of options are those of the code
+docs: $(STAMP)  ## check the documents' links and tables of options, and build the site into build/site
 	$(BIN)/python scripts/option_tables.py --check
 	$(BIN)/python scripts/check_docs.py
+	$(BIN)/python -m sphinx --quiet --fail-on-warning -c docs -d build/site-cache -b html . build/site
+
+docs-serve: docs  ## show the site on http://127.0.0.1:8000/ (PORT=)
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site $(PORT)
 
 coverage: $(STAMP)  ## the tests of trackers and checkpoints take every branch of them
 	$(BIN)/coverage run -m pytest -q -m "not campaign and not spark" tests/trackers tests/checkpoints
@@ -89,7 +94,7 @@ check: $(STAMP)  ## all checks that need no server, two at a time, the longest f
 
 lock: $(STAMP)  ## write requirements.lock, pins kept (ARGS="--upgrade-package kazoo" or "--upgrade")
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-		--all-extras --group dev --custom-compile-command "make lock" \
+		--all-extras --group dev --group docs --custom-compile-command "make lock" \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
 clean:  ## remove caches and build products (keeps .venv)

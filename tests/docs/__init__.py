@@ -1,0 +1,1 @@
+"""Tests of the pages: what they show is what their programs print."""
