@@ -162,6 +162,17 @@ class Member(ABC):
         Their partitions are neither assigned nor owned yet.
         """
 
+    @property
+    def group_topics(self) -> frozenset[str]:
+        """Topics that only other members subscribe to, while this one shares them out as the group's leader.
+
+        Ask the cluster for them too, and tell `group_metadata_changed`: the leader waits for that.
+        """
+        return frozenset()
+
+    def group_metadata_changed(self, topics: Mapping[str, TopicInfo | None], now: float) -> None:  # noqa: B027 - where the broker leads, there are none
+        """The `group_topics`, as the cluster has them now, at each change; None for one that it does not have."""
+
     @abstractmethod
     def leave(self, now: float) -> None:
         """Begins to leave. What is held has been drained, or counts as lost."""

@@ -1,0 +1,760 @@
+"""One classic member, told answer by answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from consumer_sdk.adapters.kafka.groups.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    StickyAssignor,
+)
+from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
+from consumer_sdk.adapters.kafka.groups.member import (
+    Assigned,
+    CoordinatorLost,
+    Event,
+    Lost,
+    Refused,
+    Revoked,
+    TopicInfo,
+    TopicPartition,
+)
+from consumer_sdk.adapters.kafka.groups.messages import (
+    Answer,
+    Heartbeat,
+    HeartbeatAnswer,
+    JoinAnswer,
+    JoinGroup,
+    LeaveAnswer,
+    LeaveGroup,
+    Request,
+    SyncAnswer,
+    SyncGroup,
+)
+from consumer_sdk.adapters.kafka.groups.subscriptions import (
+    Assignment,
+    Subscription,
+    read_assignment,
+    read_claims,
+    read_subscription,
+    write_assignment,
+    write_subscription,
+)
+from tests.adapters.kafka.groups.java_groups import partitions
+
+SESSION, INTERVAL, REBALANCE = 10.0, 3.0, 60.0
+RETRIABLE = (14, 15, 16, 7)
+FINAL = (23, 24, 26, 30, 35, 81, 82, -1)
+
+R = TypeVar("R", bound=Request)
+
+
+class Play:
+    """A member, its clock, and what it has told so far."""
+
+    def __init__(
+        self, *assignors: Assignor, instance: str | None = None, topics: str = "t:4"
+    ) -> None:
+        self.now = 100.0
+        self.member = ClassicMember(
+            "g",
+            assignors or (CooperativeStickyAssignor(),),
+            instance_id=instance,
+            session_timeout=SESSION,
+            rebalance_timeout=REBALANCE,
+            heartbeat_interval=INTERVAL,
+        )
+        self.tell(topics)
+
+    def tell(self, topics: str) -> None:
+        """What the cluster has: ``topic:partitions,…``."""
+        self.member.metadata_changed(infos(topics), self.now)
+
+    def asks(self, kind: type[R]) -> R:
+        """The next request, which has to be one of these."""
+        request = self.member.poll(self.now)
+        assert isinstance(request, kind), request
+        assert self.member.poll(self.now) is None, "two at once"
+        return request
+
+    def answer(self, kind: type[R], answer: Answer) -> R:
+        """The next request, answered at once."""
+        request = self.asks(kind)
+        self.member.answered(request, answer, self.now)
+        return request
+
+    def join(self, generation: int = 1, protocol: str = "cooperative-sticky") -> JoinGroup:
+        """Follows another leader."""
+        answer = JoinAnswer(0, generation, protocol, "leader", "me")
+        return self.answer(JoinGroup, answer)
+
+    def sync(self, tps: str) -> SyncGroup:
+        """Is given these."""
+        return self.answer(SyncGroup, SyncAnswer(0, write_assignment(Assignment(partitions(tps)))))
+
+    def start(self, tps: str = "t:0,t:1", protocol: str = "cooperative-sticky") -> None:
+        """Becomes a member that holds these."""
+        self.join(protocol=protocol)
+        self.sync(tps)
+        assert self.events() == [Assigned(partitions(tps))]
+
+    def beat(self, error: int = 0) -> None:
+        """The next heartbeat, answered."""
+        self.now = max(self.now, self.member.wake_at())
+        self.answer(Heartbeat, HeartbeatAnswer(error))
+
+    def release(self, tps: str) -> None:
+        """The owner has drained."""
+        self.member.released(partitions(tps), self.now)
+
+    def events(self) -> list[Event]:
+        """What has happened since."""
+        return self.member.events()
+
+
+def infos(topics: str) -> dict[str, TopicInfo]:
+    """By name."""
+    return {tp.topic: TopicInfo(tp.topic.encode(), tp.partition) for tp in partitions(topics)}
+
+
+def said(request: JoinGroup, protocol: str = "cooperative-sticky") -> Subscription:
+    """What a join tells the leader."""
+    return read_subscription(dict(request.protocols)[protocol], "me")
+
+
+def names(events: Iterable[Event]) -> list[str]:
+    """Their kinds."""
+    return [type(event).__name__ for event in events]
+
+
+# -- joining --------------------------------------------------------------------------------------
+
+
+def test_member_asks_nothing_before_it_knows_its_topics() -> None:
+    """There is nothing to subscribe to."""
+    member = ClassicMember(
+        "g", [RangeAssignor()], session_timeout=9, rebalance_timeout=9, heartbeat_interval=3
+    )
+    assert (member.poll(0.0), member.wake_at()) == (None, math.inf)
+    assert (member.member_id, member.epoch, member.held_until) == ("", -1, math.inf)
+
+
+def test_first_join_says_who_it_is_and_what_it_wants() -> None:
+    """Each assignor has a subscription of its own, in the order of preference."""
+    play = Play(RangeAssignor(), CooperativeStickyAssignor(), instance="i", topics="t:4,u:1")
+    join = play.asks(JoinGroup)
+    assert (join.group, join.member_id, join.instance_id) == ("g", "", "i")
+    assert (join.session_timeout, join.rebalance_timeout) == (SESSION, REBALANCE)
+    assert [name for name, _ in join.protocols] == ["range", "cooperative-sticky"]
+    assert said(join, "range") == Subscription(frozenset({"t", "u"}))
+
+
+def test_member_id_that_is_given_is_used_at_once() -> None:
+    """KIP-394."""
+    play = Play()
+    play.answer(JoinGroup, JoinAnswer(79, member_id="me"))
+    assert play.asks(JoinGroup).member_id == "me"
+
+
+def test_follower_is_given_its_part() -> None:
+    """Commits carry the generation from then on."""
+    play = Play()
+    play.join(7)
+    assert (play.member.member_id, play.member.epoch, play.member.held) == ("me", 7, frozenset())
+    sync = play.sync("t:0")
+    assert (sync.generation, sync.protocol, sync.assignments) == (7, "cooperative-sticky", ())
+    assert play.events() == [Assigned(partitions("t:0"))]
+    assert play.member.held == partitions("t:0")
+    assert play.member.wake_at() == play.now + INTERVAL
+
+
+def test_member_may_be_given_nothing() -> None:
+    """The group has more members than partitions, or the leader has left it out."""
+    play = Play()
+    play.join()
+    play.answer(SyncGroup, SyncAnswer(0, b""))
+    assert play.events() == []
+    play.beat()
+
+
+def leads(play: Play, *others: tuple[str, Subscription]) -> None:
+    """The member is made the leader."""
+    own = play.asks(JoinGroup)
+    members = [("me", None, own.protocols[0][1])]
+    members += [(name, None, write_subscription(sub)) for name, sub in others]
+    answer = JoinAnswer(0, 1, own.protocols[0][0], "me", "me", tuple(members))
+    play.member.answered(own, answer, play.now)
+
+
+def parts(sync: SyncGroup) -> dict[str, frozenset[TopicPartition]]:
+    """What the leader gives out."""
+    return {name: read_assignment(data, name).partitions for name, data in sync.assignments}
+
+
+def test_leader_shares_out_with_the_assignor_that_was_chosen() -> None:
+    """Each member's part goes with its SyncGroup."""
+    play = Play(RangeAssignor())
+    leads(play, ("other", Subscription(frozenset({"t"}))))
+    shares = parts(play.asks(SyncGroup))
+    assert shares == {"me": partitions("t:0,t:1"), "other": partitions("t:2,t:3")}
+
+
+def test_leader_asks_for_topics_of_others_first() -> None:
+    """Heartbeats go on while the cluster is asked."""
+    play = Play(RangeAssignor())
+    leads(play, ("other", Subscription(frozenset({"t", "u", "gone"}))))
+    assert play.member.group_topics == {"u", "gone"}
+    assert play.member.poll(play.now) is None
+    play.beat()
+    play.member.group_metadata_changed({**infos("u:2"), "gone": None}, play.now)
+    assert play.member.wake_at() <= play.now
+    assert parts(play.asks(SyncGroup))["other"] == partitions("t:2,t:3,u:0,u:1")
+
+
+def test_leader_that_came_back_assigns_nothing() -> None:
+    """A static one's group goes on as it was (KIP-814)."""
+    play = Play(RangeAssignor(), instance="i")
+    own = play.asks(JoinGroup)
+    members = (("me", "i", own.protocols[0][1]),)
+    answer = JoinAnswer(0, 4, "range", "me", "me", members, skip_assignment=True)
+    play.member.answered(own, answer, play.now)
+    assert play.asks(SyncGroup).assignments == ()
+
+
+def test_unreadable_member_is_named_by_the_leader() -> None:
+    """Nobody can share out then."""
+    play = Play()
+    own = play.asks(JoinGroup)
+    members = (("me", None, own.protocols[0][1]), ("m-7", None, b"\0"))
+    play.member.answered(own, JoinAnswer(0, 1, "cooperative-sticky", "me", "me", members), play.now)
+    (event,) = play.events()
+    assert isinstance(event, Refused)
+    assert "member 'm-7'" in event.message
+    play.member.leave(play.now)
+    assert play.asks(LeaveGroup).member_id == "me"
+
+
+def test_unreadable_assignment_is_told() -> None:
+    """By whom it is."""
+    play = Play()
+    play.join()
+    play.answer(SyncGroup, SyncAnswer(0, b"\0"))
+    (event,) = play.events()
+    assert isinstance(event, Refused)
+    assert "leader's assignment for member 'me'" in event.message
+
+
+def test_unknown_assignor_is_refused() -> None:
+    """The coordinator should not have chosen it."""
+    play = Play()
+    play.join(protocol="mine")
+    (event,) = play.events()
+    assert isinstance(event, Refused)
+    assert event.error == 23
+
+
+# -- eager ----------------------------------------------------------------------------------------
+
+
+def test_eager_member_drains_all_before_it_joins() -> None:
+    """Its heartbeats go on meanwhile."""
+    play = Play(RangeAssignor())
+    play.start(protocol="range")
+    play.beat(27)
+    assert play.events() == [Revoked(partitions("t:0,t:1"))]
+    play.release("t:0")
+    play.beat(27)
+    play.beat(27)
+    assert (play.events(), play.member.held) == ([], partitions("t:1"))
+    play.release("t:1")
+    assert play.member.wake_at() <= play.now
+    join = play.join(2, "range")
+    assert said(join, "range").owned == frozenset()
+    play.sync("t:1,t:2")
+    assert play.events() == [Assigned(partitions("t:1,t:2"))]
+
+
+def test_member_of_both_kinds_of_assignors_is_eager() -> None:
+    """Others may know the eager one alone, as in a rolling upgrade."""
+    play = Play(CooperativeStickyAssignor(), RangeAssignor())
+    play.start()
+    play.beat(27)
+    assert play.events() == [Revoked(partitions("t:0,t:1"))]
+    play.release("t:0,t:1")
+    assert said(play.join(2)).owned == frozenset()
+
+
+def test_sticky_member_tells_what_it_had() -> None:
+    """And the generation of that."""
+    play = Play(StickyAssignor())
+    play.start(protocol="sticky")
+    play.beat(27)
+    play.release("t:0,t:1")
+    claims = read_claims(said(play.join(2, "sticky"), "sticky").user_data)
+    assert (claims.partitions, claims.generation) == (partitions("t:0,t:1"), 1)
+
+
+def test_eager_member_whose_topics_change_while_it_joins_takes_nothing() -> None:
+    """It would revoke it at once."""
+    play = Play(RangeAssignor())
+    play.join(protocol="range")
+    sync = play.asks(SyncGroup)
+    play.tell("t:4,u:1")
+    data = write_assignment(Assignment(partitions("t:0")))
+    play.member.answered(sync, SyncAnswer(0, data), play.now)
+    assert play.events() == []
+    assert said(play.asks(JoinGroup), "range").topics == {"t", "u"}
+
+
+# -- cooperative ----------------------------------------------------------------------------------
+
+
+def test_cooperative_member_joins_at_once_and_keeps_what_it_has() -> None:
+    """What stays is not touched, what is new is added."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    assert play.events() == []
+    join = play.join(2)
+    assert (said(join).owned, said(join).generation) == (partitions("t:0,t:1"), 1)
+    play.sync("t:0,t:1,t:2")
+    assert play.events() == [Assigned(partitions("t:2"))]
+
+
+def test_cooperative_member_gives_up_what_it_lost_and_joins_again() -> None:
+    """Only that is drained, with heartbeats."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.sync("t:0,t:3")
+    assert play.events() == [Revoked(partitions("t:1")), Assigned(partitions("t:3"))]
+    assert play.member.held == partitions("t:0,t:1,t:3")
+    play.beat()
+    play.release("t:1")
+    join = play.join(3)
+    assert (said(join).owned, said(join).generation) == (partitions("t:0,t:3"), 2)
+    play.sync("t:0,t:3")
+    assert play.events() == []
+    play.beat()
+
+
+def test_rebalance_in_the_middle_of_a_drain_does_not_wait_for_it() -> None:
+    """What drains is still claimed; if it is given again, it is assigned after its release."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.sync("t:0")
+    play.beat(27)
+    assert said(play.join(3)).owned == partitions("t:0,t:1")
+    play.events()
+    play.sync("t:0,t:1")
+    assert play.events() == []
+    play.release("t:1")
+    assert play.events() == [Assigned(partitions("t:1"))]
+    play.beat()
+
+
+def test_claim_that_was_released_meanwhile_is_withdrawn() -> None:
+    """Else nobody would have the partition."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.sync("t:0")
+    play.beat(27)
+    play.join(3)
+    play.release("t:1")
+    play.sync("t:0")
+    assert said(play.asks(JoinGroup)).owned == partitions("t:0")
+
+
+def test_topic_that_is_no_longer_wanted_is_given_up() -> None:
+    """Though the leader knew it as wanted."""
+    play = Play(topics="t:4,u:1")
+    play.start("t:0,u:0")
+    play.tell("t:4")
+    assert said(play.join(2)).topics == {"t"}
+    play.sync("t:0")
+    assert play.events() == [Revoked(partitions("u:0"))]
+
+
+def test_assignment_of_a_topic_that_went_meanwhile_is_not_taken() -> None:
+    """The member joins again anyway."""
+    play = Play(topics="t:4,u:1")
+    join = play.asks(JoinGroup)
+    play.tell("t:4")
+    answer = JoinAnswer(0, 1, "cooperative-sticky", "leader", "me")
+    play.member.answered(join, answer, play.now)
+    play.sync("t:0,u:0")
+    assert play.events() == [Assigned(partitions("t:0"))]
+    play.asks(JoinGroup)
+
+
+# -- metadata -------------------------------------------------------------------------------------
+
+
+def test_leader_joins_again_when_its_topics_grow() -> None:
+    """No other member does."""
+    leader, other = Play(), Play()
+    leads(leader)
+    leader.sync("t:0")
+    other.start()
+    for play in (leader, other):
+        play.tell("t:4")
+        assert play.member.poll(play.now) is None
+        play.tell("t:5")
+    leader.asks(JoinGroup)
+    assert other.member.poll(other.now) is None
+
+
+def test_leader_joins_again_when_a_topic_of_others_grows() -> None:
+    """It watches for all."""
+    play = Play()
+    leads(play, ("other", Subscription(frozenset({"u"}))))
+    play.member.group_metadata_changed(infos("u:2"), play.now)
+    play.sync("t:0")
+    play.member.group_metadata_changed(infos("u:2"), play.now)
+    assert play.member.poll(play.now) is None
+    play.member.group_metadata_changed(infos("u:3"), play.now)
+    play.asks(JoinGroup)
+
+
+def test_any_member_joins_again_when_its_topics_are_others() -> None:
+    """A pattern matches more."""
+    play = Play()
+    play.start()
+    play.tell("t:4,u:1")
+    join = play.asks(JoinGroup)
+    assert said(join).topics == {"t", "u"}
+    assert "topics" in join.reason
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def to_join(play: Play, error: int) -> None:
+    """Joins in vain."""
+    if play.member.held:
+        play.beat(27)
+        play.release("t:0,t:1")
+    play.events()
+    play.answer(JoinGroup, JoinAnswer(error))
+
+
+def to_sync(play: Play, error: int) -> None:
+    """Asks for its part in vain."""
+    if play.member.held:
+        play.beat(27)
+    play.events()
+    play.join(2)
+    play.answer(SyncGroup, SyncAnswer(error))
+
+
+def to_beat(play: Play, error: int) -> None:
+    """Its heartbeat fails."""
+    play.beat(error)
+
+
+STEPS = (to_join, to_sync, to_beat)
+Step = Callable[[Play, int], None]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_member_that_is_unknown_starts_anew(step: Step) -> None:
+    """All is lost, for others may have it."""
+    play = Play()
+    play.start()
+    step(play, 25)
+    (event,) = play.events()
+    assert isinstance(event, Lost)
+    assert event.tps == partitions("t:0,t:1")
+    assert (play.member.held, play.member.epoch, play.member.member_id) == (frozenset(), -1, "")
+    join = play.asks(JoinGroup)
+    assert (join.member_id, said(join).owned, said(join).generation) == ("", frozenset(), -1)
+
+
+@pytest.mark.parametrize("step", [to_sync, to_beat])
+def test_member_of_an_old_generation_keeps_its_id(step: Step) -> None:
+    """As in Java; what it held is lost."""
+    play = Play()
+    play.start()
+    step(play, 22)
+    assert names(play.events()) == ["Lost"]
+    assert (play.member.epoch, play.asks(JoinGroup).member_id) == (-1, "me")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", FINAL)
+def test_refusal_is_told_and_ends_all(step: Step, error: int) -> None:
+    """Nothing more is asked."""
+    play = Play()
+    play.start()
+    step(play, error)
+    lost, refused = play.events()
+    assert isinstance(lost, Lost)
+    assert isinstance(refused, Refused)
+    assert refused.error == error
+    assert (play.member.poll(play.now + 99), play.member.wake_at()) == (None, math.inf)
+    assert (play.member.held, play.member.epoch) == (frozenset(), -1)
+
+
+@pytest.mark.parametrize("error", RETRIABLE)
+@pytest.mark.parametrize("step", [to_join, to_sync])
+def test_coordinator_that_cannot_is_asked_again_later(step: Step, error: int) -> None:
+    """By a join; a cooperative member keeps what it has."""
+    play = Play()
+    play.start()
+    step(play, error)
+    assert names(play.events()) == (["CoordinatorLost"] if error in (15, 16) else [])
+    assert play.member.held == partitions("t:0,t:1")
+    assert play.member.poll(play.now) is None
+    play.now = play.member.wake_at()
+    assert said(play.asks(JoinGroup)).generation == 1
+
+
+@pytest.mark.parametrize("error", RETRIABLE)
+def test_heartbeat_that_fails_is_repeated(error: int) -> None:
+    """The member has until its session ends."""
+    play = Play()
+    play.start()
+    began = play.now
+    play.beat(error)
+    assert names(play.events()) == (["CoordinatorLost"] if error in (15, 16) else [])
+    play.now = play.member.wake_at()
+    assert play.now < began + INTERVAL + 1
+    play.asks(Heartbeat)
+    assert play.member.held_until == began + SESSION
+
+
+def test_waits_grow_up_to_ten_times_the_first() -> None:
+    """And begin anew after success."""
+    play, waits = Play(), []
+    for _ in range(6):
+        play.answer(JoinGroup, JoinAnswer(14))
+        waits.append(round(play.member.wake_at() - play.now, 3))
+        play.now = play.member.wake_at()
+    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    play.join()
+    play.answer(SyncGroup, SyncAnswer(14))
+    assert play.member.wake_at() == pytest.approx(play.now + 0.1)
+
+
+def test_sync_that_a_rebalance_overtakes_is_joined_again_at_once() -> None:
+    """The claim is that of the last assignment: this generation's was never told."""
+    play = Play()
+    play.start()
+    to_sync(play, 27)
+    assert play.events() == []
+    join = play.asks(JoinGroup)
+    assert (said(join).owned, said(join).generation) == (partitions("t:0,t:1"), 1)
+
+
+def test_rebalance_again_and_again_is_not_joined_in_a_tight_loop() -> None:
+    """The coordinator has said no twice."""
+    play = Play()
+    play.answer(JoinGroup, JoinAnswer(27))
+    play.answer(JoinGroup, JoinAnswer(27))
+    assert play.member.poll(play.now) is None
+
+
+# -- no answer, late answers ----------------------------------------------------------------------
+
+
+def test_join_that_fails_keeps_the_member_id() -> None:
+    """With it the coordinator takes the next join for the same member's."""
+    play = Play()
+    play.answer(JoinGroup, JoinAnswer(79, member_id="me"))
+    play.member.failed(play.asks(JoinGroup), play.now)
+    assert play.events() == [CoordinatorLost()]
+    play.now = play.member.wake_at()
+    assert play.asks(JoinGroup).member_id == "me"
+
+
+def test_sync_that_fails_is_joined_again() -> None:
+    """Cooperative members keep what they hold."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.member.failed(play.asks(SyncGroup), play.now)
+    assert play.events() == [CoordinatorLost()]
+    play.now = play.member.wake_at()
+    assert said(play.asks(JoinGroup)).owned == partitions("t:0,t:1")
+
+
+def test_answer_to_a_request_that_was_given_up_is_ignored() -> None:
+    """A newer one is under way."""
+    play = Play()
+    old = play.asks(JoinGroup)
+    play.member.failed(old, play.now)
+    play.now = play.member.wake_at()
+    new = play.asks(JoinGroup)
+    play.member.answered(old, JoinAnswer(0, 3, "cooperative-sticky", "x", "ghost"), play.now)
+    play.member.failed(replace(new), play.now)
+    assert play.member.member_id == ""
+    play.member.answered(new, JoinAnswer(0, 4, "cooperative-sticky", "x", "me"), play.now)
+    assert (play.member.member_id, play.member.epoch) == ("me", 4)
+    assert play.asks(SyncGroup).generation == 4
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+def test_session_counts_from_when_the_heartbeat_was_sent() -> None:
+    """Not from its answer."""
+    play = Play()
+    play.start()
+    play.now = play.member.wake_at()
+    sent, beat = play.now, play.asks(Heartbeat)
+    play.now += 2
+    play.member.answered(beat, HeartbeatAnswer(0), play.now)
+    assert play.member.held_until == sent + SESSION
+    assert play.member.wake_at() == sent + INTERVAL
+
+
+@pytest.mark.parametrize("error", [0, 27])
+def test_answer_within_the_session_saves_it(error: int) -> None:
+    """The coordinator says that it is a member."""
+    play = Play()
+    play.start()
+    play.now += 9
+    beat = play.asks(Heartbeat)
+    play.now += 5
+    play.member.answered(beat, HeartbeatAnswer(error), play.now)
+    assert play.events() == []
+
+
+def test_silence_for_a_session_loses_all() -> None:
+    """Others may have it; the member joins with nothing, under its own id."""
+    play = Play()
+    play.start()
+    beat_at = play.member.wake_at()
+    play.now = beat_at
+    beat = play.asks(Heartbeat)
+    assert play.member.wake_at() == play.member.held_until == 100 + SESSION
+    play.now = play.member.wake_at()
+    assert play.member.poll(play.now) is None
+    assert names(play.events()) == ["Lost"]
+    assert (play.member.epoch, play.member.held_until) == (-1, math.inf)
+    play.member.answered(beat, HeartbeatAnswer(0), play.now)
+    join = play.asks(JoinGroup)
+    assert (join.member_id, said(join).owned) == ("me", frozenset())
+
+
+def test_join_may_take_longer_than_a_session() -> None:
+    """The coordinator keeps who waits; the member looks at each interval that no answer has come."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    for _ in range(20):
+        assert play.member.wake_at() == play.now + INTERVAL
+        play.now = play.member.wake_at()
+        assert play.member.poll(play.now) is None
+        assert play.member.held_until == play.now + SESSION
+    play.now += 1
+    play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
+    assert play.member.held_until == play.now - 1 + SESSION
+    play.sync("t:0,t:1")
+    assert play.events() == []
+
+
+def test_process_that_was_stopped_while_it_joined_has_lost_all() -> None:
+    """The answer may have been sent right after its last look."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    play.now += SESSION
+    play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
+    assert names(play.events()) == ["Lost"]
+    play.sync("t:0")
+    assert play.events() == [Assigned(partitions("t:0"))]
+    assert said(play.asks(JoinGroup)).owned == partitions("t:0"), "its old claim is withdrawn"
+
+
+def test_join_that_fails_after_a_session_has_lost_all() -> None:
+    """The coordinator has perhaps never seen it."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    for _ in range(5):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    play.member.failed(join, play.now)
+    assert names(play.events()) == ["CoordinatorLost", "Lost"]
+
+
+def test_release_after_a_loss_is_nothing() -> None:
+    """The drain was cut short by it."""
+    play = Play(RangeAssignor())
+    play.start(protocol="range")
+    play.beat(27)
+    play.beat(25)
+    assert names(play.events()) == ["Revoked", "Lost"]
+    play.release("t:0,t:1")
+    assert play.events() == []
+    assert play.asks(JoinGroup).member_id == ""
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+def test_dynamic_member_says_that_it_leaves() -> None:
+    """Then there is no more to send."""
+    play = Play()
+    play.start()
+    play.member.leave(play.now)
+    assert (play.member.has_left, play.member.held) == (False, frozenset())
+    assert play.answer(LeaveGroup, LeaveAnswer(0)) == LeaveGroup("g", "me", None)
+    assert (play.member.has_left, play.member.wake_at()) == (True, math.inf)
+    assert play.member.poll(play.now + 99) is None
+
+
+def test_static_member_leaves_without_a_word() -> None:
+    """Its successor has the assignment at once (KIP-345)."""
+    play = Play(instance="i")
+    play.start()
+    play.member.leave(play.now)
+    assert play.member.has_left
+    assert play.member.poll(play.now) is None
+
+
+def test_member_that_never_joined_leaves_at_once() -> None:
+    """Nobody knows it."""
+    play = Play()
+    play.member.leave(play.now)
+    assert play.member.has_left
+
+
+def test_leave_waits_for_the_request_that_is_under_way() -> None:
+    """Its answer may give the id to leave with."""
+    play = Play()
+    join = play.asks(JoinGroup)
+    play.member.leave(play.now)
+    assert (play.member.has_left, play.member.poll(play.now)) == (False, None)
+    play.member.answered(join, JoinAnswer(79, member_id="me"), play.now)
+    assert play.asks(LeaveGroup).member_id == "me"
+
+
+def test_leave_goes_on_when_a_join_is_cut_short() -> None:
+    """Whoever runs the member fails the request."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    play.member.leave(play.now)
+    play.member.failed(join, play.now)
+    play.member.failed(play.asks(LeaveGroup), play.now)
+    assert play.member.has_left
+    assert play.events() == []
