@@ -23,6 +23,7 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import (
     check_batch,
 )
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
+from consumer_sdk.adapters.kafka.fetch.structs import AnswerFormatError, FetchAnswer
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
@@ -276,6 +277,26 @@ def _columns(data: bytes) -> object:
     return [len(columns) for columns in columnizer.columns(open_batches(data), None)]
 
 
+def _fetch_answers() -> tuple[bytes, ...]:
+    """The version, and an answer of two partitions in it."""
+    part, aborted = struct.pack(">ihqqq", 0, 0, 9, 9, 0), struct.pack(">qq", 5, 2)
+    records = _batch(0)
+    old = struct.pack(">ihi", 0, 0, 7) + struct.pack(">ih", 1, 1) + b"t" + struct.pack(">i", 2)
+    old += 2 * (
+        part + struct.pack(">i", 1) + aborted + struct.pack(">ii", -1, len(records)) + records
+    )
+    new = struct.pack(">ihi", 0, 0, 7) + b"\2" + bytes(16) + b"\3"
+    size = len(records) + 1
+    new += part + b"\2" + aborted + b"\0" + struct.pack(">i", -1)
+    new += bytes([size & 0x7F | 0x80, size >> 7]) + records + b"\0"
+    new += part + b"\1" + struct.pack(">i", -1) + b"\0\1\0\x0d" + struct.pack(">iq", 3, 7) + b"\0"
+    return b"\x0b" + old, b"\x0d" + new + b"\0\0"
+
+
+def _fetched(data: bytes) -> object:
+    return FetchAnswer(13 if data[:1] == b"\x0d" else 11, data, 1).read()
+
+
 METADATA = write_metadata(CHECKPOINT, 42, group="g", partition=PLACE, limit=4096).data.encode()
 
 
@@ -413,6 +434,7 @@ DECODERS: Mapping[str, Decoder] = {
     "Kafka batch, ranges": Decoder(
         tuple(map(_batch, range(4))), _columns, (LargeBatchError, Exception), _sealed_batch
     ),
+    "Kafka fetch": Decoder(_fetch_answers(), _fetched, (AnswerFormatError,)),
     "Kafka commit metadata": Decoder((METADATA,), _metadata),
     "Kinesis aggregate": Decoder((AGGREGATE,), user_records, (), _sealed_aggregate),
     "Kinesis page": Decoder((PAGE,), page_of_body, (AdapterError,)),

@@ -1,0 +1,1 @@
+"""The fetch path of groups: sessions with leaders, cursors, and what was fetched for them."""
