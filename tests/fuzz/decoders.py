@@ -23,6 +23,7 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import (
     check_batch,
 )
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
+from consumer_sdk.adapters.kafka.fetch.chunks import reach_of
 from consumer_sdk.adapters.kafka.fetch.structs import AnswerFormatError, FetchAnswer
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
@@ -294,7 +295,8 @@ def _fetch_answers() -> tuple[bytes, ...]:
 
 
 def _fetched(data: bytes) -> object:
-    return FetchAnswer(13 if data[:1] == b"\x0d" else 11, data, 1).read()
+    found = FetchAnswer(13 if data[:1] == b"\x0d" else 11, data, 1).read()
+    return found, [reach_of(part.records) for part in found.partitions]
 
 
 METADATA = write_metadata(CHECKPOINT, 42, group="g", partition=PLACE, limit=4096).data.encode()

@@ -120,7 +120,7 @@ def answer_schema(topic: Any) -> Schema:
     )
 
 
-class Raw(TaggedFields):
+class Raw(TaggedFields):  # type: ignore[misc]  # the client has no types
     """Tags as bytes: the client's own encoding leaves out their lengths."""
 
     @classmethod
@@ -158,8 +158,8 @@ def test_request_of_later_versions_is_what_kafka_publishes(
     version: int, topic: Any, kind: Any
 ) -> None:
     """The last record's epoch; topics by name, then by id."""
-    partitions = [(3, 4, 2**40, -1, -1, 1000, {})]
-    values = (-1, 500, 1, 5000, 1, 9, 5, [(topic, partitions, {})], [(topic, [7], {})])
+    partitions: Any = [(3, 4, 2**40, -1, -1, 1000, {})]
+    values: Any = (-1, 500, 1, 5000, 1, 9, 5, [(topic, partitions, {})], [(topic, [7], {})])
     expected = request_schema(kind).encode((*values, LIMITS.rack, {}))
     assert sent(version).encode() == expected
     assert version == sent(version).API_VERSION
@@ -191,13 +191,13 @@ def answer_of(version: int, tags: bytes = b"\0") -> bytes:
     if version == 11:
         parts = [(0, 0, 110, 105, 10, aborted, 2, RECORDS), (3, 6, -1, -1, -1, None, -1, None)]
         return bytes(FetchResponse_v11(20, 0, 9, [("orders", parts)]).encode())
-    tagged = [(*each, {}) for each in aborted]
+    tagged: Any = [(*each, {}) for each in aborted]
     parts = [
         (0, 0, 110, 105, 10, tagged, 2, RECORDS, b"\0"),
         (3, 6, -1, -1, -1, None, -1, None, tags),
     ]
     topic, kind = (ID, Uuid) if version == 13 else ("orders", TEXT)
-    return answer_schema(kind).encode((20, 0, 9, [(topic, parts, {})], {}))
+    return bytes(answer_schema(kind).encode((20, 0, 9, [(topic, parts, {})], {})))
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13])

@@ -1,0 +1,612 @@
+"""Where each partition stands, what was fetched of it, and what is to be asked of whom next. Pure.
+
+A *cursor* belongs to one grant of a partition. It has two ends: `Cursor.position` is the first offset that
+was not handed out yet, and behind what is buffered lies the next offset to be fetched. The heads of the batches
+tell that one, so that the next request leaves before anything of the last answer is decoded.
+
+What is asked of a node, when no request to it is under way (a broker answers the requests of a connection
+one after another):
+
+- of each partition that it leads, or is the preferred replica of (KIP-392), that is not paused, not resting
+  after an error, and of which less than half of what one request brings is buffered;
+- in total as much as the buffer has room for. Without room nothing is asked as long as somebody will take
+  something; what is paused is taken by nobody, and must not stop the others;
+- if nothing else of the node will want to be asked soon, the broker waits for something to come. Else it is not
+  to wait: the partitions that are left out would wait, too. Nor is it asked at once again, if those that are
+  asked have nothing new.
+
+An answer counts for a cursor only if nothing has happened to it since it was asked:
+
+1. a fetch at offset 100 is under way; 2. somebody seeks, the partition is granted anew, or what was fetched cannot
+be read; 3. the answer comes, and begins at an offset that nobody wants.
+
+Errors of a partition:
+
+===============================================  =====================================================
+a leader or an epoch that is out of date         fresh metadata; asked again when they are there, or soon
+out of range, by a follower                      the leader is asked
+out of range, by the leader                      a fault, behind what is buffered
+the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
+not authorized, corrupt                          a fault, behind what is buffered
+any other                                        asked again, soon
+===============================================  =====================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, Protocol
+
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    CorruptRecordException,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+
+from consumer_sdk.adapters.kafka.fetch.chunks import NO_EPOCH, Chunk, Fault, reach_of
+from consumer_sdk.adapters.kafka.fetch.session import Ask, FetchSession, SessionRequest
+from consumer_sdk.adapters.kafka.fetch.structs import (
+    AnswerFormatError,
+    Fetched,
+    FetchLimits,
+    PartitionAnswer,
+)
+from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.log_limits import REPEATS
+
+__all__ = ["Cursor", "Cursors", "FetchOptions", "Leaders", "Look", "Plan"]
+
+log = logging.getLogger(__name__)
+
+PACE = 0.02
+"""Seconds between two requests to a node that has had nothing for those it is asked for."""
+SHORT_WAIT = 100
+"""Milliseconds that a broker may wait while a partition of it is paused: it may be resumed."""
+
+OUT_OF_RANGE, CORRUPT, FORBIDDEN = 1, 2, 29
+STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
+"""Codes that ask for fresh metadata: no such topic (by name or id), another leader, or none for a moment."""
+SESSION_ERRORS = frozenset({70, 71, 106})
+NO_POSITION = -1
+
+
+class Leaders(Protocol):
+    """What the cluster's metadata say."""
+
+    def leader_of(self, tp: TopicPartition) -> tuple[int, int] | None:
+        """The node that leads a partition, and its epoch (-1: not known); None if there is none."""
+
+    def has_node(self, node: int) -> bool:
+        """The node is one of the cluster's."""
+
+
+class FetchOptions(NamedTuple):
+    """Limits of fetching.
+
+    Attributes:
+        max_wait: milliseconds that a broker may wait for `min_bytes`.
+        max_bytes: of a request, and of what is buffered.
+        max_partition_bytes: of a partition, in one request.
+        isolation: 1 to read only what is committed.
+        rack: the reader's; empty for none.
+        backoff: seconds until something is asked again after an error.
+        replica_age: seconds for which a preferred replica is one.
+    """
+
+    max_wait: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 52_428_800
+    max_partition_bytes: int = 1_048_576
+    isolation: int = 0
+    rack: str = ""
+    backoff: float = 0.1
+    replica_age: float = 300.0
+
+
+class Cursor:
+    """One grant's of a partition.
+
+    Args:
+        topic_id: 16 bytes; records of a topic with another id are not fetched. None: by name.
+
+    Attributes:
+        position: the first offset that was not handed out; -1 before `seek`.
+        last_epoch: of the record before it, or of one soon after; -1 where it is not known.
+        paused: nothing is asked; what was fetched is kept.
+        highwater, last_stable, log_start: as the last answer says; None before one.
+        queue: what was fetched, and perhaps what is wrong behind it.
+        changed: called when it may have to be asked for.
+    """
+
+    __slots__ = (
+        "_ask",
+        "_buffered",
+        "changed",
+        "failed_leader",
+        "highwater",
+        "is_closed",
+        "is_idle",
+        "is_noted",
+        "last_epoch",
+        "last_stable",
+        "log_start",
+        "paused",
+        "position",
+        "queue",
+        "replica",
+        "rests_until",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, topic_id: bytes | None = None) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.position = NO_POSITION
+        self.last_epoch = NO_EPOCH
+        self.paused = True
+        self.highwater: int | None = None
+        self.last_stable: int | None = None
+        self.log_start: int | None = None
+        self.queue: deque[Chunk | Fault] = deque()
+        self.changed: Callable[[], None] = _nobody
+        self.is_closed = False
+        self.is_idle = False
+        self.is_noted = False
+        self.replica: tuple[int, float] | None = None
+        self.rests_until = 0.0
+        self.failed_leader: tuple[int, int] | None = None
+        self._ask: Ask | None = None
+        self._buffered = 0
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "paused" if self.paused else "open"
+        name = f"{self.tp.topic}[{self.tp.partition}]"
+        return f"<Cursor {name} at {self.position}, {state}, {len(self.queue)} buffered>"
+
+    # -- for whoever holds the grant ------------------------------------------------------------
+
+    @property
+    def has_valid_position(self) -> bool:
+        """Somebody has said where it begins."""
+        return self.position != NO_POSITION
+
+    def pause(self) -> None:
+        """Nothing is asked any more; what was fetched, or is on its way, is kept."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Undoes `pause`."""
+        self.paused = False
+        self.changed()
+
+    def seek(self, position: int) -> None:
+        """Goes on at an offset; what was fetched is forgotten, also what is on its way."""
+        self.position = position
+        self.last_epoch = NO_EPOCH
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Forgets what was fetched, and fetches it again."""
+        self._clear()
+        self.is_idle = False
+        self.changed()
+
+    def consumed_to(self, position: int) -> None:
+        """Everything before an offset was handed out, or is not wanted."""
+        self.position = position
+        front = self.front
+        if isinstance(front, Chunk):
+            self.last_epoch = max(front.epoch, self.last_epoch)
+
+    def close(self) -> None:
+        """The grant is over: it keeps nothing, and no answer counts."""
+        self.is_closed = self.paused = True
+        self.changed = _nobody
+        self._clear()
+
+    def _clear(self) -> None:
+        self.queue.clear()
+        self._ask = None
+        self._buffered = 0
+
+    # -- what was fetched -----------------------------------------------------------------------
+
+    @property
+    def front(self) -> Chunk | Fault | None:
+        """What comes next."""
+        return self.queue[0] if self.queue else None
+
+    def advance(self) -> None:
+        """What came next was dealt with."""
+        done = self.queue.popleft()
+        if isinstance(done, Chunk):
+            self._buffered -= done.size
+
+    def put(self, item: Chunk | Fault) -> None:
+        """Appends what was fetched."""
+        self.queue.append(item)
+        if isinstance(item, Chunk):
+            self._buffered += item.size
+
+    @property
+    def buffered(self) -> int:
+        """Bytes, about, that are fetched and not handed out."""
+        front = self.front
+        if not isinstance(front, Chunk):
+            return self._buffered
+        return self._buffered - front.size + front.left(self.position)
+
+    # -- what is asked --------------------------------------------------------------------------
+
+    @property
+    def is_asked(self) -> bool:
+        """A request for it is under way, and its answer counts."""
+        return self._ask is not None
+
+    def wants(self, enough: int) -> bool:
+        """Less than enough bytes are buffered, and what is behind them can be asked for."""
+        if not self.queue:
+            return True
+        last = self.queue[-1]
+        return isinstance(last, Chunk) and last.is_sure and self.buffered < enough
+
+    def ask(self, leader_epoch: int, max_bytes: int) -> Ask:
+        """What is asked next. The answer is to be told by `answered`."""
+        offset, epoch = self.position, self.last_epoch
+        if self.queue and isinstance(last := self.queue[-1], Chunk):
+            offset, epoch = last.end, max(last.epoch, epoch)
+        self._ask = Ask(self.topic_id, leader_epoch, offset, epoch, max_bytes)
+        return self._ask
+
+    def answered(self, ask: Ask) -> bool:
+        """Whether the answer to it counts; only the first one does."""
+        if self._ask is not ask:
+            return False
+        self._ask = None
+        return True
+
+
+def _nobody() -> None:
+    pass
+
+
+def _item(part: PartitionAnswer, offset: int) -> Chunk | Fault:
+    reach = reach_of(part.records)
+    if reach is None:
+        return Fault(CorruptRecordException("a length points beyond the answer"))
+    return Chunk(part.records, offset, reach, aborted=part.aborted, highwater=part.highwater)
+
+
+class Plan(NamedTuple):
+    """A request.
+
+    Attributes:
+        leaders: whom the cursors' leaders were, and their epochs, when it was made.
+    """
+
+    node: int
+    limits: FetchLimits
+    request: SessionRequest
+    cursors: dict[TopicPartition, Cursor]
+    leaders: dict[TopicPartition, tuple[int, int]]
+
+
+class Look(NamedTuple):
+    """What there is to do.
+
+    Attributes:
+        plans: requests to be sent; of each the outcome is to be told.
+        is_stale: fresh metadata are needed.
+        wake_at: when to look again, if nothing happens before.
+    """
+
+    plans: list[Plan]
+    is_stale: bool
+    wake_at: float | None
+
+
+class Node:
+    """A broker: what it knows of us, and what it is asked."""
+
+    __slots__ = ("answered_at", "failures", "is_asked", "rests_until", "session")
+
+    def __init__(self) -> None:
+        self.session = FetchSession()
+        self.is_asked = False
+        self.answered_at = 0.0
+        self.rests_until = 0.0
+        self.failures = 0
+
+
+class Group:
+    """The cursors of one node at one look."""
+
+    __slots__ = ("has_full", "has_paused", "leaders", "wanting")
+
+    def __init__(self) -> None:
+        self.wanting: list[Cursor] = []
+        self.leaders: dict[TopicPartition, tuple[int, int]] = {}
+        self.has_full = False
+        self.has_paused = False
+
+
+class Cursors:
+    """All cursors of a client.
+
+    Attributes:
+        is_full: the last look has found no room, and something that will be taken.
+    """
+
+    def __init__(self, leaders: Leaders, options: FetchOptions) -> None:
+        self._leaders = leaders
+        self._options = options
+        self._enough = max(options.max_partition_bytes // 2, 1)
+        self._cursors: dict[TopicPartition, Cursor] = {}
+        self._nodes: dict[int, Node] = {}
+        self._is_stale = False
+        self._wake_at: float | None = None
+        self.is_full = False
+
+    def __iter__(self) -> Iterator[Cursor]:
+        return iter(self._cursors.values())
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    def add(self, cursor: Cursor) -> None:
+        """Takes a cursor; an older one of the same partition is over."""
+        old = self._cursors.pop(cursor.tp, None)
+        if old is not None and old is not cursor:
+            old.close()
+        self._cursors[cursor.tp] = cursor
+
+    def served(self, cursor: Cursor) -> None:
+        """It comes last from now on."""
+        if self._cursors.get(cursor.tp) is cursor:
+            self._cursors[cursor.tp] = self._cursors.pop(cursor.tp)
+
+    def wants_look(self, cursor: Cursor) -> bool:
+        """It has become one to ask for; said once for each request."""
+        if cursor.is_noted or cursor.is_asked or not cursor.wants(self._enough):
+            return False
+        cursor.is_noted = True
+        return True
+
+    # -- what to do -----------------------------------------------------------------------------
+
+    def look(self, now: float) -> Look:
+        """The requests that are to be sent now."""
+        self._wake_at = None
+        groups: dict[int, Group] = {}
+        for tp in [tp for tp, cursor in self._cursors.items() if cursor.is_closed]:
+            del self._cursors[tp]
+        for cursor in self._cursors.values():
+            self._sort(cursor, groups, now)
+        room = self._options.max_bytes - sum(cursor.buffered for cursor in self)
+        self.is_full = room <= 0 and any(cursor.queue and not cursor.paused for cursor in self)
+        plans = []
+        if not self.is_full:
+            room = max(room, self._options.max_partition_bytes)
+            found = (self._plan(node, group, room, now) for node, group in groups.items())
+            plans = [plan for plan in found if plan is not None]
+        is_stale, self._is_stale = self._is_stale, False
+        return Look(plans, is_stale, self._wake_at)
+
+    def _sort(self, cursor: Cursor, groups: dict[int, Group], now: float) -> None:
+        if not cursor.has_valid_position:
+            return
+        leader = self._leaders.leader_of(cursor.tp)
+        if leader is None:
+            self._is_stale = True
+            return
+        node = self._node_of(cursor, leader[0], now)
+        group = groups.get(node)
+        if group is None:
+            group = groups[node] = Group()
+        if cursor.paused:
+            group.has_paused = True
+        elif now < cursor.rests_until and cursor.failed_leader == leader:
+            group.has_paused = True
+            self._later(cursor.rests_until)
+        elif not cursor.wants(self._enough):
+            group.has_full = True
+        elif not cursor.is_asked:
+            group.wanting.append(cursor)
+            group.leaders[cursor.tp] = leader
+
+    def _node_of(self, cursor: Cursor, leader: int, now: float) -> int:
+        if cursor.replica is None:
+            return leader
+        node, until = cursor.replica
+        if now < until and self._leaders.has_node(node):
+            return node
+        cursor.replica = None
+        return leader
+
+    def _plan(self, number: int, group: Group, room: int, now: float) -> Plan | None:
+        node = self._nodes.setdefault(number, Node())
+        if node.is_asked or not group.wanting:
+            return None
+        if now < node.rests_until:
+            self._later(node.rests_until)
+            return None
+        again_at = node.answered_at + PACE
+        if group.has_full and now < again_at and all(c.is_idle for c in group.wanting):
+            self._later(again_at)
+            return None
+        node.is_asked = True
+        return self._request(number, node, group, room)
+
+    def _request(self, number: int, node: Node, group: Group, room: int) -> Plan:
+        options, asks, cursors = self._options, {}, {}
+        for cursor in group.wanting:
+            epoch = group.leaders[cursor.tp][1]
+            asks[cursor.tp] = cursor.ask(epoch, options.max_partition_bytes)
+            cursors[cursor.tp] = cursor
+            cursor.is_noted = False
+        wait = options.max_wait
+        if group.has_full:
+            wait = 0
+        elif group.has_paused:
+            wait = min(wait, SHORT_WAIT)
+        most = min(options.max_bytes, room)
+        limits = FetchLimits(wait, options.min_bytes, most, options.isolation, options.rack)
+        return Plan(number, limits, node.session.request(asks), cursors, group.leaders)
+
+    def _later(self, when: float) -> None:
+        self._wake_at = when if self._wake_at is None else min(when, self._wake_at)
+
+    # -- what came of it ------------------------------------------------------------------------
+
+    def failed(self, plan: Plan, now: float) -> None:
+        """There was no answer. A follower's partitions go back to their leaders."""
+        self._end(plan).session.failed()
+        self._is_stale = True
+        for cursor in self._counting(plan):
+            if cursor.replica is not None and cursor.replica[0] == plan.node:
+                cursor.replica = None
+            else:
+                self._rest(cursor, plan.leaders[cursor.tp], now)
+
+    def unusable(self, plan: Plan, error: Exception, now: float) -> None:
+        """An answer that is none: each partition that was asked for has a fault."""
+        node = self._end(plan)
+        node.session.failed()
+        node.answered_at = now
+        for cursor in self._counting(plan):
+            cursor.put(Fault(error))
+
+    def accept(self, plan: Plan, answer: Fetched, now: float) -> bool:
+        """Takes an answer.
+
+        Returns:
+            Whether there is something to be handed out.
+
+        Raises:
+            AnswerFormatError: it is none to this request; `unusable` is to be told.
+        """
+        parts = [(self._asked(plan, part), part) for part in answer.partitions]
+        node = self._end(plan)
+        node.answered_at = now
+        node.rests_until = now + max(answer.throttle, 0) / 1000
+        if not node.session.answered(answer.session, answer.error):
+            self._refused(plan, node, answer.error, now)
+            return False
+        node.failures = 0
+        has_news = False
+        for tp, part in parts:
+            cursor = plan.cursors[tp]
+            if cursor.answered(plan.request.asks[tp]):
+                has_news |= self._take_in(plan, cursor, part, now)
+        for cursor in self._counting(plan):  # a session's broker has nothing to say of them
+            cursor.is_idle = self._is_at_end(cursor, plan)
+        return has_news
+
+    def _asked(self, plan: Plan, part: PartitionAnswer) -> TopicPartition:
+        topic = part.topic
+        if isinstance(topic, bytes):
+            names = {ask.topic_id: tp.topic for tp, ask in plan.request.asks.items()}
+            topic = names.get(topic, "")
+        tp = TopicPartition(topic, part.partition)
+        if tp not in plan.cursors:
+            raise AnswerFormatError(
+                f"node {plan.node} answers of {part.topic!r}[{part.partition}], which nobody asked for"
+            )
+        return tp
+
+    def _refused(self, plan: Plan, node: Node, code: int, now: float) -> None:
+        """The fetch as a whole: the session is not what we think, or something is wrong there."""
+        node.failures += 1
+        level = logging.DEBUG if code in SESSION_ERRORS else logging.WARNING
+        log.log(
+            level, "node %d refuses a fetch: %s", plan.node, for_code(code).__name__, extra=REPEATS
+        )
+        if node.failures > 1 or code not in SESSION_ERRORS:
+            node.rests_until = max(node.rests_until, now + self._options.backoff)
+        for cursor in list(self._counting(plan)):
+            cursor.is_idle = False
+
+    def _end(self, plan: Plan) -> Node:
+        node = self._nodes[plan.node]
+        node.is_asked = False
+        return node
+
+    @staticmethod
+    def _counting(plan: Plan) -> Iterator[Cursor]:
+        """The cursors whose answer still counts; now it is had."""
+        for tp, cursor in plan.cursors.items():
+            if cursor.answered(plan.request.asks[tp]):
+                yield cursor
+
+    def _rest(self, cursor: Cursor, leader: tuple[int, int], now: float) -> None:
+        cursor.rests_until = now + self._options.backoff
+        cursor.failed_leader = leader
+
+    # -- one partition --------------------------------------------------------------------------
+
+    def _take_in(self, plan: Plan, cursor: Cursor, part: PartitionAnswer, now: float) -> bool:
+        """Whether there is something to be handed out."""
+        if part.error:
+            return self._take_error(plan, cursor, part, now)
+        cursor.rests_until = 0.0
+        if part.diverging is not None:
+            return self._diverged(cursor, *part.diverging)
+        cursor.highwater, cursor.last_stable = part.highwater, part.last_stable
+        cursor.log_start = part.log_start if part.log_start >= 0 else None
+        if part.replica >= 0 and self._options.rack:
+            cursor.replica = part.replica, now + self._options.replica_age
+        cursor.is_idle = part.replica < 0 and self._is_at_end(cursor, plan)
+        if not part.records:
+            return False
+        cursor.put(_item(part, plan.request.asks[cursor.tp].offset))
+        self.served(cursor)
+        return True
+
+    def _is_at_end(self, cursor: Cursor, plan: Plan) -> bool:
+        """There was nothing more to be read when it was asked."""
+        end = cursor.last_stable if self._options.isolation else cursor.highwater
+        return end is not None and end <= plan.request.asks[cursor.tp].offset
+
+    def _take_error(self, plan: Plan, cursor: Cursor, part: PartitionAnswer, now: float) -> bool:
+        code, tp = part.error, cursor.tp
+        is_follower, cursor.replica = cursor.replica is not None, None
+        if code == OUT_OF_RANGE and is_follower:
+            return False  # it may be behind: the leader is asked
+        if code == OUT_OF_RANGE:
+            offset = plan.request.asks[tp].offset
+            cursor.put(Fault(OffsetOutOfRangeError({tp: offset})))
+        elif code == FORBIDDEN:
+            cursor.put(Fault(TopicAuthorizationFailedError(tp.topic)))
+        elif code == CORRUPT:
+            cursor.put(Fault(CorruptRecordException("the broker finds its log corrupt")))
+        else:
+            self._is_stale |= code in STALE
+            self._rest(cursor, plan.leaders[tp], now)
+            name = for_code(code).__name__
+            log.info("%s at node %d: %s; asked again", tp, plan.node, name, extra=REPEATS)
+            return False
+        return True
+
+    @staticmethod
+    def _diverged(cursor: Cursor, epoch: int, end: int) -> bool:
+        """KIP-320: the leader's log is as it was read up to an offset only.
+
+        What was read behind it was never committed by the brokers, and is gone.
+        """
+        position = cursor.position
+        cursor.rewind()
+        cursor.last_epoch = epoch
+        if end >= position:
+            return False
+        text = (
+            f"the log was truncated: the position is {position}, but the leader's log is as it was read "
+            f"only up to {end} (leader epoch {epoch}): records from {end} on were lost by the brokers, "
+            f"after they were delivered"
+        )
+        cursor.put(Fault(PositionOutOfRangeError(text)))
+        return True

@@ -1,0 +1,425 @@
+"""Fetches from a cluster that loses things by a seed, in virtual time; and the rules by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
+
+from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
+from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
+from consumer_sdk.adapters.kafka.fetch.fetcher import Fetcher
+from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.testing import Simulation, simulate
+from tests.adapters.kafka.fetch.fake_cluster import FakeCluster
+
+A, B, C, D = (TopicPartition("t", n) for n in range(4))
+SMALL = FetchOptions(max_bytes=4000, max_partition_bytes=1000)
+
+
+class Reader:
+    """Reads what is fetched for its cursors, batch by batch."""
+
+    def __init__(self, cluster: FakeCluster, options: FetchOptions = SMALL) -> None:
+        self.cluster = cluster
+        self._news = asyncio.Event()
+        self.fetcher = Fetcher(cluster, options, self._news.set)
+        self.cursors: dict[TopicPartition, Cursor] = {}
+        self.seen: dict[TopicPartition, list[int]] = {}
+        self.faults: list[Exception] = []
+
+    def open(self, tp: TopicPartition, position: int = 0) -> Cursor:
+        """Reads a partition from an offset on."""
+        cursor = self.cursors[tp] = Cursor(tp)
+        self.fetcher.add(cursor)
+        self.seen[tp] = []
+        cursor.seek(position)
+        cursor.resume()
+        return cursor
+
+    def take(self, cursor: Cursor) -> None:
+        """One item of a partition."""
+        item = cursor.front
+        if item is None or cursor.paused:
+            return
+        if isinstance(item, Fault):
+            cursor.advance()
+            self._fault(cursor, item.error)
+            return
+        if item.position != cursor.position:
+            cursor.rewind()
+            return
+        self._read(cursor, item)
+        if self.fetcher.cursors.wants_look(cursor) or self.fetcher.cursors.is_full:
+            self.fetcher.kick()
+
+    def _read(self, cursor: Cursor, chunk: Chunk) -> None:
+        self.seen[cursor.tp] += range(chunk.position, chunk.end)
+        cursor.consumed_to(chunk.end)
+        cursor.advance()
+
+    def _fault(self, cursor: Cursor, error: Exception) -> None:
+        if isinstance(error, CorruptRecordException):
+            cursor.rewind()  # as whoever doubts it once more
+        else:
+            self.faults.append(error)
+            cursor.pause()
+
+    async def read(self, seconds: float = 1.0) -> None:
+        """Takes whatever comes for so long."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while loop.time() < until:
+            for cursor in list(self.cursors.values()):
+                while cursor.queue and not cursor.paused:
+                    self.take(cursor)
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    await self._news.wait()
+
+
+def run(test: Callable[[], Awaitable[None]], seed: int = 0) -> None:
+    """In virtual time."""
+
+    async def main(_simulation: Simulation) -> None:
+        await test()
+
+    simulate(main, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_record_comes_once_and_in_order(seed: int) -> None:
+    """Whatever is lost: requests, answers, sessions, leaders; whoever is paused, sought or asked anew."""
+
+    async def test() -> None:
+        chance = random.Random(seed)
+        cluster = FakeCluster(chance, trouble=0.05)
+        for tp in (A, B, C, D):
+            cluster.create(tp, chance.randint(1, 3))
+        reader = Reader(cluster)
+        for tp in (A, B, C, D):
+            reader.open(tp)
+        for _ in range(40):
+            await _disturb(chance, reader)
+        cluster.trouble = 0.0
+        for cursor in reader.cursors.values():
+            cursor.resume()
+        await reader.read(20)
+        assert reader.seen == {tp: list(range(cluster.logs[tp].end)) for tp in (A, B, C, D)}
+        assert not reader.faults
+        assert reader.fetcher.error is None
+        await reader.fetcher.aclose()
+
+    run(test, seed)
+
+
+async def _disturb(chance: random.Random, reader: Reader) -> None:
+    tp = chance.choice([A, B, C, D])
+    cursor = reader.cursors[tp]
+    match chance.randint(0, 7):
+        case 0 | 1 | 2:
+            for _ in range(chance.randint(1, 12)):
+                reader.cluster.append(tp, chance.randint(1, 5))
+        case 3:
+            reader.cluster.elect(tp, chance.randint(1, 3))
+        case 4:
+            cursor.pause()
+        case 5:
+            cursor.resume()
+        case 6:
+            cursor.rewind()
+        case 7:  # granted anew
+            seen = reader.seen[tp]
+            reader.open(tp, cursor.position)
+            reader.seen[tp] = seen
+            assert cursor.is_closed
+    await reader.read(chance.random() / 5)
+
+
+def test_next_request_leaves_before_the_last_answer_is_read() -> None:
+    """It asks for what comes behind it; there is one under way at a time."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        for _ in range(4):
+            log.append(2)
+        reader = Reader(cluster, FetchOptions(max_partition_bytes=10_000))
+        cursor = reader.open(A)
+        await asyncio.sleep(0.2)
+        assert cursor.position == 0
+        offsets = [request.request.asks[A].offset for _node, request in cluster.requests]
+        assert offsets[:2] == [0, 8]
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_partition_that_nobody_reads_is_fetched_up_to_a_bound() -> None:
+    """Half of what a request brings, and one more request."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        for _ in range(200):
+            log.append(1)
+        reader = Reader(cluster)
+        cursor = reader.open(A)
+        await asyncio.sleep(5)
+        assert SMALL.max_partition_bytes // 2 <= cursor.buffered
+        assert sum(len(chunk.data) for chunk in cursor.queue if isinstance(chunk, Chunk)) <= 2000
+        await reader.read(5)
+        assert reader.seen[A] == list(range(200))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_paused_partition_keeps_what_was_fetched_and_what_is_on_its_way() -> None:
+    """And nothing more is asked for it; nor do the others wait for it."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        for tp in (A, B):
+            cluster.create(tp).append(3)
+        reader = Reader(cluster)
+        paused, other = reader.open(A), reader.open(B)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the request is under way
+        paused.pause()
+        await reader.read(1)
+        assert (len(paused.queue), reader.seen[B]) == (1, [0, 1, 2])
+        assert [r.request.asks.keys() for _n, r in cluster.requests[1:]] == [{B}] * (
+            len(cluster.requests) - 1
+        )
+        cluster.append(B, 1)
+        await reader.read(0.2)
+        assert reader.seen[B] == [0, 1, 2, 3]
+        paused.resume()
+        await reader.read(1)
+        assert reader.seen[A] == [0, 1, 2]
+        assert other.position == 4
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others() -> None:
+    """What nobody will take leaves no room, for ever."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        for tp in (A, B, C):
+            for _ in range(50):
+                cluster.create(tp) if tp not in cluster.logs else cluster.append(tp, 1)
+        reader = Reader(cluster, FetchOptions(max_bytes=1500, max_partition_bytes=1000))
+        for tp in (A, B):
+            reader.open(tp)
+        await asyncio.sleep(1)
+        for tp in (A, B):
+            reader.cursors[tp].pause()
+        reader.open(C)
+        await reader.read(10)
+        assert reader.seen[C] == list(range(49))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_full_partition_is_asked_for_as_soon_as_it_is_read() -> None:
+    """The broker does not wait for another one's records meanwhile."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(B)
+        log = cluster.create(A)
+        for _ in range(400):
+            log.append(1)
+        reader = Reader(cluster)
+        cursor = reader.open(A)
+        reader.open(B)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while cursor.position < 400:
+            await asyncio.sleep(0.01)
+            reader.take(cursor)
+        assert loop.time() - began < 5  # a wait of the broker for each fetch would be 20 s
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_position_that_is_not_stored_is_a_fault_behind_what_is_buffered() -> None:
+    """Read ahead or not."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(3)
+        reader = Reader(cluster)
+        cursor = reader.open(A, 7)
+        await reader.read(1)
+        assert isinstance(reader.faults[0], OffsetOutOfRangeError)
+        assert len(reader.faults) == 1
+        cursor.seek(0)
+        cursor.resume()
+        await asyncio.sleep(0.1)
+        cluster.logs[A].start = 50  # everything is gone, also what is asked for now
+        await reader.read(1)
+        assert reader.seen[A] == [0, 1, 2]
+        assert len(reader.faults) == 2
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_truncated_log_is_a_fault_that_names_both_offsets() -> None:
+    """KIP-320: what was delivered is not in the new leader's log."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        log.append(5)
+        log.append(5)
+        reader = Reader(cluster)
+        cursor = reader.open(A)
+        await reader.read(1)
+        assert (cursor.position, cursor.last_epoch) == (10, 0)
+        log.truncate(5)
+        cluster.elect(A, 2)
+        cluster.append(A, 20)  # the position is in range again
+        await reader.read(3)
+        (fault,) = reader.faults
+        assert isinstance(fault, PositionOutOfRangeError)
+        assert "the position is 10" in str(fault)
+        assert "only up to 5 (leader epoch 0)" in str(fault)
+        assert reader.seen[A] == list(range(10))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_what_was_only_buffered_of_a_truncated_log_is_forgotten() -> None:
+    """Nobody has seen it: the new leader's records come in its place."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        log.append(5)
+        reader = Reader(cluster, FetchOptions(max_partition_bytes=10_000))
+        cursor = reader.open(A)
+        await reader.read(0.2)
+        log.append(5)
+        await asyncio.sleep(1)
+        cluster.append(A, 5)
+        cursor.rewind()
+        await asyncio.sleep(1)
+        last: Any = cursor.queue[-1]
+        assert last.end == 15
+        log.truncate(5)
+        cluster.elect(A, 2)
+        cluster.append(A, 3)
+        await asyncio.sleep(3)
+        await reader.read(1)
+        assert not reader.faults
+        assert reader.seen[A] == list(range(8))
+        assert cursor.last_epoch == 1
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_replica_that_the_leader_names_is_asked_and_left_again() -> None:
+    """KIP-392: until it fails, or is behind."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        cluster.replicas[A] = 2
+        reader = Reader(cluster, SMALL._replace(rack="r"))
+        cursor = reader.open(A)
+        await reader.read(1)
+        assert reader.seen[A] == list(range(5))
+        assert [node for node, _request in cluster.requests[:3]] == [1, 2, 2]
+        del cluster.replicas[A]  # it is none any more, and says so
+        cluster.append(A, 5)
+        await reader.read(2)
+        assert reader.seen[A] == list(range(10))
+        assert cluster.requests[-1][0] == 1
+        assert cursor.replica is None
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_answer_of_a_partition_that_nobody_asked_for_is_not_used() -> None:
+    """A bit of its number, or of the topic's name: all of the answer is in doubt."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        faulty: Any = cluster
+        collect = faulty._collect
+
+        async def wrong(*given: Any) -> Any:
+            faulty._collect = collect
+            parts = await collect(*given)
+            return {TopicPartition("t", 9): parts[A]}
+
+        faulty._collect = wrong
+        reader = Reader(cluster)
+        cursor = reader.open(A)
+        await asyncio.sleep(1)
+        fault = cursor.front
+        assert isinstance(fault, Fault)
+        assert isinstance(fault.error, CorruptRecordException)
+        assert "nobody asked for" in str(fault.error)
+        await reader.read(1)
+        assert reader.seen[A] == list(range(5))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_brokers_that_are_away_are_not_asked_without_a_pause() -> None:
+    """Nor for metadata."""
+
+    async def test() -> None:
+        cluster = FakeCluster(trouble=1.0)
+        cluster.create(A).append(5)
+        reader = Reader(cluster)
+        reader.open(A)
+        await asyncio.sleep(10)
+        assert 10 < len(cluster.requests) <= 101
+        cluster.trouble = 0.0
+        await reader.read(1)
+        assert reader.seen[A] == list(range(5))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_partition_without_a_leader_waits_for_one() -> None:
+    """Metadata are asked for until there is one."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        leader = cluster.leaders.pop(A)
+        cluster.stale.clear()
+        reader = Reader(cluster)
+        reader.open(A)
+        await reader.read(5)
+        assert not cluster.requests
+        cluster.leaders[A] = leader
+        await reader.read(1)
+        assert reader.seen[A] == list(range(5))
+        await reader.fetcher.aclose()
+
+    run(test)
