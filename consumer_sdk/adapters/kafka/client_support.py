@@ -137,13 +137,22 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "aiokafka.protocol.api": ("Request", "RequestStruct", "Response"),
     "aiokafka.protocol.commit": (
         *("OffsetCommitRequest_v2", "OffsetCommitRequest_v3", "OffsetFetchRequest"),
+        *("OffsetFetchRequest_v1", "OffsetFetchRequest_v2", "OffsetFetchRequest_v3"),
+    ),
+    "aiokafka.protocol.coordination": (
+        *("FindCoordinatorRequest_v0", "FindCoordinatorRequest_v1"),
     ),
     "aiokafka.protocol.fetch": ("FetchRequest",),
     "aiokafka.protocol.group": ("HeartbeatRequest", "SyncGroupRequest"),
-    "aiokafka.protocol.metadata": ("MetadataRequest",),
-    "aiokafka.protocol.offset": ("OffsetRequest",),
+    "aiokafka.protocol.metadata": (
+        *("MetadataRequest", "MetadataRequest_v1", "MetadataRequest_v2", "MetadataRequest_v3"),
+        *("MetadataRequest_v4", "MetadataRequest_v5"),
+    ),
+    "aiokafka.protocol.offset": (
+        *("OffsetRequest", "OffsetRequest_v1", "OffsetRequest_v2", "OffsetRequest_v3"),
+    ),
     "aiokafka.protocol.types": (
-        *("Array", "Boolean", "CompactArray", "CompactString", "Int16", "Int32", "Int64"),
+        *("Array", "Boolean", "CompactArray", "CompactString", "Int8", "Int16", "Int32", "Int64"),
         *("Schema", "String", "TaggedFields"),
     ),
     "aiokafka.record.control_record": ("ABORT_MARKER", "ControlRecord"),

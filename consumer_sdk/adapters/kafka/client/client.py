@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from types import MethodType
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
-from aiokafka.errors import KafkaConnectionError, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.metadata import MetadataRequest
 
+from consumer_sdk.adapters.kafka.client.connections import CLIENT_LOGS, open_connection
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.client.listeners import look_at_listener
-from consumer_sdk.adapters.kafka.client.reconnecting import (
-    Reconnecting,
-    connection_options,
-    open_connection,
-)
-from consumer_sdk.log_limits import REPEATS, LimitedLoggers
+from consumer_sdk.adapters.kafka.client.listeners import reach_first
+from consumer_sdk.adapters.kafka.client.reconnecting import Reconnecting, connection_options
+from consumer_sdk.log_limits import REPEATS
 
 __all__ = [
     "adopt",
@@ -41,8 +39,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-CLIENT_LOGS = LimitedLoggers("aiokafka")
-"""Held from a client's `connect` to its end."""
 STEP = 2.0
 """Seconds that one step may take."""
 
@@ -110,22 +106,10 @@ async def connect(client: Any, timeout: float) -> None:
         AdapterError: none can be reached within ``timeout`` seconds, or it refused.
     """
     CLIENT_LOGS.hold(client)
-    hosts = client.hosts
-    servers = ", ".join(f"{host}:{port}" for host, port, _family in hosts)
-    failure: Exception = KafkaConnectionError("there is no server")
-    for host, port, _family in hosts:
-        try:
-            async with asyncio.timeout(timeout / len(hosts)):
-                await _bootstrap(client, host, port)
-        except Exception as error:  # noqa: BLE001 - translated below
-            given, tls = client._security_protocol, client._ssl_context
-            look = look_at_listener(
-                error, host, port, given, tls=tls, patience=timeout / len(hosts)
-            )
-            failure = await look or error
-        else:
-            return
-    raise translate(failure, f"connecting to bootstrap_servers {servers}") from failure
+    tls = client._ssl_context
+    await reach_first(
+        client.hosts, timeout, partial(_bootstrap, client), client._security_protocol, tls
+    )
 
 
 async def _bootstrap(client: Any, host: str, port: int) -> None:

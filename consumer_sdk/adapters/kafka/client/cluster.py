@@ -9,58 +9,77 @@ its time ends the connection, since what is asked next would wait behind it.
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from enum import Enum, IntEnum
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from aiokafka import TopicPartition
+from aiokafka.conn import collect_hosts
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    MetadataEmptyBrokerList,
+    NodeNotReadyError,
+    for_code,
+)
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import ClusterMetadata, Leader
-from consumer_sdk.adapters.kafka.client.topics import Topic
+from consumer_sdk.adapters.kafka.client.connections import (
+    CLIENT_LOGS,
+    Channel,
+    Connections,
+    Pace,
+    ask,
+    versions_of,
+)
+from consumer_sdk.adapters.kafka.client.faults import check_code
+from consumer_sdk.adapters.kafka.client.listeners import reach_first
+from consumer_sdk.adapters.kafka.client.lookups import (
+    Coordinator,
+    FindCoordinator,
+    GroupOffset,
+    ListedOffset,
+    ListOffsets,
+    OffsetFetch,
+    coordinator_in,
+    group_offsets_in,
+    listed_in,
+)
+from consumer_sdk.adapters.kafka.client.protocol import TopicDescriptions
+from consumer_sdk.adapters.kafka.client.topics import Topic, described
+from consumer_sdk.adapters.opening import keep_trying
+from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["Channel", "Cluster", "Coordinator", "CoordinatorKind", "GroupOffset"]
+__all__ = ["Cluster"]
 
+log = logging.getLogger(__name__)
 
-class Channel(Enum):
-    """A connection to a node for requests of one kind: a broker answers one request of a connection after another."""
+DEFAULTS: Mapping[str, Any] = {
+    "client_id": "consumer-sdk",
+    "request_timeout_ms": 40_000,
+    "metadata_max_age_ms": 300_000,
+    "retry_backoff_ms": 100,
+    "connections_max_idle_ms": 540_000,
+    "security_protocol": "PLAINTEXT",
+    "ssl_context": None,
+    "sasl_mechanism": "PLAIN",
+}
+"""As ``AIOKafkaClient`` has them."""
 
-    QUESTIONS = "questions"
-    COORDINATION = "coordination"
-    """Heartbeats and commits, which may never wait."""
-    JOINS = "joins"
-    """Answered when all members have asked: a heartbeat or commit sent meanwhile would wait behind."""
-    FETCHES = "fetches"
-    """The broker waits for records."""
+MOVED = frozenset({14, 15, 16})
+"""The coordinator is loading, is not available, or is another."""
+NOBODY = -1
+REFRESHES = ("metadata", 0)
+"""What the pace of background refreshes is kept under."""
 
-
-class CoordinatorKind(IntEnum):
-    """As FindCoordinator has them."""
-
-    GROUP = 0
-    TRANSACTION = 1
-    SHARE = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Coordinator:
-    """Whoever coordinates a group, or a transactional id, now."""
-
-    key: str
-    kind: CoordinatorKind = CoordinatorKind.GROUP
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """What a group has committed.
-
-    Attributes:
-        epoch: of the leader, as the commit told it; -1 for none.
-    """
-
-    offset: int
-    metadata: str
-    epoch: int = -1
+Listener = Callable[[ClusterMetadata], None]
+Offsets = dict[TopicPartition, ListedOffset | None]
+Failures = dict[TopicPartition, KafkaError]
 
 
 class Cluster:
@@ -76,30 +95,73 @@ class Cluster:
         calls: requests sent so far, without what setting up a connection takes.
     """
 
-    metadata: ClusterMetadata
-    calls: int
-
     def __init__(self, options: Mapping[str, Any], topics: Collection[str] | None = ()) -> None:
-        raise NotImplementedError
+        self._options = {**DEFAULTS, **options}
+        self._seconds = self._options["request_timeout_ms"] / 1000
+        self._greatest_age = self._options["metadata_max_age_ms"] / 1000
+        self.metadata = ClusterMetadata()
+        self.calls = 0
+        self._connections = Connections(
+            self._options, self._seconds, lambda: self.metadata.brokers, self.request_refresh
+        )
+        self.watch(topics)
+        self._listeners: list[Listener] = []
+        self._refreshing: asyncio.Task[KafkaError | None] | None = None
+        self._asked: Collection[str] | None = None
+        self._is_wanted = asyncio.Event()
+        self._tending: asyncio.Task[None] | None = None
+        self._coordinators: dict[Coordinator, int] = {}
+        self._lookups: defaultdict[Coordinator, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._is_closed = False
+
+    # -- opening and closing --------------------------------------------------------------------
 
     async def open(self, timeout: float) -> None:
-        """Connects to the first bootstrap server that answers, and learns who leads what.
+        """Connects, and learns who leads what; tries again until the time is up, if that may help.
 
         Raises:
             ConfigurationError: a listener was reached that speaks another ``security_protocol``.
             AdapterError: none can be reached within ``timeout`` seconds, or it refused.
         """
-        raise NotImplementedError
+        await keep_trying(self.connect, timeout)
+
+    async def connect(self, timeout: float) -> None:
+        """The same, tried once with each bootstrap server."""
+        CLIENT_LOGS.hold(self)
+        protocol, tls = self._options["security_protocol"], self._options["ssl_context"]
+        hosts = collect_hosts(self._options["bootstrap_servers"])
+        await reach_first(hosts, timeout, self._bootstrap, protocol, tls)
+        if self._tending is None:
+            self._tending = asyncio.create_task(self._keep_fresh())
+
+    async def _bootstrap(self, host: str, port: int) -> None:
+        connection = await self._connections.open(host, port)
+        try:
+            await self._learn(partial(ask, connection, seconds=self._seconds))
+        except BaseException:
+            connection.close()
+            raise
+        if not self._connections.adopt(connection):
+            connection.close()
 
     async def aclose(self) -> None:
         """Closes every connection, in bounded time. Never raises."""
-        raise NotImplementedError
+        self._is_closed = True
+        tasks = {task for task in (self._tending, self._refreshing) if task is not None}
+        for task in tasks:
+            task.cancel()
+        try:
+            if tasks:
+                await asyncio.wait(tasks)
+        finally:
+            await self._connections.aclose()
+            CLIENT_LOGS.release(self)
 
     # -- metadata -------------------------------------------------------------------------------
 
     def watch(self, topics: Collection[str] | None) -> None:
         """Other topics to ask for, None for all; takes effect with the next refresh, which it does not ask for."""
-        raise NotImplementedError
+        self._topics = None if topics is None else frozenset(topics)
 
     async def refresh(self) -> None:
         """Fresh metadata of what is watched; whoever asks meanwhile waits for the same answer. Never creates a topic.
@@ -107,19 +169,97 @@ class Cluster:
         Raises:
             KafkaError: no broker gave any.
         """
-        raise NotImplementedError
+        while True:
+            task, asked = self._refresh_task()
+            await asyncio.wait({task})  # which others may wait for, too: it is not cancelled
+            if self._is_closed or task.cancelled():
+                raise KafkaConnectionError("the cluster's connections are closed")
+            if asked == self._topics:  # others may be watched by now
+                break
+        if (error := task.result()) is not None:
+            why = self.why_away() or str(error)
+            raise KafkaConnectionError(f"no broker told the cluster's metadata: {why}") from error
+
+    def _refresh_task(self) -> tuple[asyncio.Task[KafkaError | None], Collection[str] | None]:
+        if self._refreshing is None or self._refreshing.done():
+            self._asked = self._topics
+            self._refreshing = asyncio.create_task(self._refresh())
+        return self._refreshing, self._asked
+
+    async def _refresh(self) -> KafkaError | None:
+        """Asks one node after another, then the servers that were configured: all nodes may have moved."""
+        failure: KafkaError = NodeNotReadyError("there is no broker")
+        for node in self._connections.order():
+            try:
+                await self._learn(
+                    partial(self._connections.ask, node, Channel.QUESTIONS, seconds=self._seconds)
+                )
+            except KafkaError as error:
+                log.warning("node %s gave no metadata: %r", node, error, extra=REPEATS)
+                failure = error
+            else:
+                return None
+        return failure if not await self._rebootstrapped() else None
+
+    async def _rebootstrapped(self) -> bool:
+        known = {(broker.host, broker.port) for broker in self.metadata.brokers.values()}
+        for host, port, _family in collect_hosts(self._options["bootstrap_servers"]):
+            if (host, port) not in known:
+                with suppress(Exception):  # the nodes' own failure is told
+                    await self._bootstrap(host, port)
+                    return True
+        return False
+
+    async def _learn(self, asks: Callable[[Any], Any]) -> None:
+        self.calls += 1
+        topics = self._topics
+        answer = await asks(TopicDescriptions(topics))
+        if not answer.brokers:
+            raise MetadataEmptyBrokerList("it names no broker yet")
+        if self.metadata.take(answer, _now(), lists_all=topics is None):
+            for listener in list(self._listeners):
+                _tell(listener, self.metadata)
 
     def request_refresh(self) -> None:
         """The same, soon and in the background; however often it is called, at a pace."""
-        raise NotImplementedError
+        self._is_wanted.set()
 
-    def add_listener(self, listener: Callable[[ClusterMetadata], None]) -> None:
+    async def _keep_fresh(self) -> None:
+        pace = Pace(first=self._options["retry_backoff_ms"] / 1000)
+        while True:
+            await self._until_due()
+            self._is_wanted.clear()
+            try:
+                await self.refresh()
+            except KafkaError as error:
+                log.debug("%s", error)
+                pace.failed(REFRESHES, error, _now())
+                await asyncio.sleep(pace.rest(REFRESHES, _now()))
+            else:
+                pace.worked(REFRESHES)
+                await asyncio.sleep(self._options["retry_backoff_ms"] / 1000)
+
+    async def _until_due(self) -> None:
+        """Until somebody wants fresh metadata, or they are old."""
+        while (left := self._greatest_age - self.metadata.age(_now())) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._is_wanted.wait()
+                return
+
+    def add_listener(self, listener: Listener) -> None:
         """Has a function called after each answer that changed something."""
-        raise NotImplementedError
+        self._listeners.append(listener)
 
-    def remove_listener(self, listener: Callable[[ClusterMetadata], None]) -> None:
+    def remove_listener(self, listener: Listener) -> None:
         """Ends that; idempotent."""
-        raise NotImplementedError
+        with suppress(ValueError):
+            self._listeners.remove(listener)
+
+    @property
+    def age(self) -> float:
+        """Seconds since the last metadata."""
+        return self.metadata.age(_now())
 
     def leader_of(self, tp: TopicPartition) -> Leader:
         """(node, epoch) of who leads a partition, by the last metadata.
@@ -127,15 +267,15 @@ class Cluster:
         Raises:
             KafkaError: it is not known, or there is none at the moment: `refresh`, and ask again.
         """
-        raise NotImplementedError
+        return self.metadata.leader_of(tp)
 
     def is_gone(self, tp: TopicPartition) -> bool:
         """See `ClusterMetadata.is_gone`."""
-        raise NotImplementedError
+        return self.metadata.is_gone(tp, _now())
 
     def topic_id(self, topic: str) -> bytes | None:
         """See `ClusterMetadata.topic_id`."""
-        raise NotImplementedError
+        return self.metadata.topic_id(topic)
 
     async def describe_topics(self, names: Collection[str] | None = None) -> dict[str, Topic]:
         """What a broker says of topics now, absent ones too; None: of all. `metadata` stays as it is.
@@ -143,7 +283,7 @@ class Cluster:
         Raises:
             KafkaError: no broker answered, or it refused.
         """
-        raise NotImplementedError
+        return described(await self.send(None, TopicDescriptions(names)))
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -167,7 +307,33 @@ class Cluster:
             KafkaError: there is no connection, or no answer in time; or the node has no version of this request
                 (``IncompatibleBrokerVersion``); or the coordinator is not known.
         """
-        raise NotImplementedError
+        seconds = self._seconds if timeout is None else timeout
+        if to is None:
+            return await self._send_to_any(request, channel or Channel.QUESTIONS, seconds)
+        if isinstance(to, int):
+            self.calls += 1
+            return await self._connections.ask(to, channel or Channel.QUESTIONS, request, seconds)
+        node = await self.coordinator(to)
+        self.calls += 1
+        try:
+            return await self._connections.ask(
+                node, channel or Channel.COORDINATION, request, seconds
+            )
+        except KafkaError:
+            self.forget(to)
+            raise
+
+    async def _send_to_any(self, request: Any, channel: Channel, seconds: float) -> Any:
+        failure: KafkaError = NodeNotReadyError("there is no broker: connect first")
+        for node in self._connections.order():
+            self.calls += 1
+            try:
+                return await self._connections.ask(node, channel, request, seconds)
+            except IncompatibleBrokerVersion:
+                raise
+            except KafkaError as error:
+                failure = error
+        raise failure
 
     async def coordinator(self, of: Coordinator) -> int:
         """The node that coordinates; asked once, until `forget`.
@@ -175,11 +341,27 @@ class Cluster:
         Raises:
             KafkaError: it is not available at the moment, or this principal may not know.
         """
-        raise NotImplementedError
+        async with self._lookups[of]:
+            known = self._coordinators.get(of)
+            if known is None:
+                found = coordinator_in(await self.send(None, FindCoordinator(of)), of)
+                self.metadata.add(found)  # the metadata may not name it yet
+                known = self._coordinators[of] = found.node
+        return known
 
     def forget(self, coordinator: Coordinator) -> None:
         """It is another one: an answer said so (15, 16). What is sent to it next looks it up."""
-        raise NotImplementedError
+        self._coordinators.pop(coordinator, None)
+
+    def check_coordinator(self, of: Coordinator, code: int) -> None:
+        """Raises if an answer's code says that the coordinator is another one, or loading; forgets it.
+
+        Raises:
+            KafkaError: ask again.
+        """
+        if code in MOVED:
+            self.forget(of)
+            raise for_code(code)(f"{of.kind.name.lower()} {of.key!r}")
 
     async def versions(self, to: int | Coordinator | None) -> Mapping[int, tuple[int, int]]:
         """API key → the oldest and the newest version that a node knows.
@@ -187,17 +369,22 @@ class Cluster:
         Raises:
             KafkaError: there is no connection to it.
         """
-        raise NotImplementedError
+        if to is None:
+            to = next(iter(self._connections.order()), NOBODY)
+        if isinstance(to, int):
+            return versions_of(await self._connections.get(to, Channel.QUESTIONS))
+        node = await self.coordinator(to)
+        return versions_of(await self._connections.get(node, Channel.COORDINATION))
 
     def why_away(self) -> str:
         """For messages: why the brokers cannot be connected to; empty if they can."""
-        raise NotImplementedError
+        return self._connections.why_away()
 
     # -- offsets --------------------------------------------------------------------------------
 
     async def list_offsets(
         self, times: Mapping[TopicPartition, int], *, level: int = 0
-    ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, Exception]]:
+    ) -> tuple[Offsets, Failures]:
         """Where times lie: one request to each leader.
 
         Args:
@@ -205,10 +392,43 @@ class Cluster:
             level: 1: what lies behind an open transaction does not count.
 
         Returns:
-            offsets, None where no record is that new; and why the others' are not known. What one leader answers is kept
-            when another fails.
+            offsets with the epochs of their leaders, None where no record is that new; and why the others' are not known.
+            What one leader answers is kept when another fails.
         """
-        raise NotImplementedError
+        found: Offsets = {}
+        failures: Failures = {}
+        by_node: dict[int, dict[TopicPartition, tuple[Leader, int]]] = defaultdict(dict)
+        for tp, time in times.items():
+            try:
+                leader = self.leader_of(tp)
+            except KafkaError as error:
+                failures[tp] = error
+            else:
+                by_node[leader.node][tp] = leader, time
+        asked = [self._list(node, level, some, found, failures) for node, some in by_node.items()]
+        await asyncio.gather(*asked)
+        return found, failures
+
+    async def _list(
+        self,
+        node: int,
+        level: int,
+        wanted: Mapping[TopicPartition, tuple[Leader, int]],
+        found: Offsets,
+        failures: Failures,
+    ) -> None:
+        try:
+            answer = await self.send(node, ListOffsets(wanted, level))
+        except KafkaError as error:
+            failures |= dict.fromkeys(wanted, error)
+            return
+        for tp, code, offset in listed_in(answer):
+            try:
+                check_code(code, tp)
+            except KafkaError as error:
+                failures[tp] = error
+            else:
+                found[tp] = offset
 
     async def committed(
         self, group: str, tps: Collection[TopicPartition]
@@ -218,4 +438,21 @@ class Cluster:
         Raises:
             KafkaError: the coordinator did not answer, or refused.
         """
-        raise NotImplementedError
+        coordinator = Coordinator(group)
+        answer = await self.send(coordinator, OffsetFetch(group, tps))
+        try:
+            return group_offsets_in(answer, group, tps)
+        except KafkaError as error:
+            self.check_coordinator(coordinator, getattr(error, "errno", 0))
+            raise
+
+
+def _tell(listener: Listener, metadata: ClusterMetadata) -> None:
+    try:
+        listener(metadata)
+    except Exception:
+        log.exception("a listener of the cluster's metadata failed")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

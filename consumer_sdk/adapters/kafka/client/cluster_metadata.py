@@ -6,17 +6,21 @@ No I/O, and no clock: ``now`` is in seconds of any clock that never goes back. R
 - A partition counts as *gone* when no answer has named it for `ABSENCE` seconds: a new topic, or a new leader, is not known to
   all brokers at once. It stays gone while the last answer is younger than `KNOWN` seconds; then the brokers are to be asked again.
 - A leader of an older epoch than one that was told before is not believed: the broker that told it is behind (KIP-320).
-- A topic that has another id is another topic: what was known of the old one is forgotten.
+- A topic never loses partitions. One that has another id is another topic: what was known of the old one is forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from aiokafka import TopicPartition
+from aiokafka.errors import NotLeaderForPartitionError, UnknownTopicOrPartitionError
 
-__all__ = ["Broker", "ClusterMetadata", "Leader"]
+from consumer_sdk.adapters.kafka.client.faults import check_code, name_of
+from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
+
+__all__ = ["NO_EPOCH", "Broker", "ClusterMetadata", "Leader", "TopicMetadata", "topics_in"]
 
 ABSENCE = 2.0
 """Seconds after which a partition that no answer names counts as gone."""
@@ -24,6 +28,10 @@ KNOWN = 20.0
 """Seconds for which it then stays gone; after that the brokers are to be asked again."""
 NO_EPOCH = -1
 """The broker, before Kafka 3.0, tells none."""
+WITH_IDS = 12
+"""The version of an answer that has topic ids, and epochs of leaders."""
+ABSENT = frozenset({3, 17})
+"""Codes of a topic that there is not, or that there can not be."""
 
 
 class Broker(NamedTuple):
@@ -36,10 +44,47 @@ class Broker(NamedTuple):
 
 
 class Leader(NamedTuple):
-    """The node that leads a partition, and since which epoch; -1: this broker tells none."""
+    """The node that leads a partition, -1 for none, and since which epoch; -1: this broker tells none."""
 
     node: int
     epoch: int
+
+
+class TopicMetadata(NamedTuple):
+    """What an answer says of a topic.
+
+    Attributes:
+        error: Kafka's code; 0 for none.
+        topic_id: 16 bytes, or None from a broker before Kafka 3.0.
+        leaders: by the numbers of the partitions.
+        replicas: copies of each partition.
+    """
+
+    name: str
+    error: int
+    topic_id: bytes | None
+    is_internal: bool
+    leaders: Mapping[int, Leader]
+    replicas: int
+
+
+def topics_in(answer: Any) -> Iterator[TopicMetadata]:
+    """The topics of an answer of any version from 1 on."""
+    for entry in answer.topics:
+        if answer.API_VERSION >= WITH_IDS:
+            error, name, topic_id, is_internal, partitions, *_ = entry
+            told = [(p, Leader(node, epoch), r) for _, p, node, epoch, r, *_ in partitions]
+        else:
+            (error, name, is_internal, partitions), topic_id = entry, NO_TOPIC_ID
+            told = [(p, Leader(node, NO_EPOCH), r) for _, p, node, r, *_ in partitions]
+        yield TopicMetadata(
+            name=name,
+            error=error,
+            topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
+            is_internal=is_internal,
+            leaders={number: leader for number, leader, _replicas in told},
+            replicas=max((len(replicas) for *_, replicas in told), default=1),
+        )
 
 
 class ClusterMetadata:
@@ -48,37 +93,73 @@ class ClusterMetadata:
     Attributes:
         brokers: by node.
         controller: its node.
+        troubled: topics of which the last answer said nothing but an error that is not absence, and that error's code.
     """
 
-    brokers: Mapping[int, Broker]
-    controller: int | None
+    def __init__(self) -> None:
+        self.brokers: Mapping[int, Broker] = {}
+        self.controller: int | None = None
+        self.troubled: Mapping[str, int] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._names: dict[bytes, str] = {}
+        self._absent: frozenset[str] = frozenset()
+        self._lists_all = False
+        self._taken: float | None = None
+        self._absent_since: dict[TopicPartition, float] = {}
 
-    def take(self, answer: Any, now: float) -> bool:
+    def take(self, answer: Any, now: float, *, lists_all: bool = False) -> bool:
         """Takes a broker's answer in.
+
+        Args:
+            answer: to a request for metadata, of version 1 or newer.
+            lists_all: all topics were asked for: what it leaves out is absent.
 
         Returns:
             whether a broker, a topic, a partition or a leader is another one than before.
         """
-        raise NotImplementedError
+        before = self.brokers, self.controller, self.troubled, self._topics
+        self._taken, self._lists_all = now, lists_all
+        self.brokers = {broker[0]: Broker(*broker[:4]) for broker in answer.brokers}
+        self.controller = answer.controller_id if answer.controller_id in self.brokers else None
+        told = list(topics_in(answer))
+        self._absent = frozenset(topic.name for topic in told if topic.error in ABSENT)
+        self.troubled = {t.name: t.error for t in told if t.error and t.name not in self._absent}
+        kept = {name: self._topics[name] for name in self.troubled if name in self._topics}
+        self._topics = kept | {t.name: self._joined(t) for t in told if not t.error}
+        self._names = {t.topic_id: name for name, t in self._topics.items() if t.topic_id}
+        since = self._absent_since.items()
+        self._absent_since = {tp: begin for tp, begin in since if self._is_missing(tp)}
+        return before != (self.brokers, self.controller, self.troubled, self._topics)
+
+    def _joined(self, told: TopicMetadata) -> TopicMetadata:
+        """With what was known of the same topic: a broker that is behind knows older leaders, and fewer partitions."""
+        known = self._topics.get(told.name)
+        if known is None or told.topic_id is None or known.topic_id != told.topic_id:
+            return told
+        newer = {
+            number: leader
+            for number, leader in known.leaders.items()
+            if number not in told.leaders or told.leaders[number].epoch < leader.epoch
+        }
+        return told._replace(leaders={**told.leaders, **newer}) if newer else told
+
+    def add(self, broker: Broker) -> None:
+        """One that somebody else has told, until the next answer."""
+        self.brokers = {broker.node: broker, **self.brokers}
 
     def age(self, now: float) -> float:
         """Seconds since the last answer; ``inf`` before the first."""
-        raise NotImplementedError
+        return float("inf") if self._taken is None else now - self._taken
 
     @property
     def topics(self) -> Collection[str]:
         """Those that there are, also those in trouble; Kafka's internal ones too."""
-        raise NotImplementedError
+        return self._topics.keys() | self.troubled.keys()
 
     @property
     def internal(self) -> Collection[str]:
         """Kafka's own topics."""
-        raise NotImplementedError
-
-    @property
-    def troubled(self) -> Mapping[str, int]:
-        """Topics of which the last answer said nothing but an error that is not absence, and that error's code."""
-        raise NotImplementedError
+        return {name for name, topic in self._topics.items() if topic.is_internal}
 
     def check_topic(self, topic: str) -> None:
         """Raises what the last answer said is wrong with a topic, unless it is absent.
@@ -86,11 +167,12 @@ class ClusterMetadata:
         Raises:
             KafkaError: it may not be described, or has no leader at the moment.
         """
-        raise NotImplementedError
+        check_code(self.troubled.get(topic, 0), topic)
 
     def partitions(self, topic: str) -> frozenset[int]:
         """Their numbers, as far as they are known."""
-        raise NotImplementedError
+        known = self._topics.get(topic)
+        return frozenset() if known is None else frozenset(known.leaders)
 
     def leader_of(self, tp: TopicPartition) -> Leader:
         """Who leads a partition.
@@ -98,16 +180,40 @@ class ClusterMetadata:
         Raises:
             KafkaError: it is not known, or there is none at the moment: ask for fresh metadata.
         """
-        raise NotImplementedError
+        self.check_topic(tp.topic)
+        known = self._topics.get(tp.topic)
+        leader = None if known is None else known.leaders.get(tp.partition)
+        if leader is None:
+            raise UnknownTopicOrPartitionError(name_of(tp))
+        if leader.node < 0:
+            raise NotLeaderForPartitionError(f"{name_of(tp)} has no leader")
+        return leader
 
     def is_gone(self, tp: TopicPartition, now: float) -> bool:
-        """No answer has named the partition for a while, and the last one is not old."""
-        raise NotImplementedError
+        """No answer has named the partition for a while, and the last one is not old.
+
+        A topic that was not asked for is not gone.
+        """
+        if not self._is_missing(tp):
+            self._absent_since.pop(tp, None)
+            return False
+        since = self._absent_since.setdefault(tp, now)
+        age = self.age(now)
+        return age < KNOWN and now - age - since >= ABSENCE
+
+    def _is_missing(self, tp: TopicPartition) -> bool:
+        if tp.topic in self.troubled:
+            return False
+        known = self._topics.get(tp.topic)
+        if known is not None:
+            return tp.partition not in known.leaders
+        return self._lists_all or tp.topic in self._absent
 
     def topic_id(self, topic: str) -> bytes | None:
         """16 bytes; None: the topic is not known, or the broker, before Kafka 3.0, tells none."""
-        raise NotImplementedError
+        known = self._topics.get(topic)
+        return None if known is None else known.topic_id
 
     def topic_of(self, topic_id: bytes) -> str | None:
-        """The name of a topic; None: no answer has named this id."""
-        raise NotImplementedError
+        """The name of a topic; None: the last answer has not named this id."""
+        return self._names.get(topic_id)

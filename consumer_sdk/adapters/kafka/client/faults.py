@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
 
+from aiokafka import TopicPartition
 from aiokafka import errors as kafka
 
 from consumer_sdk.errors import (
@@ -15,7 +17,7 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 
-__all__ = ["describe", "translate"]
+__all__ = ["check_code", "describe", "name_of", "names_of", "translate"]
 
 Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
 
@@ -122,3 +124,33 @@ def _text(error: BaseException) -> str:
     text = str(error)
     name = type(error).__name__
     return text if text.startswith(name) else f"{name}: {text}" if text else name
+
+
+# -- codes --------------------------------------------------------------------------------------
+
+STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78})
+"""Codes that ask for fresh metadata: another leader, or none for a moment."""
+
+
+def check_code(code: int, of: TopicPartition | str) -> None:
+    """Raises the client's error for a code; one that may pass is marked as such."""
+    name = of if isinstance(of, str) else name_of(of)
+    if code in STALE:
+        error = kafka.for_code(code)
+        if not error.retriable:
+            raise kafka.NotLeaderForPartitionError(f"{error.__name__}: {name}")
+        raise error(name)
+    if code:
+        raise kafka.for_code(code)(name)
+
+
+def name_of(tp: TopicPartition) -> str:
+    """For messages."""
+    return f"{tp.topic}[{tp.partition}]"
+
+
+def names_of(tps: Iterable[TopicPartition], most: int = 8) -> str:
+    """For messages: the partitions, but not hundreds."""
+    names = sorted(map(name_of, tps))
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

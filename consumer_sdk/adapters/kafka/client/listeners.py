@@ -7,16 +7,20 @@ restart.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import struct
 from asyncio import IncompleteReadError
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from aiokafka.errors import IllegalSaslStateError, KafkaConnectionError
 
+from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.tls_trouble import TlsOptions, answer_of, tls_trouble, trusting
 
-__all__ = ["look_at_listener"]
+__all__ = ["look_at_listener", "reach_first"]
 
 PATIENCE = 2.0
 """Seconds for each question, at most."""
@@ -49,6 +53,41 @@ OPTIONS = TlsOptions(
     on="give security_protocol='SSL'",
     off="give security_protocol='PLAINTEXT'",
 )
+
+
+async def reach_first(
+    hosts: Sequence[tuple[str, int, Any]],
+    timeout: float,
+    reach: Callable[[str, int], Awaitable[None]],
+    given: str,
+    tls: ssl.SSLContext | None,
+) -> None:
+    """Reaches the first server that answers.
+
+    Args:
+        hosts: host, port and whatever of each server.
+        timeout: seconds for all of them.
+        reach: connects to one, and asks it something.
+        given: the client's ``security_protocol``.
+        tls: its TLS.
+
+    Raises:
+        ConfigurationError: a listener was reached that speaks another ``security_protocol``.
+        AdapterError: none can be reached within the time, or it refused.
+    """
+    servers = ", ".join(f"{host}:{port}" for host, port, _family in hosts)
+    failure: Exception = KafkaConnectionError("there is no server")
+    for host, port, _family in hosts:
+        try:
+            async with asyncio.timeout(timeout / len(hosts)):
+                await reach(host, port)
+        except Exception as error:  # noqa: BLE001 - translated below
+            patience = timeout / len(hosts)
+            look = look_at_listener(error, host, port, given, tls=tls, patience=patience)
+            failure = await look or error
+        else:
+            return
+    raise translate(failure, f"connecting to bootstrap_servers {servers}") from failure
 
 
 async def look_at_listener(

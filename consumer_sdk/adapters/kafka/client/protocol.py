@@ -15,13 +15,20 @@ Kafka 3.7), or the broker refuses what they commit.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
+from aiokafka.protocol.metadata import (
+    MetadataRequest_v1,
+    MetadataRequest_v2,
+    MetadataRequest_v3,
+    MetadataRequest_v4,
+    MetadataRequest_v5,
+)
 from aiokafka.protocol.types import (
     Array,
     Boolean,
@@ -134,7 +141,7 @@ class MetadataResponseV12(Response):
 
 
 class MetadataRequestV12(RequestStruct):
-    """Asks for some topics by name."""
+    """Asks for some topics by name; null asks for all."""
 
     FLEXIBLE_VERSION = True
     API_KEY = 3
@@ -151,18 +158,38 @@ class MetadataRequestV12(RequestStruct):
     )
 
 
-class TopicDescriptions(Request[MetadataRequestV12]):
-    """What the broker knows of some topics; never creates one."""
+class TopicDescriptions(
+    Request[
+        MetadataRequest_v1
+        | MetadataRequest_v2
+        | MetadataRequest_v3
+        | MetadataRequest_v4
+        | MetadataRequest_v5
+        | MetadataRequestV12
+    ]
+):
+    """What the broker knows of some topics, and who the brokers are; never creates a topic.
+
+    Brokers before Kafka 3.0 tell neither topic ids nor epochs of leaders. Those before Kafka 0.11 create the topics.
+
+    Args:
+        topics: their names; None: all.
+    """
 
     API_KEY = 3
 
-    def __init__(self, topics: Sequence[str]) -> None:
-        self._topics = topics
+    def __init__(self, topics: Iterable[str] | None) -> None:
+        self._topics = None if topics is None else list(topics)
 
-    def build(self, request_struct_class: type[MetadataRequestV12]) -> MetadataRequestV12:
+    def build(self, request_struct_class: type[Any]) -> Any:
         """The request as it is sent."""
-        names: list[Any] = [(NO_TOPIC_ID, topic, {}) for topic in self._topics]
-        return request_struct_class(names, False, False, {})
+        names = self._topics
+        if request_struct_class is MetadataRequestV12:
+            wanted: Any = names and [(NO_TOPIC_ID, name, {}) for name in names]
+            return request_struct_class(wanted, False, False, {})
+        if request_struct_class in (MetadataRequest_v4, MetadataRequest_v5):
+            return request_struct_class(names, False)
+        return request_struct_class(names)
 
 
 # -- commits ----------------------------------------------------------------------------------

@@ -1,84 +1,26 @@
-"""Connects a client to brokers: at a pace, and with the reason where it cannot.
-
-The client's own way tries again with each request, 25 times a second while a broker refuses, and
-tells whoever asks that the node "is not ready", whether it is down or refuses our token.
-"""
+"""Has a client connect as `Connections` do: at a pace, and with the reason where it cannot."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.client import ConnectionGroup
-from aiokafka.conn import AIOKafkaConnection, OAuthAuthenticator
 from aiokafka.errors import KafkaError, NodeNotReadyError
 
+from consumer_sdk.adapters.kafka.client.connections import (
+    CONNECTION_OPTIONS,
+    Address,
+    Pace,
+    open_connection,
+)
 from consumer_sdk.adapters.kafka.client.faults import describe
 from consumer_sdk.log_limits import REPEATS
 
 log = logging.getLogger(__name__)
 
-__all__ = ["Pace", "Reconnecting", "connection_options", "open_connection"]
-
-FIRST_REST = 0.05
-LONGEST_REST = 2.0
-JITTER = 0.2
-"""Of a rest: that clients which lost a broker together do not come back together."""
-
-Address = tuple[str, int]
-
-
-@dataclass(slots=True)
-class Failure:
-    """Of an address that could not be connected to.
-
-    Attributes:
-        times: in a row.
-        until: when it may be tried again.
-        error: the last one.
-    """
-
-    times: int
-    until: float
-    error: Exception
-
-
-class Pace:
-    """When an address may be tried again; reads no clock.
-
-    Args:
-        chance: between 0 and 1.
-    """
-
-    def __init__(self, chance: Callable[[], float] = random.random) -> None:
-        self._chance = chance
-        self._failures: dict[Address, Failure] = {}
-
-    def failed(self, address: Address, error: Exception, now: float) -> None:
-        """The next try is twice as far away."""
-        known = self._failures.get(address)
-        times = 1 if known is None else known.times + 1
-        rest = min(FIRST_REST * 2 ** min(times - 1, 16), LONGEST_REST)
-        rest *= 1 + JITTER * (2 * self._chance() - 1)
-        self._failures[address] = Failure(times, now + rest, error)
-
-    def worked(self, address: Address) -> None:
-        """The next failure is the first."""
-        self._failures.pop(address, None)
-
-    def rest(self, address: Address, now: float) -> float:
-        """Seconds until it may be tried again; 0 if it may be now."""
-        known = self._failures.get(address)
-        return 0.0 if known is None else max(known.until - now, 0.0)
-
-    def error(self, address: Address) -> Exception | None:
-        """Why it could not be connected to."""
-        known = self._failures.get(address)
-        return None if known is None else known.error
+__all__ = ["Reconnecting", "connection_options"]
 
 
 class Reconnecting:
@@ -188,51 +130,6 @@ def _now() -> float:
 # -- connections ------------------------------------------------------------------------------
 
 
-async def open_connection(host: str, port: int, **options: Any) -> AIOKafkaConnection:
-    """As the client's ``create_conn``; a token that the broker refuses is an error.
-
-    Raises:
-        KafkaError, OSError, TimeoutError: there is none.
-    """
-    connection = _Connection(host, port, **options)
-    await connection.connect()
-    return connection
-
-
-class _Connection(AIOKafkaConnection):  # type: ignore[misc]  # the client has no types
-    def authenticator_oauth(self) -> _TokenExchange:
-        return _TokenExchange(sasl_oauth_token_provider=self._sasl_oauth_token_provider)
-
-
-class _TokenExchange(OAuthAuthenticator):  # type: ignore[misc]  # the client has no types
-    """RFC 7628, 3.2.3: a server says by a challenge that it refuses the token.
-
-    The client takes that for a success, and hears of it as of a connection that is closed. The
-    answer below brings the server's error.
-    """
-
-    _has_answered = False
-
-    async def step(self, payload: bytes | None) -> tuple[bytes, bool] | None:
-        found: tuple[bytes, bool] | None = await super().step(payload)
-        if found is None and payload and not self._has_answered:
-            self._has_answered = True
-            return b"\x01", True
-        return found
-
-
 def connection_options(client: Any) -> dict[str, Any]:
     """The client's own, as a connection takes them."""
-    names = (
-        "client_id",
-        "request_timeout_ms",
-        "ssl_context",
-        "security_protocol",
-        "sasl_mechanism",
-        "sasl_plain_username",
-        "sasl_plain_password",
-        "sasl_kerberos_service_name",
-        "sasl_kerberos_domain_name",
-        "sasl_oauth_token_provider",
-    )
-    return {name: getattr(client, f"_{name}") for name in names}
+    return {name: getattr(client, f"_{name}") for name in CONNECTION_OPTIONS}

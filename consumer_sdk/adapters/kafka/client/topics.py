@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.errors import KafkaError
 
+from consumer_sdk.adapters.kafka.client.cluster_metadata import topics_in
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID, TopicDescriptions
+from consumer_sdk.adapters.kafka.client.protocol import TopicDescriptions
 
-__all__ = ["Topic", "await_topics", "describe_topics"]
+__all__ = ["Topic", "await_topics", "describe_topics", "described"]
 
 UNKNOWN = 3
 INVALID = 17
@@ -65,13 +65,10 @@ async def describe_topics(client: Any, names: Sequence[str]) -> dict[str, Topic]
     node = client.get_random_node()
     node = "bootstrap" if node is None else node
     try:
-        try:
-            found = (await client.send(node, TopicDescriptions(names))).topics
-        except (NotImplementedError, IncompatibleBrokerVersion):  # a broker before Kafka 3.0
-            found = await _describe_without_ids(client, node, names)
+        answer = await client.send(node, TopicDescriptions(names))
     except (KafkaError, OSError, TimeoutError) as error:
         raise translate(error, f"describing {', '.join(names)}") from error
-    return {entry[1]: _topic(entry) for entry in found}
+    return described(answer)
 
 
 async def await_topics(
@@ -90,24 +87,15 @@ async def await_topics(
         await asyncio.sleep(LOOK_AGAIN)
 
 
-async def _describe_without_ids(client: Any, node: Any, names: Sequence[str]) -> list[Any]:
-    request = MetadataRequest(list(names), allow_auto_topic_creation=False)
-    answer = (await client.send(node, request)).topics
-    return [(code, name, NO_TOPIC_ID, *rest) for code, name, *rest in answer]
-
-
-def _topic(entry: Any) -> Topic:
-    code, name, topic_id, _is_internal, partitions, *_ = entry
-    return Topic(
-        name=name,
-        error=code,
-        topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
-        partitions=frozenset(partition[1] for partition in partitions),
-        # Metadata v12 has the leader's epoch before the replicas.
-        replicas=max((len(_replicas(partition)) for partition in partitions), default=1),
-    )
-
-
-def _replicas(partition: Sequence[Any]) -> Sequence[int]:
-    found: Sequence[int] = next(field for field in partition if isinstance(field, list))
-    return found
+def described(answer: Any) -> dict[str, Topic]:
+    """The topics of an answer, by name."""
+    return {
+        topic.name: Topic(
+            name=topic.name,
+            error=topic.error,
+            topic_id=topic.topic_id,
+            partitions=frozenset(topic.leaders),
+            replicas=topic.replicas,
+        )
+        for topic in topics_in(answer)
+    }

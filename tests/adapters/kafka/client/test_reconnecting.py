@@ -11,7 +11,8 @@ import pytest
 from aiokafka.errors import NodeNotReadyError, SaslAuthenticationFailed
 
 from consumer_sdk.adapters.kafka.client import reconnecting
-from consumer_sdk.adapters.kafka.client.reconnecting import LONGEST_REST, Pace, Reconnecting
+from consumer_sdk.adapters.kafka.client.connections import LONGEST_REST, Pace
+from consumer_sdk.adapters.kafka.client.reconnecting import Reconnecting
 from consumer_sdk.testing import simulate
 
 ADDRESS = ("broker-1", 9092)

@@ -1,0 +1,353 @@
+"""Requests that the client has not, or only in old versions: who coordinates, where a time lies, what a group has committed.
+
+Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that was replaced, and does not know, answers nothing.
+"""
+
+# The client has no types, so that its classes cannot be subclassed for the type checker.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, ClassVar, NamedTuple
+
+from aiokafka import TopicPartition
+from aiokafka.errors import GroupCoordinatorNotAvailableError, for_code
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.commit import (
+    OffsetFetchRequest_v1,
+    OffsetFetchRequest_v2,
+    OffsetFetchRequest_v3,
+)
+from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorRequest_v1
+from aiokafka.protocol.offset import OffsetRequest_v1, OffsetRequest_v2, OffsetRequest_v3
+from aiokafka.protocol.types import (
+    Array,
+    CompactArray,
+    CompactString,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    String,
+    TaggedFields,
+)
+
+from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH, Broker, Leader
+from consumer_sdk.adapters.kafka.client.faults import check_code
+
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Coordinator",
+    "CoordinatorKind",
+    "FindCoordinator",
+    "GroupOffset",
+    "ListOffsets",
+    "ListedOffset",
+    "OffsetFetch",
+    "coordinator_in",
+    "group_offsets_in",
+    "listed_in",
+]
+
+_COMPACT_TEXT = CompactString("utf-8")
+_TEXT = String("utf-8")
+
+
+# -- coordinators -------------------------------------------------------------------------------
+
+
+class CoordinatorKind(IntEnum):
+    """As FindCoordinator has them."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """Whoever coordinates a group, or a transactional id, now."""
+
+    key: str
+    kind: CoordinatorKind = CoordinatorKind.GROUP
+
+
+class FindCoordinatorResponseV4(Response):
+    """A node for each key."""
+
+    API_KEY = 10
+    API_VERSION = 4
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "coordinators",
+            CompactArray(
+                ("key", _COMPACT_TEXT),
+                ("node_id", Int32),
+                ("host", _COMPACT_TEXT),
+                ("port", Int32),
+                ("error_code", Int16),
+                ("error_message", _COMPACT_TEXT),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class FindCoordinatorRequestV4(RequestStruct):
+    """Asks for several keys of one kind (KIP-699)."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 10
+    API_VERSION = 4
+    RESPONSE_TYPE = FindCoordinatorResponseV4
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("key_type", Int8), ("keys", CompactArray(_COMPACT_TEXT)), ("tags", TaggedFields)
+    )
+
+
+class FindCoordinator(
+    Request[FindCoordinatorRequest_v0 | FindCoordinatorRequest_v1 | FindCoordinatorRequestV4]
+):
+    """Which node coordinates a group, or a transactional id."""
+
+    API_KEY = 10
+
+    def __init__(self, of: Coordinator) -> None:
+        self._of = of
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        key, kind = self._of.key, int(self._of.kind)
+        if request_struct_class is FindCoordinatorRequestV4:
+            return request_struct_class(kind, [key], {})
+        if request_struct_class is FindCoordinatorRequest_v1:
+            return request_struct_class(key, kind)
+        if kind != CoordinatorKind.GROUP:  # before Kafka 0.11
+            raise NotImplementedError(f"it knows no coordinator of kind {self._of.kind.name}")
+        return request_struct_class(key)
+
+
+def coordinator_in(answer: Any, of: Coordinator) -> Broker:
+    """The node that coordinates.
+
+    Raises:
+        KafkaError: the broker does not know at the moment, or does not tell this principal.
+    """
+    if answer.API_VERSION >= FindCoordinatorRequestV4.API_VERSION:
+        (_key, node, host, port, code, *_), *_rest = answer.coordinators
+    else:
+        node, host, port = answer.coordinator_id, answer.host, answer.port
+        code = answer.error_code
+    if code:
+        raise for_code(code)(f"coordinator of {of.kind.name.lower()} {of.key!r}")
+    if node < 0:
+        raise GroupCoordinatorNotAvailableError(f"{of.kind.name.lower()} {of.key!r} has none")
+    return Broker(node, host, port, None)
+
+
+# -- where a time lies --------------------------------------------------------------------------
+
+EARLIEST = -2
+LATEST = -1
+CONSUMER = -1
+"""The replica that asks is none."""
+
+
+class ListedOffset(NamedTuple):
+    """Where a time lies, and the epoch of the leader that wrote what lies there; -1: not told."""
+
+    offset: int
+    epoch: int
+
+
+class ListOffsetsResponseV4(Response):
+    """With epochs of leaders."""
+
+    API_KEY = 2
+    API_VERSION = 4
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("error_code", Int16),
+                        ("timestamp", Int64),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class ListOffsetsRequestV4(RequestStruct):
+    """The client's own has an epoch of eight bytes, which brokers do not understand."""
+
+    API_KEY = 2
+    API_VERSION = 4
+    RESPONSE_TYPE = ListOffsetsResponseV4
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("replica_id", Int32),
+        ("isolation_level", Int8),
+        (
+            "topics",
+            Array(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("current_leader_epoch", Int32),
+                        ("timestamp", Int64),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class ListOffsets(
+    Request[OffsetRequest_v1 | OffsetRequest_v2 | OffsetRequest_v3 | ListOffsetsRequestV4]
+):
+    """Where times lie.
+
+    Args:
+        wanted: the leader, as the metadata have it, and the time of each partition.
+        level: 1: what lies behind an open transaction does not count.
+    """
+
+    API_KEY = 2
+
+    def __init__(self, wanted: Mapping[TopicPartition, tuple[Leader, int]], level: int) -> None:
+        self._wanted = wanted
+        self._level = level
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        has_epochs = request_struct_class is ListOffsetsRequestV4
+        topics: dict[str, list[tuple[int, ...]]] = defaultdict(list)
+        for (topic, partition), (leader, time) in self._wanted.items():
+            epoch = (leader.epoch,) if has_epochs else ()
+            topics[topic].append((partition, *epoch, time))
+        if request_struct_class is not OffsetRequest_v1:
+            return request_struct_class(CONSUMER, self._level, list(topics.items()))
+        if self._level:  # before Kafka 0.11
+            raise NotImplementedError("it knows no transactions: give isolation_level=")
+        return request_struct_class(CONSUMER, list(topics.items()))
+
+
+def listed_in(answer: Any) -> Iterator[tuple[TopicPartition, int, ListedOffset | None]]:
+    """Each partition with the error's code, and where the time lies; None: no record is that new."""
+    for topic, partitions in answer.topics:
+        for number, code, _time, offset, *epoch in partitions:
+            found = ListedOffset(offset, epoch[0] if epoch else NO_EPOCH) if offset >= 0 else None
+            yield TopicPartition(topic, number), code, found
+
+
+# -- what a group has committed -----------------------------------------------------------------
+
+ABSENT = frozenset({3, 100})
+"""There is no such topic or partition: nothing is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """What a group has committed.
+
+    Attributes:
+        epoch: of the leader, as the commit told it; -1 for none.
+    """
+
+    offset: int
+    metadata: str
+    epoch: int = NO_EPOCH
+
+
+class OffsetFetchResponseV5(Response):
+    """With epochs of leaders."""
+
+    API_KEY = 9
+    API_VERSION = 5
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                        ("error_code", Int16),
+                    ),
+                ),
+            ),
+        ),
+        ("error_code", Int16),
+    )
+
+
+class OffsetFetchRequestV5(RequestStruct):
+    """As those before it."""
+
+    API_KEY = 9
+    API_VERSION = 5
+    RESPONSE_TYPE = OffsetFetchResponseV5
+    SCHEMA: ClassVar[Schema] = OffsetFetchRequest_v3.SCHEMA
+
+
+class OffsetFetch(
+    Request[
+        OffsetFetchRequest_v1 | OffsetFetchRequest_v2 | OffsetFetchRequest_v3 | OffsetFetchRequestV5
+    ]
+):
+    """What a group has committed of some partitions."""
+
+    API_KEY = 9
+
+    def __init__(self, group: str, tps: Iterable[TopicPartition]) -> None:
+        self._group = group
+        self._topics: dict[str, list[int]] = defaultdict(list)
+        for topic, partition in tps:
+            self._topics[topic].append(partition)
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        return request_struct_class(self._group, list(self._topics.items()))
+
+
+def group_offsets_in(
+    answer: Any, group: str, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, GroupOffset | None]:
+    """What is committed of each partition; None for nothing.
+
+    Raises:
+        KafkaError: the coordinator refused, or is another one.
+    """
+    check_code(getattr(answer, "error_code", 0), f"group {group!r}")
+    found: dict[TopicPartition, GroupOffset | None] = dict.fromkeys(tps)
+    for topic, partitions in answer.topics:
+        for number, offset, *epoch, text, code in partitions:
+            tp = TopicPartition(topic, number)
+            if code not in ABSENT:
+                check_code(code, tp)
+            if offset >= 0:
+                found[tp] = GroupOffset(offset, text or "", *epoch)
+    return found

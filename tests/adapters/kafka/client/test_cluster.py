@@ -1,0 +1,496 @@
+"""The connection layer on brokers that answer by a script."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, TypeAlias
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    KafkaError,
+    NodeNotReadyError,
+    NotLeaderForPartitionError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka.protocol.group import HeartbeatRequest, HeartbeatResponse_v1
+
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.cluster_metadata import Leader
+from consumer_sdk.adapters.kafka.client.connections import Channel
+from consumer_sdk.adapters.kafka.client.lookups import (
+    LATEST,
+    Coordinator,
+    CoordinatorKind,
+    FindCoordinatorResponseV4,
+    ListedOffset,
+    ListOffsetsResponseV4,
+)
+from consumer_sdk.errors import TransientAdapterError
+from consumer_sdk.testing.servers.ports import HOST
+from tests.adapters.kafka.scripted_broker import (
+    COORDINATOR,
+    HEARTBEAT,
+    LIST_OFFSETS,
+    METADATA,
+    ScriptedBroker,
+    topic,
+)
+
+TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+HANG = 100.0
+"""Seconds that only something that hangs takes."""
+NOWHERE = f"{HOST}:1"
+
+Opener: TypeAlias = Callable[..., Awaitable[Cluster]]
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    """One that leads a topic of one partition."""
+    async with ScriptedBroker() as made:
+        made.topics = [topic("t", (1, 5))]
+        yield made
+
+
+@pytest.fixture
+async def connect(broker: ScriptedBroker) -> AsyncIterator[Opener]:
+    """Opens clusters that are closed with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def opened(topics: Any = ("t",), **options: Any) -> Cluster:
+            made = Cluster({"bootstrap_servers": [broker.address], **options}, topics)
+            stack.push_async_callback(made.aclose)
+            async with asyncio.timeout(HANG):
+                await made.open(HANG)
+            return made
+
+        yield opened
+
+
+def heartbeat() -> HeartbeatRequest:
+    """Any request to a coordinator."""
+    return HeartbeatRequest("g", 1, "me")
+
+
+# -- opening ------------------------------------------------------------------------------------
+
+
+async def test_opening_is_one_connection_and_one_request(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """The connection to the bootstrap server is that to its node; no topic is created."""
+    cluster = await connect()
+    assert cluster.leader_of(TP) == Leader(1, 5)
+    assert cluster.topic_id("t") == b"i" * 16
+    await cluster.list_offsets({TP: LATEST})
+    assert (broker.connections, broker.asked[METADATA], cluster.calls) == (1, 1, 2)
+    assert not broker.seen[0].allow_auto_topic_creation
+
+
+async def test_server_that_is_away_leaves_it_to_the_next(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """In whatever order they are tried."""
+    cluster = await connect(bootstrap_servers=[NOWHERE, broker.address])
+    assert set(cluster.metadata.brokers) == {1}
+
+
+async def test_no_server_is_an_error_in_time() -> None:
+    """It names them all."""
+    cluster = Cluster({"bootstrap_servers": [NOWHERE, "127.0.0.1:2"]})
+    with pytest.raises(TransientAdapterError, match=r"127\.0\.0\.1:2.*ConnectionRefused") as caught:
+        await cluster.open(0.3)
+    assert NOWHERE in str(caught.value)
+    await cluster.aclose()
+
+
+async def test_server_that_says_nothing_is_given_up_in_time(broker: ScriptedBroker) -> None:
+    """And its connection is closed."""
+    broker.scripts[METADATA] = silent
+    cluster = Cluster({"bootstrap_servers": broker.address})
+    with pytest.raises(TransientAdapterError):
+        await cluster.open(0.3)
+    async with asyncio.timeout(HANG):
+        await cluster.aclose()
+
+
+async def silent(_request: Any) -> None:
+    """Answers nothing."""
+
+
+# -- metadata -----------------------------------------------------------------------------------
+
+
+async def test_whoever_wants_fresh_metadata_shares_one_request(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """One of them may be cancelled."""
+    cluster = await connect()
+    waiting = [asyncio.create_task(cluster.refresh()) for _ in range(20)]
+    await asyncio.sleep(0)
+    waiting[0].cancel()
+    done = await asyncio.gather(*waiting, return_exceptions=True)
+    assert isinstance(done[0], asyncio.CancelledError)
+    assert done[1:] == [None] * 19
+    assert broker.asked[METADATA] == 2
+
+
+async def test_topics_that_are_watched_meanwhile_are_asked_for(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """The answer that is on its way does not have them."""
+    cluster = await connect()
+    broker.topics.append(topic("new", (1, 0), topic_id=b"n" * 16))
+    first = asyncio.create_task(cluster.refresh())
+    await asyncio.sleep(0)
+    cluster.watch({"t", "new"})
+    await cluster.refresh()
+    await first
+    assert cluster.leader_of(TopicPartition("new", 0)) == Leader(1, 0)
+    cluster.watch(None)
+    await cluster.refresh()
+    assert broker.seen[-1].topics is None
+    assert set(cluster.metadata.topics) == {"t", "new"}
+
+
+async def test_listeners_hear_of_changes_alone(broker: ScriptedBroker, connect: Opener) -> None:
+    """One that fails disturbs nobody."""
+    cluster, heard = await connect(), list[frozenset[int]]()
+
+    def fail(_metadata: Any) -> None:
+        raise ValueError("a mistake")
+
+    def note(metadata: Any) -> None:
+        heard.append(metadata.partitions("t"))
+
+    cluster.add_listener(fail)
+    cluster.add_listener(note)
+    await cluster.refresh()
+    assert heard == []
+    broker.topics = [topic("t", (1, 5), (1, 0))]
+    await cluster.refresh()
+    assert heard == [{0, 1}]
+    cluster.remove_listener(note)
+    cluster.remove_listener(note)
+    broker.topics = [topic("t", (1, 6), (1, 0))]
+    await cluster.refresh()
+    assert len(heard) == 1
+
+
+async def test_old_metadata_are_refreshed_in_the_background(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """At their age, and when somebody asks for it; a failure is tried again."""
+    cluster = await connect(metadata_max_age_ms=10, retry_backoff_ms=1)
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.asked[METADATA] > 3)
+        broker.hang_up()
+        await until(lambda: broker.connections > 1)
+        count = broker.asked[METADATA]
+        await until(lambda: broker.asked[METADATA] > count + 1)
+    assert cluster.age < HANG
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for it."""
+    while not is_so():
+        await asyncio.sleep(0.005)
+
+
+async def test_connection_that_breaks_asks_for_fresh_metadata(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """Whoever led may lead no more."""
+    await connect()
+    broker.topics = [topic("t", (1, 6))]
+    broker.hang_up()
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.asked[METADATA] > 1)
+
+
+async def test_bootstrap_servers_are_asked_again_when_no_node_is_there(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """All nodes have moved meanwhile: nothing that the last metadata name answers."""
+    async with ScriptedBroker(node=9) as seed:
+        seed.topics = broker.topics
+        cluster = await connect(bootstrap_servers=[broker.address, seed.address])
+        await broker.close()
+        async with asyncio.timeout(HANG):
+            while set(cluster.metadata.brokers) != {9}:
+                await cluster.refresh()
+        await broker.listen()
+
+
+async def test_no_node_is_an_error_that_says_why(broker: ScriptedBroker, connect: Opener) -> None:
+    """It may pass."""
+    cluster = await connect()
+    await broker.close()
+    with pytest.raises(KafkaConnectionError, match=rf"told.*{broker.port}: ConnectionRefused"):
+        await cluster.refresh()
+    assert f"node 1 at {broker.address}" in cluster.why_away()
+    await broker.listen()
+
+
+async def test_topics_are_described_without_being_watched(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """By name, also absent ones; or all."""
+    broker.topics.append(topic("new", (1, 0), topic_id=b"n" * 16))
+    cluster = await connect()
+    found = await cluster.describe_topics(["new", "absent"])
+    assert found["new"].partitions == {0}
+    assert found["absent"].is_absent
+    assert set(await cluster.describe_topics()) == {"t", "new"}
+    assert set(cluster.metadata.topics) == {"t"}
+
+
+# -- requests -----------------------------------------------------------------------------------
+
+
+async def test_cancelled_request_leaves_its_connection_sound(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """Its answer comes before the next one's, and is dropped."""
+    cluster, may_answer = await connect(), asyncio.Event()
+
+    async def late(request: Any) -> Any:
+        await may_answer.wait()
+        topics = [("t", [(0, 0, -1, len(broker.seen), 3)])]
+        return ListOffsetsResponseV4(0, topics)
+
+    broker.scripts[LIST_OFFSETS] = late
+    first = asyncio.create_task(cluster.list_offsets({TP: LATEST}))
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.asked[LIST_OFFSETS] == 1)
+        first.cancel()
+        await asyncio.wait({first})
+        second = asyncio.create_task(cluster.list_offsets({TP: LATEST}))
+        await until(lambda: cluster.calls == 3)
+        may_answer.set()
+        found, failures = await second
+    assert (found, failures) == ({TP: ListedOffset(3, 3)}, {})
+    assert broker.connections == 1
+
+
+async def test_request_that_is_not_answered_in_time_ends_its_connection(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """The next one gets a new one."""
+    cluster = await connect()
+    broker.scripts[HEARTBEAT] = silent
+    with pytest.raises(RequestTimedOutError, match=r"did not answer within 0\.05 s") as caught:
+        await cluster.send(1, heartbeat(), timeout=0.05)
+    assert caught.value.retriable
+    del broker.scripts[HEARTBEAT]
+    assert (await cluster.send(1, heartbeat())).error_code == 0
+    assert broker.connections == 2
+
+
+async def test_request_may_take_longer_than_others(broker: ScriptedBroker, connect: Opener) -> None:
+    """As a join does; the connection has no limit of its own."""
+    cluster, may_answer = await connect(), asyncio.Event()
+
+    async def late(_request: Any) -> Any:
+        await may_answer.wait()
+        return HeartbeatResponse_v1(0, 0)
+
+    broker.scripts[HEARTBEAT] = late
+    join = asyncio.create_task(cluster.send(1, heartbeat(), channel=Channel.JOINS, timeout=HANG))
+    with pytest.raises(RequestTimedOutError):
+        await cluster.send(1, heartbeat(), timeout=0.05)
+    may_answer.set()
+    assert (await join).error_code == 0
+
+
+async def test_fetch_that_waits_holds_up_no_heartbeat(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """A broker answers one request of a connection after another."""
+    cluster, may_answer = await connect(), asyncio.Event()
+
+    async def late(_request: Any) -> Any:
+        await may_answer.wait()
+        return ListOffsetsResponseV4(0, [])
+
+    broker.scripts[LIST_OFFSETS] = late
+    waiting = asyncio.create_task(cluster.list_offsets({TP: LATEST}))
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.asked[LIST_OFFSETS] == 1)
+        answer = await cluster.send(1, heartbeat(), channel=Channel.COORDINATION)
+        may_answer.set()
+        await waiting
+    assert answer.error_code == 0
+
+
+async def test_node_without_a_version_of_a_request_is_an_error(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """Asking again would not help; nothing is sent."""
+    del broker.newest[HEARTBEAT]
+    cluster = await connect()
+    assert await cluster.versions(1) == {key: (0, newest) for key, newest in broker.newest.items()}
+    for to in (1, None):
+        with pytest.raises(IncompatibleBrokerVersion, match="HeartbeatRequest"):
+            await cluster.send(to, heartbeat())
+    assert broker.asked[HEARTBEAT] == 0
+
+
+async def test_node_that_has_moved_is_connected_to_anew(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """The old address may be another broker's by now."""
+    cluster = await connect()
+    async with ScriptedBroker(node=1) as moved:
+        moved.topics = broker.topics
+        broker.scripts[METADATA] = moved._answer_3
+        await cluster.refresh()
+        assert (await cluster.send(1, heartbeat())).error_code == 0
+        assert (broker.asked[HEARTBEAT], moved.asked[HEARTBEAT]) == (0, 1)
+
+
+async def test_node_that_is_not_known_is_an_error_that_may_pass(connect: Opener) -> None:
+    """And the metadata are asked for."""
+    cluster = await connect()
+    with pytest.raises(NodeNotReadyError, match="node 8 is not in the cluster's metadata"):
+        await cluster.send(8, heartbeat())
+
+
+async def test_any_node_will_do_where_one_is_away(broker: ScriptedBroker, connect: Opener) -> None:
+    """Whichever is asked first."""
+    async with ScriptedBroker(node=2) as second:
+        broker.others = [second]
+        cluster = await connect()
+    for _ in range(5):
+        assert await cluster.describe_topics(["t"])
+
+
+async def test_closed_cluster_asks_nothing(broker: ScriptedBroker, connect: Opener) -> None:
+    """Whoever waits is told; closing again does nothing."""
+    cluster = await connect()
+    broker.scripts[METADATA] = broker.scripts[HEARTBEAT] = silent
+    waiting = [
+        asyncio.create_task(cluster.refresh()),
+        asyncio.create_task(cluster.send(1, heartbeat(), channel=Channel.JOINS)),
+    ]
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.asked[HEARTBEAT] == 1 and broker.asked[METADATA] == 2)
+        await cluster.aclose()
+        found = await asyncio.gather(*waiting, return_exceptions=True)
+        await cluster.aclose()
+    assert all(isinstance(each, KafkaConnectionError) for each in found), found
+    for ask in (cluster.refresh(), cluster.send(1, heartbeat()), cluster.versions(1)):
+        with pytest.raises(KafkaError, match="closed"):
+            await ask
+
+
+# -- coordinators -------------------------------------------------------------------------------
+
+
+async def test_coordinator_is_looked_up_once(broker: ScriptedBroker, connect: Opener) -> None:
+    """Until an answer says that it is another."""
+    cluster, group = await connect(), Coordinator("g")
+    await asyncio.gather(*[cluster.send(group, heartbeat()) for _ in range(5)])
+    assert broker.asked[COORDINATOR] == 1
+    assert broker.connections == 2  # one for coordination
+    with pytest.raises(KafkaError):
+        cluster.check_coordinator(group, 16)
+    cluster.check_coordinator(group, 27)
+    await cluster.send(group, heartbeat())
+    assert broker.asked[COORDINATOR] == 2
+    await cluster.send(Coordinator("g", CoordinatorKind.TRANSACTION), heartbeat())
+    assert (broker.asked[COORDINATOR], broker.seen[-2].key_type) == (3, 1)
+
+
+async def test_coordinator_that_fails_is_looked_up_again(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """It may be another one by now, which the metadata do not name yet."""
+    async with ScriptedBroker(node=2) as second:
+        cluster, group = await connect(), Coordinator("g")
+        broker.scripts[HEARTBEAT] = silent
+        with pytest.raises(RequestTimedOutError):
+            await cluster.send(group, heartbeat(), timeout=0.05)
+        broker.scripts[COORDINATOR] = second._answer_10
+        assert (await cluster.send(group, heartbeat())).error_code == 0
+        assert second.asked[HEARTBEAT] == 1
+
+
+@pytest.mark.parametrize("node, code", [(1, 15), (-1, 0)])
+async def test_coordinator_that_is_not_there_may_come(
+    broker: ScriptedBroker, connect: Opener, node: int, code: int
+) -> None:
+    """Nothing is kept."""
+
+    async def absent(request: Any) -> Any:
+        found: Any = (request.keys[0], node, HOST, broker.port, code, "", {})
+        return FindCoordinatorResponseV4(0, [found], {})
+
+    cluster, group = await connect(), Coordinator("g")
+    broker.scripts[COORDINATOR] = absent
+    with pytest.raises(KafkaError) as caught:
+        await cluster.send(group, heartbeat())
+    assert caught.value.retriable
+    del broker.scripts[COORDINATOR]
+    assert await cluster.coordinator(group) == 1
+
+
+async def test_older_broker_knows_coordinators_of_groups_alone(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """Version 1 has one key, and no share groups."""
+    broker.newest[COORDINATOR] = 1
+    cluster = await connect()
+
+    async def first(request: Any) -> Any:
+        assert (request.coordinator_key, request.coordinator_type) == ("g", 0)
+        return type(request).RESPONSE_TYPE(0, 0, None, 1, HOST, broker.port)
+
+    broker.scripts[COORDINATOR] = first
+    assert await cluster.coordinator(Coordinator("g")) == 1
+
+
+# -- offsets ------------------------------------------------------------------------------------
+
+
+async def test_offsets_of_one_leader_come_although_another_fails(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """Each leader is asked once, with the epoch that the metadata told."""
+    broker.topics = [topic("t", (1, 5), (2, 6), (-1, 7))]
+    async with ScriptedBroker(node=2) as second:
+        broker.others = [second]
+        cluster = await connect()
+
+        async def moved(request: Any) -> Any:
+            assert request.topics == [("t", [(1, 6, LATEST)])]
+            return ListOffsetsResponseV4(0, [("t", [(1, 74, -1, -1, -1)])])
+
+        second.scripts[LIST_OFFSETS] = moved
+        wanted = [TP, OTHER, TopicPartition("t", 2), TopicPartition("absent", 0)]
+        found, failures = await cluster.list_offsets(dict.fromkeys(wanted, LATEST))
+    assert found == {TP: ListedOffset(7, 3)}
+    kinds = {tp: type(error) for tp, error in failures.items()}
+    assert kinds == {
+        OTHER: NotLeaderForPartitionError,
+        wanted[2]: NotLeaderForPartitionError,
+        wanted[3]: UnknownTopicOrPartitionError,
+    }
+    assert all(error.retriable for error in failures.values())
+
+
+async def test_time_that_no_record_has_is_none(broker: ScriptedBroker, connect: Opener) -> None:
+    """It is no failure."""
+
+    async def nothing(_request: Any) -> Any:
+        return ListOffsetsResponseV4(0, [("t", [(0, 0, -1, -1, -1)])])
+
+    broker.scripts[LIST_OFFSETS] = nothing
+    cluster = await connect()
+    assert await cluster.list_offsets({TP: 1_000}) == ({TP: None}, {})
