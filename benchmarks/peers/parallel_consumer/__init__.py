@@ -1,20 +1,13 @@
-"""Confluent's Parallel Consumer: its jars are fetched and the program compiled when first used.
-
-The compiler is a jar, too: a Java runtime (17 or newer) is all that must be installed.
-"""
+"""Confluent's Parallel Consumer: its jars are fetched and the program compiled when first used."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 from benchmarks.contestant import Job
-from benchmarks.process import ROOT, ContestantError, tail
-from consumer_sdk.errors import ConsumerSdkError
-from consumer_sdk.testing.servers import Artifact, JarSet, find_java, resolve_jars
+from benchmarks.java_program import JavaProgram
+from consumer_sdk.testing.servers import Artifact, JarSet
 
 __all__ = ["ParallelConsumer"]
 
@@ -26,7 +19,6 @@ _LIBRARY = JarSet(
         ),
     ),
 )
-_COMPILER = JarSet("ecj", (Artifact(org="org.eclipse.jdt", name="ecj", revision="3.37.0"),))
 _SOURCE = Path(__file__).parent / "ParallelConsumer.java"
 
 
@@ -39,33 +31,10 @@ class ParallelConsumer:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         say("Parallel Consumer: fetching its jars and compiling, unless that was done before")
-        try:
-            self._java = str(find_java())
-            library, compiler = resolve_jars(_LIBRARY), resolve_jars(_COMPILER)
-        except ConsumerSdkError as error:
-            raise ContestantError(str(error)) from error
-        jars = sorted(str(jar) for jar in library.glob("*.jar"))
-        classes = ROOT / "build" / "benchmarks" / sha256(_SOURCE.read_bytes()).hexdigest()[:10]
-        if not classes.exists():
-            self._compile(next(compiler.glob("*.jar")), jars, classes)
-        self._classpath = os.pathsep.join([str(classes), *jars])
-
-    def _compile(self, compiler: Path, jars: list[str], classes: Path) -> None:
-        arguments = ["-17", "-cp", os.pathsep.join(jars), "-d", str(classes), str(_SOURCE)]
-        done = subprocess.run(
-            [self._java, "-jar", str(compiler), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise ContestantError(tail(done.stdout + done.stderr))
+        self._program = JavaProgram(_SOURCE, _LIBRARY)
 
     def command(self, job: Job) -> list[str]:
         """The command of one run."""
         numbers = [job.concurrency, round(job.work * 1000), job.records, job.warmup]
-        return [
-            *(self._java, "-Xmx1g", "-cp", self._classpath, "ParallelConsumer"),
-            *(job.servers, job.topic, job.group),
-            *map(str, numbers),
-        ]
+        places = (job.servers, job.topic, job.group)
+        return self._program.command(*places, *map(str, numbers), options=("-Xmx1g",))

@@ -1,0 +1,1 @@
+"""Members of a group that are Java's own consumer."""
