@@ -1,0 +1,26 @@
+"""docs/snippets: no program that no page shows, and none that no test runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import SNIPPETS, Page
+
+FOLDERS = sorted(path.name for path in SNIPPETS.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_page_includes_each_of_its_snippets(name: str) -> None:
+    """A folder of snippets belongs to the page of its name."""
+    files = {f"{name}/{path.name}" for path in (SNIPPETS / name).glob("*.*")}
+    assert Page(name).included() == files
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_each_snippet_is_run(name: str) -> None:
+    """The test of the page names each of its files."""
+    test = (Path(__file__).parent / f"test_{name}.py").read_text(encoding="utf-8")
+    for path in (SNIPPETS / name).glob("*.*"):
+        assert path.name in test, path
