@@ -42,7 +42,7 @@ from aiokafka.protocol.types import (
 from consumer_sdk.adapters.kafka.client.protocol import Item, Uuid
 from consumer_sdk.adapters.kafka.groups import messages
 
-__all__ = ["CONSUMER_HEARTBEAT", "from_wire", "to_wire"]
+__all__ = ["from_wire", "to_wire"]
 
 JOIN, HEARTBEAT, LEAVE, SYNC, CONSUMER_HEARTBEAT = 11, 12, 13, 14, 68
 PROTOCOL_TYPE = "consumer"
