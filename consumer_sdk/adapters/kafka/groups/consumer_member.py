@@ -82,7 +82,7 @@ class ConsumerMember(Member):
         pattern: a regular expression (RE2) that the broker evaluates.
         rebalance_timeout: seconds that the owner may take to drain what is revoked.
         session_timeout: seconds after which the coordinator gives up a silent member. It is the broker's or the
-            group's setting, and must not be longer than that.
+            group's setting (``group.consumer.session.timeout.ms``), and is never told; longer than that is not safe.
         instance_id: of a static member: it leaves so that it may come back within a session.
         assignor: of the broker's; None for the group's.
         member_id: a UUID by default.
@@ -129,6 +129,10 @@ class ConsumerMember(Member):
         self._frees_instance = False
         self._session_end = -math.inf
         self._drain_end = math.inf
+        self._unheard_since = (
+            -math.inf
+        )  # when the first request after the last good answer was sent
+        self._hears = True  # that answer was the last one of all
         self._acknowledges = False  # what is in flight names nothing that is being drained
         self._leave_end = math.inf
         self._warned_of = 0
@@ -145,8 +149,16 @@ class ConsumerMember(Member):
 
     @property
     def held_until(self) -> float:
-        """No later than the end of the rebalance timeout: a drain that takes longer costs the membership."""
-        return min(self._session_end, self._drain_end)
+        """No later than a rebalance timeout after a revocation; we may not have heard of that yet.
+
+        1. an answer revokes a partition, and the process stands still before it has read it;
+        2. when the rebalance timeout is over, the coordinator removes the member, and assigns all that it had;
+        3. the session would have ended later.
+        """
+        if self._hears:
+            return min(self._session_end, self._drain_end)
+        unheard_end = self._unheard_since + self._rebalance_timeout
+        return min(self._session_end, self._drain_end, unheard_end)
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -170,13 +182,15 @@ class ConsumerMember(Member):
         return math.inf if self._in_flight is not None or self.has_left else self._timing.next
 
     def poll(self, now: float) -> Request | None:
-        if now < self.wake_at():
+        if self._in_flight is not None or self.has_left or now < self.wake_at():
             return None
         if self._phase is _Phase.LEAVING and now >= self._leave_end:
             self._phase = _Phase.LEFT  # the session has ended, and the membership with it
             return None
         self._in_flight = self._request()
         self._timing.sent(now)
+        if self._hears:
+            self._hears, self._unheard_since = False, now
         return self._in_flight
 
     def _request(self) -> ConsumerHeartbeat:
@@ -267,6 +281,7 @@ class ConsumerMember(Member):
         self._member_id = answer.member_id or self._member_id
         self._epoch = answer.epoch
         self._tells_all = False
+        self._hears = True
         self._warned_of = 0
         self._session_end = self._timing.sent_at + self._session_timeout
         self._timing.answered(answer.interval, keep_back_off=has_joined)
@@ -284,7 +299,7 @@ class ConsumerMember(Member):
         self._holdings.target = dict(assignment)
         self._reconcile()
         if self._holdings.draining:
-            end = self._timing.sent_at + self._rebalance_timeout
+            end = self._unheard_since + self._rebalance_timeout
             self._drain_end = min(self._drain_end, end)
 
     def _reconcile(self) -> None:

@@ -13,7 +13,7 @@ from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.groups.messages import Answer, Request
 from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
 
-__all__ = ["Line", "line_to"]
+__all__ = ["TRANSIENT", "Line", "line_to"]
 
 TRANSIENT = (14, 15, 16)
 """The coordinator loads the group, is none, or is another one: the first request of a group often finds that."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiokafka.protocol.group import JoinGroupRequest
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -39,14 +40,14 @@ from consumer_sdk.adapters.kafka.groups.messages import (
     TopicPartitions,
 )
 from consumer_sdk.errors import ConfigurationError
-from tests.adapters.kafka.groups.asking import Line, line_to
+from tests.adapters.kafka.groups.asking import TRANSIENT, Line, line_to
 from tests.adapters.kafka.harness import KafkaHarness
 
 ONE, TWO, NEW = b"1" * 16, b"2" * 16, b"3" * 16
 TOPICS = {"one": TopicInfo(ONE, 4), "two": TopicInfo(TWO, 4)}
 SESSION, DRAIN, INTERVAL = 45.0, 300.0, 5.0
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR, UNKNOWN, NO_GROUP = 14, 15, 16, 25, 69
-FENCED, UNRELEASED, STALE, INSTANCE_FENCED = 110, 111, 113, 82
+FENCED, UNRELEASED, STALE, INSTANCE_FENCED, MEMBER_ID_REQUIRED = 110, 111, 113, 82, 79
 
 
 def tps(*places: str) -> frozenset[TopicPartition]:
@@ -413,6 +414,25 @@ def test_drain_beyond_the_rebalance_timeout_costs_the_membership() -> None:
     assert play.member.held_until == play.now + SESSION
 
 
+def test_drain_began_with_the_first_answer_that_was_lost() -> None:
+    """The coordinator revoked in it, and counts from there; that we heard of it later is our trouble."""
+    play = joined("one/0", "one/1", rebalance_timeout=20.0)
+    lost = play.later()
+    end = play.now + 20
+    play.now += 7
+    play.fail(lost)
+    play.say(play.later(), LOADING)
+    assert play.answer(play.later(), "one/0") == [Revoked(tps("one/1"))]
+    assert play.member.held_until == end
+
+
+def test_answer_that_is_not_read_yet_may_revoke() -> None:
+    """The process stands still with it; the rebalance timeout may end before the session."""
+    play = joined("one/0", "one/1", rebalance_timeout=20.0)
+    play.later()
+    assert play.member.held_until == play.now + 20
+
+
 def test_answer_read_after_a_session_counts_as_none() -> None:
     """The process stood still: the partitions may have another owner by now."""
     play = joined("one/0")
@@ -679,6 +699,8 @@ class AnyAnswers(RuleBasedStateMachine):
     def live(self, epoch: int, slots: list[frozenset[str]]) -> None:
         """Some requests, each when it is due and answered well."""
         for each in slots:
+            if self.member.has_left:
+                break
             self.now = max(self.now, self.member.wake_at())
             self.poll(0.0)
             if self.under_way is not None:
@@ -843,3 +865,21 @@ async def test_static_member_whose_join_answer_was_lost_joins_again(harness: Kaf
         assert not any(isinstance(event, Lost | Refused) for event in runner.told)
         member.leave(runner.now)
         await until(lambda: member.has_left, runner)
+
+
+@pytest.mark.kafka
+async def test_group_of_another_type_refuses_the_member(harness: KafkaHarness) -> None:
+    """A classic group is taken over where its members are consumers; where they are not, the broker says why."""
+    group = f"connect-{harness.uid}"
+    foreign = JoinGroupRequest(group, 30_000, 60_000, "", None, "connect", [("x", b"y")])
+    async with line_to(harness.servers, group) as line:
+        while (found := await line.send(foreign)).error_code != MEMBER_ID_REQUIRED:
+            assert found.error_code in TRANSIENT
+        foreign._member_id = found.member_id
+        assert (await line.send(foreign)).error_code == 0
+        member = ConsumerMember(group, topics=["t"], rebalance_timeout=60.0)
+        runner = Runner(line, member, {})
+        await runner.step()
+        (refused,) = runner.told
+        assert isinstance(refused, Refused)
+        assert (refused.error, group in refused.message) == (NO_GROUP, True)
