@@ -48,8 +48,6 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         "_md_synchronizer",
         "_metadata_update",
         "_sync_task",
-        "_topics",
-        "add_topic",
         "bootstrap",
         "cluster",
         "get_random_node",
@@ -127,7 +125,8 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         *("has_gzip", "has_lz4", "has_snappy", "has_zstd"),
         *("gzip_decode", "lz4_decode", "snappy_decode", "zstd_decode"),
     ),
-    "aiokafka.client": ("ConnectionGroup", "CoordinationType"),
+    "aiokafka.client": ("ConnectionGroup",),
+    "aiokafka.conn": ("CloseReason", "collect_hosts"),
     "aiokafka.consumer.fetcher": ("READ_COMMITTED",),
     "aiokafka.partitioner": ("murmur2",),
     "aiokafka.protocol.abstract": ("AbstractType",),
@@ -136,7 +135,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     ),
     "aiokafka.protocol.api": ("Request", "RequestStruct", "Response"),
     "aiokafka.protocol.commit": (
-        *("OffsetCommitRequest_v2", "OffsetCommitRequest_v3", "OffsetFetchRequest"),
+        *("OffsetCommitRequest_v2", "OffsetCommitRequest_v3"),
         *("OffsetFetchRequest_v1", "OffsetFetchRequest_v2", "OffsetFetchRequest_v3"),
     ),
     "aiokafka.protocol.coordination": (
@@ -148,9 +147,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         *("MetadataRequest", "MetadataRequest_v1", "MetadataRequest_v2", "MetadataRequest_v3"),
         *("MetadataRequest_v4", "MetadataRequest_v5"),
     ),
-    "aiokafka.protocol.offset": (
-        *("OffsetRequest", "OffsetRequest_v1", "OffsetRequest_v2", "OffsetRequest_v3"),
-    ),
+    "aiokafka.protocol.offset": ("OffsetRequest_v1", "OffsetRequest_v2", "OffsetRequest_v3"),
     "aiokafka.protocol.types": (
         *("Array", "Boolean", "CompactArray", "CompactString", "Int8", "Int16", "Int32", "Int64"),
         *("Schema", "String", "TaggedFields"),

@@ -10,6 +10,8 @@ from typing import Any, Self
 import pytest
 from aiokafka.cluster import ClusterMetadata
 
+from consumer_sdk.adapters.kafka.client import cluster_metadata
+
 __all__ = ["FlippingProxy"]
 
 FETCH = 1
@@ -59,6 +61,20 @@ class FlippingProxy:
             return broker and broker._replace(host="127.0.0.1", port=port)
 
         monkeypatch.setattr(ClusterMetadata, "broker_metadata", through_here)
+        self._route_ours(monkeypatch, port)
+
+    @staticmethod
+    def _route_ours(monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+        ours = cluster_metadata.ClusterMetadata
+        take = ours.take
+
+        def taken(self: Any, answer: Any, now: float, **options: Any) -> bool:
+            is_changed = take(self, answer, now, **options)
+            found = self.brokers.values()
+            self.brokers = {b.node: b._replace(host="127.0.0.1", port=port) for b in found}
+            return is_changed
+
+        monkeypatch.setattr(ours, "take", taken)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = asyncio.current_task()

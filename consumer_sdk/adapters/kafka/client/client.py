@@ -28,7 +28,6 @@ from consumer_sdk.log_limits import REPEATS
 __all__ = [
     "adopt",
     "bounded",
-    "close_connections",
     "connect",
     "make_consumer",
     "start_producer",

@@ -181,13 +181,17 @@ class ClusterMetadata:
             KafkaError: it is not known, or there is none at the moment: ask for fresh metadata.
         """
         self.check_topic(tp.topic)
-        known = self._topics.get(tp.topic)
-        leader = None if known is None else known.leaders.get(tp.partition)
+        leader = self.known_leader(tp)
         if leader is None:
             raise UnknownTopicOrPartitionError(name_of(tp))
         if leader.node < 0:
             raise NotLeaderForPartitionError(f"{name_of(tp)} has no leader")
         return leader
+
+    def known_leader(self, tp: TopicPartition) -> Leader | None:
+        """Who led a partition last, also of a topic in trouble; None: it is not known. Its node may be -1."""
+        known = self._topics.get(tp.topic)
+        return None if known is None else known.leaders.get(tp.partition)
 
     def is_gone(self, tp: TopicPartition, now: float) -> bool:
         """No answer has named the partition for a while, and the last one is not old.

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
 
 from aiokafka import TopicPartition
-from aiokafka.errors import GroupCoordinatorNotAvailableError, for_code
+from aiokafka.errors import GroupCoordinatorNotAvailableError, InvalidGroupIdError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import (
     OffsetFetchRequest_v1,
@@ -70,6 +70,10 @@ class CoordinatorKind(IntEnum):
     SHARE = 2
 
 
+LONGEST_KEY = 2**15 - 1
+"""Bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Coordinator:
     """Whoever coordinates a group, or a transactional id, now."""
@@ -116,11 +120,17 @@ class FindCoordinatorRequestV4(RequestStruct):
 class FindCoordinator(
     Request[FindCoordinatorRequest_v0 | FindCoordinatorRequest_v1 | FindCoordinatorRequestV4]
 ):
-    """Which node coordinates a group, or a transactional id."""
+    """Which node coordinates a group, or a transactional id.
+
+    Raises:
+        InvalidGroupIdError: the name is longer than Kafka's texts can be.
+    """
 
     API_KEY = 10
 
     def __init__(self, of: Coordinator) -> None:
+        if (size := len(of.key.encode())) > LONGEST_KEY:  # a broker would close the connection
+            raise InvalidGroupIdError(f"it has {size} bytes, of {LONGEST_KEY} that Kafka allows")
         self._of = of
 
     def build(self, request_struct_class: type[Any]) -> Any:

@@ -36,7 +36,6 @@ class Reconnecting:
         self._pace = Pace()
         client._get_conn = self.get
         client.send = self.send
-        client.why_away = self.why_away
 
     async def get(
         self,
@@ -111,11 +110,6 @@ class Reconnecting:
             if why is None:
                 raise
             raise NodeNotReadyError(why) from error
-
-    def why_away(self) -> str:
-        """For messages: why the brokers cannot be connected to; empty if they can."""
-        found = [self._why_away(broker.nodeId) for broker in self._client.cluster.brokers()]
-        return "; ".join(why for why in found if why is not None)
 
     def _why_away(self, node: Any) -> str | None:
         broker = self._client.cluster.broker_metadata(node)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.client import ConnectionGroup, CoordinationType
 from aiokafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailedError, for_code
 from aiokafka.protocol.admin import DescribeGroupsRequest
-from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.group import HeartbeatRequest
 
-from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.faults import names_of, translate
+from consumer_sdk.adapters.kafka.client.lookups import LATEST, Coordinator, GroupOffset
 from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName
-from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
-from consumer_sdk.adapters.kafka.ranges.list_offsets import LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.connection import Connection
+from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import Outcome, OutcomeKind
 
@@ -35,13 +34,7 @@ REFUSED = MEMBERS | {29, 30}
 """Or the principal has no right to the topic or the group."""
 GONE = frozenset({3, 100})
 """There is no such topic or partition."""
-MOVED = frozenset({14, 15, 16})
-"""The coordinator is loading, is not available, or is another."""
 FORBIDDEN = (GroupAuthorizationFailedError, TopicAuthorizationFailedError)
-
-
-Commit: TypeAlias = tuple[int, str]
-"""An offset, and the metadata beside it."""
 
 
 class GroupPosition:
@@ -49,8 +42,9 @@ class GroupPosition:
 
     def __init__(self, connection: Connection, group: str | None) -> None:
         self._connection = connection
+        self._cluster = connection.cluster
         self._group = group
-        self._coordinator: int | None = None
+        self._coordinator = Coordinator(group or "")
 
     async def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Where the group stands; None where it has committed nothing.
@@ -59,27 +53,23 @@ class GroupPosition:
             AdapterError: its coordinator did not answer, or refused.
         """
         found = await self.commits(tps)
-        return {tp: None if commit is None else commit[0] for tp, commit in found.items()}
+        return {tp: None if commit is None else commit.offset for tp, commit in found.items()}
 
-    async def commits(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Commit | None]:
+    async def commits(
+        self, tps: Collection[TopicPartition]
+    ) -> dict[TopicPartition, GroupOffset | None]:
         """The same with the metadata.
 
         Raises:
             AdapterError: its coordinator did not answer, or refused.
         """
-        if self._group is None:
+        group = self._group
+        if group is None:
             return dict.fromkeys(tps)
-        request = OffsetFetchRequest(self._group, list(_by_topic(tps).items()))
-
-        async def ask() -> dict[TopicPartition, Commit | None]:
-            response = await self._send(request)
-            self._check(getattr(response, "error_code", 0))
-            return self._read(response)
-
-        found = await self._connection.persist(
-            f"reading what group {self._group!r} has committed of {names_of(tps)}", ask
+        return await self._connection.persist(
+            f"reading what group {group!r} has committed of {names_of(tps)}",
+            lambda: self._cluster.committed(group, tps),
         )
-        return {tp: found.get(tp) for tp in tps}
 
     async def commit(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, Outcome]:
         """Moves it forward, to nothing that lies beyond the partition's end. Never raises."""
@@ -170,7 +160,8 @@ class GroupPosition:
         async def ask() -> dict[TopicPartition, int]:
             response = await self._send(request)
             codes = {TopicPartition(t, p): code for t, ps in response.topics for p, code in ps}
-            self._check_coordinator(codes.values())
+            for code in codes.values():
+                self._cluster.check_coordinator(self._coordinator, code)
             return codes
 
         where = f"committing {names_of(wanted)} of group {group!r}"
@@ -178,49 +169,13 @@ class GroupPosition:
         return {tp: _outcome(codes.get(tp, NONE), where) for tp in wanted}
 
     async def _send(self, request: Any) -> Any:
-        """Asks the coordinator, which is looked up when it is not known."""
-        if self._coordinator is None:
-            self._connection.calls += 1
-            self._coordinator = await self._connection.client.coordinator_lookup(
-                CoordinationType.GROUP, self._group
-            )
-        try:
-            return await self._connection.send(
-                self._coordinator, request, ConnectionGroup.COORDINATION
-            )
-        except BaseException:
-            self._coordinator = None
-            raise
-
-    def _read(self, response: Any) -> dict[TopicPartition, Commit | None]:
-        found: dict[TopicPartition, Commit | None] = {}
-        for topic, partitions in response.topics:
-            for partition, offset, metadata, code in partitions:
-                tp = TopicPartition(topic, partition)
-                self._check_coordinator([code])
-                if code not in GONE:
-                    check_code(code, tp)
-                found[tp] = None if offset == NONE else (offset, metadata)
-        return found
+        """Asks the coordinator."""
+        return await self._cluster.send(self._coordinator, request)
 
     def _check(self, code: int) -> None:
-        self._check_coordinator([code])
+        self._cluster.check_coordinator(self._coordinator, code)
         if code:
             raise for_code(code)(f"group {self._group!r}")
-
-    def _check_coordinator(self, codes: Iterable[int]) -> None:
-        """Another coordinator, or one that is loading: ask again."""
-        for code in codes:
-            if code in MOVED:
-                self._coordinator = None
-                raise for_code(code)(f"group {self._group!r}")
-
-
-def _by_topic(tps: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for tp in tps:
-        topics[tp.topic].append(tp.partition)
-    return topics
 
 
 def _or_none(offset: int | None) -> int:

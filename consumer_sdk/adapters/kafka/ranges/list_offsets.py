@@ -1,22 +1,17 @@
-"""What a start stands for: one request for all partitions of a leader."""
+"""What a start stands for: one request for all partitions of a leader, until all have answered."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from aiokafka import TopicPartition
-from aiokafka.protocol.offset import OffsetRequest
 
-from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
+from consumer_sdk.adapters.kafka.client.faults import names_of
+from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
+from consumer_sdk.adapters.kafka.ranges.connection import Connection
 
-__all__ = ["EARLIEST", "LATEST", "bounds", "look_up"]
-
-EARLIEST = -2
-LATEST = -1
-CONSUMER = -1
+__all__ = ["bounds", "look_up"]
 
 
 async def look_up(
@@ -31,57 +26,22 @@ async def look_up(
         AdapterError: as `Connection.persist`.
     """
     wanted = set(tps)
+    cluster, level = connection.cluster, connection.options.level
     found: dict[TopicPartition, int | None] = {}
 
     async def ask() -> None:
         rest = wanted - found.keys()
-        gone = {tp for tp in rest if connection.is_gone(tp)}
+        gone = {tp for tp in rest if cluster.is_gone(tp)}
         if gone:
             await connection.confirm_gone(gone)
         found.update(dict.fromkeys(gone))
-        await _ask(connection, rest - gone, time, found)
+        listed, failures = await cluster.list_offsets(dict.fromkeys(rest - gone, time), level=level)
+        found.update({tp: None if at is None else at.offset for tp, at in listed.items()})
+        for failure in failures.values():
+            raise failure
 
     await connection.persist(f"looking up positions of {names_of(wanted)}", ask)
-    return {tp: None if at is None or at < 0 else at for tp, at in found.items()}
-
-
-async def _ask(
-    connection: Connection,
-    tps: Iterable[TopicPartition],
-    time: int,
-    found: dict[TopicPartition, int | None],
-) -> None:
-    """Asks each leader; what one answers is kept even when another fails."""
-    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-    for tp in tps:
-        by_leader[connection.leader(tp)].append(tp)
-    asked = [_ask_leader(connection, *one, time, found) for one in by_leader.items()]
-    failures = [e for e in await asyncio.gather(*asked, return_exceptions=True) if e is not None]
-    for failure in failures:
-        raise failure
-
-
-async def _ask_leader(
-    connection: Connection,
-    node: int,
-    tps: Iterable[TopicPartition],
-    time: int,
-    found: dict[TopicPartition, int | None],
-) -> None:
-    topics: Mapping[str, list[tuple[int, int]]] = defaultdict(list)
-    for tp in tps:
-        topics[tp.topic].append((tp.partition, time))
-    request = OffsetRequest(CONSUMER, connection.options.level, list(topics.items()))
-    response = await connection.send(node, request)
-    failures = []
-    for topic, partitions in response.topics:
-        for partition, code, *_time, offset in partitions:
-            if code:
-                failures.append((code, TopicPartition(topic, partition)))
-            else:
-                found[TopicPartition(topic, partition)] = offset
-    for code, tp in failures:
-        check_code(code, tp)
+    return found
 
 
 async def bounds(connection: Connection, tp: TopicPartition) -> tuple[Any, Any]:

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
+from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST, GroupOffset
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.group import Commit, GroupPosition
-from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.group import GroupPosition
+from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.adapters.kafka.ranges.options import (
     CONSUMERS_OWN,
     OURS,
@@ -147,8 +148,8 @@ class KafkaRanges(RangeReader):
     @property
     def requests_per_look(self) -> int:
         """How many leaders were asked where their partitions end, the last time."""
-        leader_of = self._connection.cluster.leader_for_partition
-        return len({leader_of(tp) for tp in self._looked_at}) or 1
+        leaders = map(self._connection.cluster.metadata.known_leader, self._looked_at)
+        return len({leader and leader.node for leader in leaders}) or 1
 
     async def open(self) -> None:
         if self._opened is not None or self._is_closed:
@@ -260,13 +261,13 @@ def _tp(partition: Partition) -> TopicPartition:
     return TopicPartition(partition.stream, int(partition.id))
 
 
-def _committed(group: str, partition: Partition, commit: Commit | None) -> Committed | None:
+def _committed(group: str, partition: Partition, commit: GroupOffset | None) -> Committed | None:
     if commit is None:
         return None
-    offset, text = commit
     # Not above: the workers of Spark, which start often, ask for no group's commits.
     from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
 
+    text, offset = commit.metadata, commit.offset
     return read_metadata(text, offset, group=group, partition=partition, identity=None)[0]
 
 

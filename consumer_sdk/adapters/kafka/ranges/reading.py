@@ -31,7 +31,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.fetch import FetchRequest
 
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
-from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.faults import check_code, translate
 from consumer_sdk.adapters.kafka.decoding.unpacking import partition_of
 from consumer_sdk.adapters.kafka.ranges.batches import (
     Columnizer,
@@ -39,7 +39,7 @@ from consumer_sdk.adapters.kafka.ranges.batches import (
     columns_of,
     sound_batches,
 )
-from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection, check_code
+from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection
 from consumer_sdk.adapters.kafka.ranges.list_offsets import bounds
 from consumer_sdk.errors import (
     AdapterError,

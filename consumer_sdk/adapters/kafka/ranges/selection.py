@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
-from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
+from consumer_sdk.adapters.kafka.client.topics import FORBIDDEN, LOOK_AGAIN, PROPAGATION
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.records import Partition
@@ -28,30 +29,37 @@ class Selection:
         """
         if not self._options.names or not self._options.require_topics:
             return
-        client, names = self._connection.client, self._options.names
-        topics = await await_topics(client, names)
-        for topic in topics.values():
-            self._check(topic)
-        known = {name: self._connection.cluster.partitions_for_topic(name) for name in names}
-        if not all(known.values()):
+        await self._await_topics()
+        for name in self._options.names:
+            self._check(name)
+
+    async def _await_topics(self) -> None:
+        """Those that are absent may still appear: the last look begins when they should have."""
+        metadata, now = self._connection.cluster.metadata, asyncio.get_running_loop().time
+        deadline = now() + PROPAGATION
+        is_late = False
+        while not (is_late or set(self._options.names) <= set(metadata.topics)):
+            await asyncio.sleep(LOOK_AGAIN)
+            is_late = now() >= deadline
             await self._connection.persist("looking for new topics", self._connection.refresh)
 
-    def _check(self, topic: Topic) -> None:
-        if topic.is_absent:
+    def _check(self, name: str) -> None:
+        metadata = self._connection.cluster.metadata
+        if name not in metadata.topics:
             raise ConfigurationError(
-                f"topic {topic.name!r} does not exist on {', '.join(self._options.servers)}, "
+                f"topic {name!r} does not exist on {', '.join(self._options.servers)}, "
                 f"and reading never creates one: check the name, or create it first"
             )
-        if topic.is_forbidden:
+        if metadata.troubled.get(name) == FORBIDDEN:
             raise AdapterError(
-                f"topic {topic.name!r}: this principal may not describe it; grant it "
+                f"topic {name!r}: this principal may not describe it; grant it "
                 f"Describe and Read (ACLs)"
             )
-        absent = set((self._options.partitions or {}).get(topic.name, ())) - topic.partitions
-        if absent:
+        known = metadata.partitions(name)
+        absent = set((self._options.partitions or {}).get(name, ())) - known
+        if absent and name not in metadata.troubled:
             raise ConfigurationError(
-                f"topic {topic.name!r} has no partition {min(absent)}: it has "
-                f"{len(topic.partitions)}, from 0 up"
+                f"topic {name!r} has no partition {min(absent)}: it has {len(known)}, from 0 up"
             )
 
     async def partitions(self) -> Sequence[Partition]:
@@ -64,20 +72,20 @@ class Selection:
         return [Partition(topic, str(n)) for topic, n in sorted(self._chosen())]
 
     async def _look(self) -> None:
-        if self._connection.age >= self._options.seen_within:
+        if self._connection.cluster.age >= self._options.seen_within:
             await self._connection.refresh()
         for topic in self._topics():
-            self._connection.check_topic(topic)
+            self._connection.cluster.metadata.check_topic(topic)
 
     def _chosen(self) -> Iterator[tuple[str, int]]:
         for topic in self._topics():
-            numbers = self._connection.cluster.partitions_for_topic(topic) or ()
+            numbers = self._connection.cluster.metadata.partitions(topic)
             chosen = (self._options.partitions or {}).get(topic, numbers)
-            yield from ((topic, number) for number in set(numbers) & set(chosen))
+            yield from ((topic, number) for number in numbers & set(chosen))
 
     def _topics(self) -> Sequence[str]:
         if self._options.pattern is None:
             return self._options.names
-        cluster = self._connection.cluster
-        topics = {*cluster.topics(), *self._connection.troubled} - cluster.internal_topics
+        metadata = self._connection.cluster.metadata
+        topics = set(metadata.topics) - set(metadata.internal)
         return [topic for topic in sorted(topics) if self._options.chooses(topic)]

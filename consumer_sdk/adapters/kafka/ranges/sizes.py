@@ -9,9 +9,11 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.protocol.fetch import FetchRequest
 
+from consumer_sdk.adapters.kafka.client.faults import check_code, names_of
+from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
 from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, batch_headers
-from consumer_sdk.adapters.kafka.ranges.connection import Connection, check_code, names_of
-from consumer_sdk.adapters.kafka.ranges.list_offsets import EARLIEST, LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.connection import Connection
+from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 
 __all__ = ["stored_sizes"]
 

@@ -11,6 +11,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     IncompatibleBrokerVersion,
+    InvalidGroupIdError,
     KafkaConnectionError,
     KafkaError,
     NodeNotReadyError,
@@ -439,6 +440,16 @@ async def test_coordinator_that_is_not_there_may_come(
     assert caught.value.retriable
     del broker.scripts[COORDINATOR]
     assert await cluster.coordinator(group) == 1
+
+
+async def test_name_that_no_broker_takes_is_an_error_at_once(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """A broker would close the connection, again and again."""
+    cluster = await connect()
+    with pytest.raises(InvalidGroupIdError, match="40000 bytes, of 32767"):
+        await cluster.coordinator(Coordinator("g" * 40_000))
+    assert broker.asked[COORDINATOR] == 0
 
 
 async def test_older_broker_knows_coordinators_of_groups_alone(

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.client import ConnectionGroup
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
+from consumer_sdk.adapters.kafka.client.lookups import LATEST, ListOffsetsResponseV4
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.list_offsets import LATEST, look_up
+from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.testing import Simulation, simulate
@@ -33,7 +32,7 @@ def wrong(code: int) -> list[Any]:
     return [(code, "t", False, [])]
 
 
-class Cluster(Connection):
+class Script(Connection):
     """Gives metadata one after another; the last ones again and again.
 
     Args:
@@ -47,33 +46,31 @@ class Cluster(Connection):
         super().__init__(reader._options)
         self._metadata = list(metadata)
         self._described = described
-        self._client.send = self._describe
-        self._refreshed = -1000.0
+        cluster: Any = self.cluster
+        cluster.send, cluster.refresh = self._answer, self.refresh
 
     async def refresh(self) -> None:
-        """Takes the next metadata in, as the client does."""
+        """Takes the next metadata in."""
         topics = self._metadata.pop(0) if len(self._metadata) > 1 else self._metadata[0]
-        self.cluster.update_metadata(MetadataResponse_v1([(1, "h", 1, None)], 1, topics))
-        self._refreshed = asyncio.get_running_loop().time()
+        answer = MetadataResponse_v1([(1, "h", 1, None)], 1, topics)
+        now, lists_all = asyncio.get_running_loop().time(), not self.options.names
+        self.cluster.metadata.take(answer, now, lists_all=lists_all)
 
-    async def send(
-        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
-    ) -> Any:
-        """Where the log ends."""
-        return SimpleNamespace(topics=[("t", [(0, 0, -1, END)])])
-
-    async def _describe(self, node: Any, request: Any) -> Any:
-        partitions: list[Any] = [] if self._described else [(0, 0, 1, 0, [1], [1], [])]
-        entry = (self._described, "t", b"i" * 16, False, partitions)
-        return SimpleNamespace(topics=[entry])
+    async def _answer(self, node: int | None, _request: Any) -> Any:
+        """Where the log ends; of any node: what the topic is."""
+        if node is not None:
+            return ListOffsetsResponseV4(0, [("t", [(0, 0, -1, END, 0)])])
+        partitions: list[Any] = [] if self._described else [(0, 0, 1, [1], [1])]
+        entry = (self._described, "t", False, partitions)
+        return MetadataResponse_v1([(1, "h", 1, None)], 1, [entry])
 
 
-async def listed(cluster: Cluster) -> list[str]:
+async def listed(cluster: Script) -> list[str]:
     """The partitions that a reader shows."""
     return [str(partition) for partition in await Selection(cluster).partitions()]
 
 
-async def end(cluster: Cluster) -> int | None:
+async def end(cluster: Script) -> int | None:
     """Where the partition ends; None: it is gone."""
     return (await look_up(cluster, [TP], LATEST))[TP]
 
@@ -84,7 +81,7 @@ def test_topic_without_a_leader_for_a_moment_is_waited_for(options: dict[str, An
 
     async def main(_: Simulation) -> None:
         answers = [LISTED, wrong(NO_LEADER), wrong(NO_LEADER), LISTED]
-        cluster = Cluster(*answers, **options)
+        cluster = Script(*answers, **options)
         assert await listed(cluster) == ["t/0"]
         await asyncio.sleep(5)
         assert await listed(cluster) == ["t/0"]
@@ -98,7 +95,7 @@ def test_topic_without_a_leader_for_long_is_an_outage(ask: Any) -> None:
 
     async def main(_: Simulation) -> None:
         with pytest.raises(TransientAdapterError, match="given up after 10 s"):
-            await ask(Cluster(wrong(NO_LEADER)))
+            await ask(Script(wrong(NO_LEADER)))
 
     simulate(main)
 
@@ -108,7 +105,7 @@ def test_topic_that_is_forbidden_is_an_error_and_not_gone(ask: Any) -> None:
     """An ACL that was withdrawn: it says what to grant."""
 
     async def main(_: Simulation) -> None:
-        cluster = Cluster(wrong(FORBIDDEN))
+        cluster = Script(wrong(FORBIDDEN))
         await cluster.refresh()
         with pytest.raises(AdapterError, match="ACLs") as caught:
             await ask(cluster)
@@ -122,9 +119,9 @@ def test_topic_that_a_list_of_all_leaves_out_is_asked_for_by_name() -> None:
 
     async def main(_: Simulation) -> None:
         with pytest.raises(AdapterError, match="ACLs"):
-            await end(Cluster([], described=FORBIDDEN, pattern="t.*"))
+            await end(Script([], described=FORBIDDEN, pattern="t.*"))
         with pytest.raises(TransientAdapterError, match="there after all"):
-            await end(Cluster([], described=0, pattern="t.*"))
+            await end(Script([], described=0, pattern="t.*"))
 
     simulate(main)
 
@@ -133,7 +130,7 @@ def test_topic_that_no_broker_knows_by_name_is_gone() -> None:
     """After a while: a new one is not known to all of them at once."""
 
     async def main(_: Simulation) -> None:
-        cluster = Cluster(wrong(UNKNOWN))
+        cluster = Script(wrong(UNKNOWN))
         now = asyncio.get_running_loop().time
         started = now()
         assert await end(cluster) is None

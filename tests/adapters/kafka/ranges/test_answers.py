@@ -8,16 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.client import ConnectionGroup
 from aiokafka.protocol.fetch import FetchResponse_v11
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
+from consumer_sdk.adapters.kafka.client.protocol import MetadataResponseV12
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
@@ -28,6 +27,7 @@ from consumer_sdk.errors import (
 )
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.ranges.test_batches import batch
+from tests.adapters.kafka.scripted_broker import topic
 
 TP = TopicPartition("t", 0)
 LEADER_MOVED, CORRUPT, STORAGE_FAILED, FENCED_EPOCH = 6, 2, 56, 74
@@ -71,9 +71,7 @@ class Script(Connection):
         """Counts."""
         self.refreshed += 1
 
-    async def send(
-        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
-    ) -> Any:
+    async def send(self, node: int, request: Any) -> Any:
         """The next answer."""
         self.asked.append((node, request._rack_id))
         self.sizes.append(request.topics[0][1][0][2])
@@ -191,9 +189,7 @@ class Log(Script):
         self._bit = bit
         self._times = times
 
-    async def send(
-        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
-    ) -> Any:
+    async def send(self, node: int, request: Any) -> Any:
         """What lies at the position and behind it."""
         position = request.topics[0][1][0][1]
         log, at = bytearray(b"".join(self.BATCHES)), sum(map(len, self.BATCHES[: position // 3]))
@@ -301,9 +297,7 @@ class Pages(Script):
         self._log, self._most, self._cut = log, most, cut
         self._bit, self._which = bit, which
 
-    async def send(
-        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
-    ) -> Any:
+    async def send(self, node: int, request: Any) -> Any:
         """What ends behind the position."""
         position = request.topics[0][1][0][1]
         await asyncio.sleep(0.001)
@@ -398,13 +392,11 @@ def test_slow_answer_without_records_does_not_end_the_range() -> None:
 class Tiered(Script):
     """A broker whose first records are in a tier that is beyond its quota for a while."""
 
-    async def send(
-        self, node: int, request: Any, group: ConnectionGroup = ConnectionGroup.DEFAULT
-    ) -> Any:
+    async def send(self, node: int, request: Any) -> Any:
         """At once; from the broker's own disk, there is always an answer."""
         if request.topics[0][1][0][1] >= LOCAL:
             return answer(batch(range(1), base=LOCAL), bound=LOCAL + 1)
-        return await super().send(node, request, group)
+        return await super().send(node, request)
 
 
 def test_quick_answer_without_records_before_others_does_not_end_the_range() -> None:
@@ -450,11 +442,16 @@ class Absent(Script):
     async def refresh(self) -> None:
         """Metadata of a cluster."""
         self.refreshed += 1
-        self._refreshed = asyncio.get_running_loop().time()
+        self.take(topic("t", error=3))
 
     def make(self) -> None:
         """The topic is there again."""
-        self.cluster._partitions = {TP.topic: {TP.partition: SimpleNamespace(leader=1)}}
+        self.take(topic("t", (1, 0)))
+
+    def take(self, *topics: Any) -> None:
+        """Takes metadata in."""
+        answer = MetadataResponseV12(0, [], "cluster", 1, list(topics), {})
+        self.cluster.metadata.take(answer, asyncio.get_running_loop().time())
 
 
 def test_partition_that_is_gone_is_out_of_range_until_it_is_made_again() -> None:

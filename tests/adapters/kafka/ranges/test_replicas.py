@@ -61,10 +61,10 @@ async def read(servers: str, nodes: list[int], rack: str) -> list[int]:
     connection: Any = reader._connection
     send = connection.send
 
-    async def noted(node: int, request: Any, *rest: Any) -> Any:
+    async def noted(node: int, request: Any) -> Any:
         if request.API_KEY == 1:
             nodes.append(node)
-        return await send(node, request, *rest)
+        return await send(node, request)
 
     connection.send = noted  # nothing public tells
     try:

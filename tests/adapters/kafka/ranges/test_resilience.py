@@ -118,7 +118,7 @@ async def test_whoever_pauses_for_longer_than_a_request_may_take_reads_on(
         found: list[int] = []
         async for part in reader.read_range(span(topic, 0, len(ROWS)), max_bytes=100_000):
             if not found:
-                for connection in reader._connection.client._conns.values():
+                for connection in list(reader._connection.cluster._connections._made.values()):
                     connection.close()
             found += part.positions
         assert found == list(range(len(ROWS)))
