@@ -26,6 +26,10 @@ BENCHMARKS = {
     "leases": ("leases", "1 000 shards: a member joins, all shards split; ZooKeeper and SQLite"),
     "partitions": ("partitions", "10 and 10 000 partitions: CPU, turns of the loop, memory"),
     "pulsar": ("pulsar", "a real Pulsar: the client's asyncio front, its batches, and ours"),
+    "rebalance": (
+        "rebalance",
+        "a real Kafka: a member joins, and partitions that do not move wait",
+    ),
     "spark": (
         "spark.suite",
         "a real Kafka in Spark: Spark's own source, bare Python sources and ours",

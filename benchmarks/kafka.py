@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from benchmarks import kafka_topic
+from benchmarks import kafka_topic, rebalance
 from benchmarks.harness import Plan, Say, Standing, compete
 from benchmarks.kafka_contests import LONGEST, RATIOS, Field, contests
 from benchmarks.peers.parallel_consumer import ParallelConsumer
@@ -46,7 +46,9 @@ async def measure(*, quick: bool, say: Say) -> dict[str, Any]:
         for title, contestants in contests(field).items():
             say(title)
             standings |= await compete(contestants, plan, say)
-    return _report(standings, failures)
+        say("a member joins a group")
+        joined = await rebalance.figures(ExternalKafka(servers), quick=quick, say=say)
+    return _report(standings, failures | joined.pop("failures")) | joined
 
 
 @asynccontextmanager
