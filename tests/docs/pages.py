@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -82,10 +82,15 @@ class Snippet:
         self._process.kill()
         self._process.wait()
 
-    def until_interrupted(self, shown: str) -> str:
-        """What it prints, with Ctrl-C where the page shows it."""
+    def until_interrupted(self, shown: str, wait: Callable[[], None] = lambda: None) -> str:
+        """What it prints, with Ctrl-C where the page shows it.
+
+        Args:
+            wait: returns once what was printed is durable.
+        """
         before, interrupt, _after = shown.partition("^C\n")
         printed = self.lines(before.count("\n"))
+        wait()
         self._process.send_signal(signal.SIGINT)
         rest, _ = self._process.communicate()
         assert self._process.returncode == 0
