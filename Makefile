@@ -73,6 +73,7 @@ collect: $(STAMP)  ## every test can be collected, in make test or in make campa
 
 docs: $(STAMP)  ## check the documents' links and tables of options, and build the site into build/site
 	$(BIN)/python scripts/option_tables.py --check
+	$(BIN)/python scripts/error_page.py --check
 	$(BIN)/python scripts/check_docs.py
 	$(BIN)/python -m sphinx --quiet --fail-on-warning -c docs -d build/site-cache -b html . build/site
 

@@ -54,15 +54,39 @@ __all__ = [
 
 
 class ConsumerSdkError(Exception):
-    """Base of every error that the SDK raises."""
+    """Base of every error that the SDK raises.
+
+    Cause:
+        that of one of the errors that derive from it.
+
+    What to do:
+        catch a more exact type first. The transient types are the only ones for which a retry
+        of the same call helps; inside a consumer the runtime has retried already.
+    """
 
 
 class ConfigurationError(ConsumerSdkError, ValueError):
-    """What was asked for cannot work; raised before any record is fetched."""
+    """What was asked for cannot work; raised before any record is fetched.
+
+    Cause:
+        an option is unknown or out of bounds, options contradict each other, a URL is
+        malformed, or the broker or the subscription cannot do what was asked for.
+
+    What to do:
+        read the text: it names the option, what was given and what may be given. Nothing was
+        fetched or changed.
+    """
 
 
 class MissingExtraError(ConfigurationError):
     """An optional client is not installed, or is too old.
+
+    Cause:
+        the adapter, store or exporter needs a package that is not part of the base
+        installation.
+
+    What to do:
+        run the ``pip install`` that the text names.
 
     Args:
         package: the module that is missing, such as ``"aiokafka"``.
@@ -92,68 +116,212 @@ class MissingExtraError(ConfigurationError):
 
 
 class AdapterError(ConsumerSdkError):
-    """The broker or its client failed in a way that a retry does not mend."""
+    """The broker or its client failed in a way that a retry does not mend.
+
+    Cause:
+        the broker refuses: a topic that does not exist, credentials or rights that it does not
+        take, a request that it does not know.
+
+    What to do:
+        read the text, mend what it names, and start the consumer again. Records that were not
+        settled are delivered again.
+    """
 
 
 class TransientAdapterError(AdapterError):
-    """The broker failed in a way that may pass; the runtime tries again."""
+    """The broker failed in a way that may pass; the runtime tries again.
+
+    Cause:
+        the broker is away, restarts, elects a leader or is too busy, or the connection broke.
+
+    What to do:
+        nothing, inside a consumer: it tries again with a back-off and logs that it does. Where
+        a call of yours raises it, call again later.
+    """
 
 
 class PartitionLostError(AdapterError):
-    """The assignment is gone; whatever was not durable is delivered again, perhaps elsewhere."""
+    """The assignment is gone; whatever was not durable is delivered again, perhaps elsewhere.
+
+    Cause:
+        a rebalance gave the partition to another member, often because this process did not
+        answer for a session: a blocked event loop, a paused machine. Or its topic or shard was
+        deleted.
+
+    What to do:
+        nothing for the records: they are delivered again. If it comes often, see that handlers
+        do not block the event loop, or raise ``session_timeout`` (Kinesis: ``lease_duration``).
+    """
 
 
 class PositionOutOfRangeError(AdapterError):
-    """The wanted position is not stored by the broker (any more, or yet)."""
+    """The wanted position is not stored by the broker (any more, or yet).
+
+    Cause:
+        retention deleted the records at the checkpoint's position before they were read, or the
+        log was truncated or made anew.
+
+    What to do:
+        choose where to go on: ``out_of_range="earliest"``, ``"latest"`` or an `AtTime`, or
+        ``consumer-sdk checkpoints reset``. Then find out why the consumer was so far behind:
+        ``max_lag`` warns earlier.
+    """
 
 
 class UnreadableRecordError(AdapterError):
-    """What the broker stores at a position cannot be read, also when it is fetched again."""
+    """What the broker stores at a position cannot be read, also when it is fetched again.
+
+    Cause:
+        bytes on the broker's disk are damaged, or a batch is larger than ``max_batch_bytes``
+        when it is decompressed.
+
+    What to do:
+        mend what the text names; or give ``unreadable="dead_letter"``, which keeps the raw
+        bytes in the dead letters and goes on behind them.
+    """
 
 
 class StoreError(ConsumerSdkError):
-    """The checkpoint store failed in a way that a retry does not mend."""
+    """The checkpoint store failed in a way that a retry does not mend.
+
+    Cause:
+        the store refuses: a path that does not exist, a full disk, rights that are missing.
+
+    What to do:
+        read the text and mend what it names. No checkpoint was changed; records since the last
+        one are delivered again.
+    """
 
 
 class TransientStoreError(StoreError):
-    """The checkpoint store failed in a way that may pass; the runtime tries again."""
+    """The checkpoint store failed in a way that may pass; the runtime tries again.
+
+    Cause:
+        the store is away or too busy, or a file is locked by another process.
+
+    What to do:
+        nothing, inside a consumer: it writes the checkpoint again. Where a call of yours raises
+        it, call again later.
+    """
 
 
 class FencedError(StoreError):
-    """Another owner has taken the partition over; this one may no longer write."""
+    """Another owner has taken the partition over; this one may no longer write.
+
+    Cause:
+        another consumer has claimed the partition since; usually after a rebalance that this
+        one had not heard of yet.
+
+    What to do:
+        nothing, inside a consumer: it gives the partition up, and the new owner goes on. If it
+        comes without a rebalance, two consumers use one group on separate brokers, or a tool
+        moves checkpoints while consumers run: stop one of them.
+    """
 
 
 class CheckpointMismatchError(StoreError):
-    """The stored checkpoint belongs to another stream, broker or incarnation of the stream."""
+    """The stored checkpoint belongs to another stream, broker or incarnation of the stream.
+
+    Cause:
+        the stream was deleted and made again under its name, or the group's store was used with
+        another broker.
+
+    What to do:
+        if the old records are gone, delete the group's checkpoints (``consumer-sdk checkpoints
+        delete``); otherwise give this consumer the store or the group that belongs to its
+        broker.
+    """
 
 
 class CheckpointFormatError(StoreError):
-    """The stored bytes are not a checkpoint that this version can read."""
+    """The stored bytes are not a checkpoint that this version can read.
+
+    Cause:
+        the bytes are damaged, another program wrote them, or a newer version of this SDK did.
+
+    What to do:
+        nothing was changed. Put a copy back, delete the checkpoint that the text names, or run
+        the newer version.
+    """
 
 
 class SchemaRegistryError(ConsumerSdkError):
-    """The schema registry refuses, or answers what no registry does; says what was asked."""
+    """The schema registry refuses, or answers what no registry does; says what was asked.
+
+    Cause:
+        the registry's URL is not that of a registry, or the registry refuses the request.
+
+    What to do:
+        compare the URL and the answer in the text with the registry.
+    """
 
 
 class TransientSchemaRegistryError(SchemaRegistryError):
-    """The schema registry is away or too busy, and was at each attempt; try again later."""
+    """The schema registry is away or too busy, and was at each attempt; try again later.
+
+    Cause:
+        the registry is away, restarts, or limits requests.
+
+    What to do:
+        nothing, in a handler: the record is retried. Elsewhere call again later.
+    """
 
 
 class SchemaRegistryAccessError(SchemaRegistryError):
-    """The schema registry does not take the credentials, or they may not read this."""
+    """The schema registry does not take the credentials, or they may not read this.
+
+    Cause:
+        the registry answered 401 or 403.
+
+    What to do:
+        check the credentials in the options, and the rights of that user on the subject.
+    """
 
 
 class UnknownSchemaError(SchemaRegistryError, LookupError):
-    """The schema registry has no such schema, subject or version."""
+    """The schema registry has no such schema, subject or version.
+
+    Cause:
+        a record names a schema that this registry does not have: its producer uses another
+        registry, or the schema was deleted.
+
+    What to do:
+        give the producers' registry. Records that carry no schema number need another decoder.
+    """
 
 
 class TokenFormatError(ConsumerSdkError, ValueError):
-    """These bytes are no token of a branch, or no receipts; nothing of them was applied."""
+    """These bytes are no token of a branch, or no receipts; nothing of them was applied.
+
+    Cause:
+        the bytes were cut, changed, or come from another program or another version.
+
+    What to do:
+        pass on what `Branch` or `Receipts` made, byte by byte. The tree's record is delivered
+        again if nothing settles it.
+    """
 
 
 class HandlerError(ConsumerSdkError):
-    """User code failed, or a record could be neither settled nor dead-lettered."""
+    """User code failed, or a record could be neither settled nor dead-lettered.
+
+    Cause:
+        the handler returned nothing that can be awaited, takes another argument than it is
+        given, or a record reached its retry limit and there is no destination for dead letters.
+
+    What to do:
+        mend the handler, or give ``dead_letters=``. The record is not settled and is delivered
+        again.
+    """
 
 
 class ConsumerClosedError(ConsumerSdkError):
-    """The consumer is closed, or is used from another event loop or a forked child."""
+    """The consumer is closed, or is used from another event loop or a forked child.
+
+    Cause:
+        a call after ``aclose``, a second opening of an object that is opened once, a call from
+        another event loop, or a process that was forked after the opening.
+
+    What to do:
+        make a new object in the event loop and the process that use it.
+    """

@@ -37,7 +37,7 @@ python_use_unqualified_type_names = True
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
-napoleon_custom_sections = ["Cancellation", "Concurrency"]
+napoleon_custom_sections = ["Cancellation", "Cause", "Concurrency", "What to do"]
 
 # The theme. Its fonts are the reader's own, and its scripts come with it: nothing is asked of another server.
 html_theme = "furo"

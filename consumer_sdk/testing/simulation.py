@@ -55,19 +55,48 @@ THREAD_PATIENCE = 1.0
 
 
 class SimulationError(AssertionError):
-    """The simulated program broke a rule that the loop can see."""
+    """The simulated program broke a rule that the loop can see.
+
+    Cause:
+        that of one of the errors that derive from it; or the program asked the loop for what
+        virtual time cannot give, such as a socket.
+
+    What to do:
+        read the text: it names the rule. The same seed fails in the same way.
+    """
 
 
 class SimulationDeadlockError(SimulationError):
-    """Every task waits and no timer is set; or the loop turns without any time passing."""
+    """Every task waits and no timer is set; or the loop turns without any time passing.
+
+    Cause:
+        every task waits for something that no task will do, and no timer is set.
+
+    What to do:
+        the text shows where each task waits.
+    """
 
 
 class SimulationTimeoutError(SimulationError):
-    """The virtual time limit has passed."""
+    """The virtual time limit has passed.
+
+    Cause:
+        something is repeated without an end, or a record is never settled.
+
+    What to do:
+        see what the tasks in the text do; raise ``time_limit`` only if the scenario is long.
+    """
 
 
 class SimulationLeakError(SimulationError):
-    """Tasks were left running, or an error reached the loop's exception handler."""
+    """Tasks were left running, or an error reached the loop's exception handler.
+
+    Cause:
+        the code under test has started a task, and neither awaited nor cancelled it.
+
+    What to do:
+        keep the task, and await it at the end.
+    """
 
 
 class _Task(asyncio.Task[Any]):

@@ -25,7 +25,17 @@ REASONS = {
 
 
 class ImportRefusedError(StoreError):
-    """An import would overwrite what the store knows better; ``force=True`` lets it."""
+    """An import would overwrite what the store knows better; ``force=True`` lets it.
+
+    Cause:
+        the store is ahead of what would be imported, or both have settled what the other has
+        not. The commands also raise it while the group's consumers, or the holder of a lease,
+        seem to live.
+
+    What to do:
+        stop the group's consumers. If what would be imported is wanted all the same, give
+        ``force=True``, or ``--force`` on the command line.
+    """
 
 
 class Judge:
