@@ -14,6 +14,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import (
     OffsetFetchRequest_v1,

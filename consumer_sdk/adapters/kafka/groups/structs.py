@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, ClassVar, TypeVar
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.group import (

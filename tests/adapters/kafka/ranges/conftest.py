@@ -20,7 +20,7 @@ async def ranges(harness: KafkaHarness) -> AsyncIterator[Opener]:
     async with AsyncExitStack() as stack:
 
         async def make(topics: Any = (), **options: Any) -> KafkaRanges:
-            quick = {"read_timeout": 10.0, "retry_backoff_ms": 20}
+            quick = {"read_timeout": 120.0, "retry_backoff_ms": 20}
             made = KafkaRanges(topics, bootstrap_servers=harness.servers, **(quick | options))
             stack.push_async_callback(made.aclose)
             await made.open()
