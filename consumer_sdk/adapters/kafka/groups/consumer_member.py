@@ -48,7 +48,7 @@ from consumer_sdk.adapters.kafka.groups.messages import (
 )
 from consumer_sdk.errors import ConfigurationError
 
-__all__ = ["ConsumerMember"]
+__all__ = ["SESSION_TIMEOUT", "ConsumerMember"]
 
 log = logging.getLogger(__name__)
 
