@@ -14,6 +14,7 @@ from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.adapters.kafka.consumer.revoking import Revoking
+from consumer_sdk.adapters.kafka.fetch.cursors import Cursor
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import StartPoint
 
@@ -27,7 +28,8 @@ class Granting:
 
     Args:
         consumer: the client.
-        opened: called when a gate was opened.
+        opens: called with the cursor of each grant that is opened.
+        opened: called when they were.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Granting:
         grants: AssignmentBook[Grant],
         offsets: Offsets,
         revoking: Revoking,
+        opens: Callable[[Cursor], None],
         opened: Callable[[], None],
     ) -> None:
         self._consumer = consumer
@@ -45,6 +48,7 @@ class Granting:
         self._grants = grants
         self._offsets = offsets
         self._revoking = revoking
+        self._opens = opens
         self._opened = opened
         self._dropped: list[Grant] = []
         self._given_up: Any = None
@@ -73,8 +77,7 @@ class Granting:
         """Stops fetching it; it is offered again in a new epoch, later each time in a row."""
         self._grants.drain([grant])
         self._dropped.append(grant)
-        if grant.client_assignment.active:
-            self._gate(grant.tp)
+        grant.cursor.close()
         if grant.attempt == 0:
             self._rounds.wake()
         else:
@@ -86,7 +89,7 @@ class Granting:
         self._given_up = None if subscription is None else subscription.assignment
 
     def _gate(self, tp: TopicPartition) -> None:
-        """The seek makes the client throw away what it fetched, or is fetching, of it."""
+        """The client itself never fetches it."""
         self._consumer.pause(tp)
         self._consumer.seek(tp, 0)
 
@@ -149,6 +152,8 @@ class Granting:
             self._opened()
 
     def _open_gate(self, grant: Grant, offset: int) -> None:
-        self._consumer.seek(grant.tp, offset)
+        grant.cursor.topic_id = grant.topic_id
+        grant.cursor.seek(offset)
+        self._opens(grant.cursor)
         if not grant.is_paused:
             grant.cursor.resume()

@@ -8,6 +8,7 @@ from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import BaseGrant, GrantState, next_epoch
 from consumer_sdk.adapters.doubts import Doubts
+from consumer_sdk.adapters.kafka.fetch.cursors import Cursor
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 
 __all__ = ["Grant"]
@@ -19,8 +20,8 @@ class Grant(BaseGrant):
     Attributes:
         tp: what the client knows it by.
         generation, member_id: the group's at the time; commits carry *these*.
-        client_assignment: the client's assignment; records fetched under another are not ours.
-        cursor: the client's position, pause and high watermark of the partition.
+        client_assignment: the client's assignment, which may be over.
+        cursor: where it stands, and what was fetched of it. Its own: what comes for another grant is not ours.
         topic_id: 16 bytes, or None where the broker has none.
         has_fault: a fault was reported: nothing is fetched until it is granted again.
         doubts: what could not be read, and how often.
@@ -71,7 +72,7 @@ class Grant(BaseGrant):
         super().__init__(Assignment(partition, next_epoch(), fence=None, discovered=discovered))
         self.tp = tp
         self.client_assignment = client_assignment
-        self.cursor = client_assignment.state_value(tp)
+        self.cursor = Cursor(tp)
         self.generation = generation
         self.member_id = member_id
         self.topic_id: bytes | None = None
@@ -110,13 +111,10 @@ class Grant(BaseGrant):
         if self.is_fetched:
             self.cursor.resume()
 
-    def move_to(self, client_assignment: Any) -> None:
-        """The client has a new assignment with the same partition in it: carry on there."""
-        old, self.cursor = self.cursor, client_assignment.state_value(self.tp)
-        self.client_assignment = client_assignment
-        self.cursor.seek(old.position)
-        if old.paused:
-            self.cursor.pause()
+    def close(self) -> None:
+        """It is over, and nothing is fetched for it."""
+        super().close()
+        self.cursor.close()
 
     def again(self) -> Grant:
         """The same partition in a new epoch, offered anew."""

@@ -1,21 +1,11 @@
-"""Fetches once more, by itself, what the client could not read twice."""
+"""Fetches once more, by itself, what could not be read twice."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
-from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
-from aiokafka.errors import (
-    CorruptRecordException,
-    KafkaError,
-    LeaderNotAvailableError,
-    NoError,
-    for_code,
-)
-from aiokafka.protocol.fetch import FetchRequest
-from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.errors import CorruptRecordException, KafkaError, for_code
 
 from consumer_sdk.adapters.assignment_book import GrantState
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
@@ -26,7 +16,11 @@ from consumer_sdk.adapters.kafka.decoding.salvage import (
     unknown,
     unreadable_error,
 )
-from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker, partition_of
+from consumer_sdk.adapters.kafka.decoding.unpacking import Batches, Unpacker
+from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Reach
+from consumer_sdk.adapters.kafka.fetch.cursors import FetchOptions
+from consumer_sdk.adapters.kafka.fetch.fetcher import Fetcher
+from consumer_sdk.adapters.kafka.fetch.structs import AnswerFormatError, PartitionAnswer
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import Message, Run
 
@@ -37,8 +31,8 @@ log = logging.getLogger(__name__)
 BACKOFF = 0.1
 """Seconds between two tries."""
 PATIENCE = 2.0
-"""Seconds for an answer: a fetch waits for it, and what it waits is bounded. What the client's own
-fetch may wait is added, as a broker answers the requests of a connection one after another."""
+"""Seconds for an answer: a fetch waits for it, and what it waits is bounded. What a fetch in the background
+may wait is added, as a broker answers the requests of a connection one after another."""
 MAX_WAIT = 1000
 """Milliseconds that the broker may wait for a byte: there was one, and it answers at once."""
 
@@ -53,9 +47,10 @@ class Salvage:
         waiting: those grants, and the error of each.
     """
 
-    def __init__(self, consumer: Any, most: int) -> None:
-        self._consumer = consumer
+    def __init__(self, fetcher: Fetcher, most: int, options: FetchOptions) -> None:
+        self._fetcher = fetcher
         self._most = most
+        self._options = options
         self.waiting: dict[Grant, Exception] = {}
 
     def add(self, grant: Grant, error: Exception) -> None:
@@ -65,7 +60,7 @@ class Salvage:
         self.waiting[grant] = error
 
     async def run(self) -> None:
-        """Puts what can be read of one, and what cannot, where the client keeps what it fetched.
+        """Puts what can be read of one, and what cannot, where what was fetched is.
 
         One at a time, so that the partitions that can be read do not wait for all of them.
 
@@ -79,27 +74,26 @@ class Salvage:
             self._put(grant, self._judge(grant, await self._fetch(grant)) if is_open else None)
         except CorruptRecordException as error:  # the broker's own answer
             self._put(grant, unknown(grant.cursor.position, b"", error))
-        except (KafkaError, OSError, TimeoutError) as error:
+        except (KafkaError, AnswerFormatError, OSError, TimeoutError) as error:
             await self._give_back(grant, error)
 
     async def _give_back(self, grant: Grant, error: Exception) -> None:
-        """Lets the client fetch: it asks for leaders, and says what the consumer is to be told."""
+        """Has it fetched in the background, where leaders are asked for, and faults are told."""
         log.warning("%s is fetched again in %.1f s: %r", grant.tp, BACKOFF, error, extra=REPEATS)
         await asyncio.sleep(BACKOFF)
         self._put(grant, None)
 
-    def _judge(self, grant: Grant, answer: dict[str, Any]) -> Salvaged | Unpacker | None:
-        """None: the client can read it after all; that is said of a position once."""
+    def _judge(self, grant: Grant, answer: PartitionAnswer) -> Salvaged | Unpacker | None:
+        """None: it can be read after all; that is said of a position once."""
         position = grant.cursor.position
-        data, highwater = answer["message_set"], answer["highwater_offset"]
-        found = salvage(data, position, highwater, self._most)
+        found = salvage(answer.records, position, answer.highwater, self._most)
         if found is None and grant.acquitted == position:
             return self._read(grant, answer)
         grant.acquitted = position
         return found
 
-    def _read(self, grant: Grant, answer: dict[str, Any]) -> Salvaged | Unpacker:
-        """What the leader sent: the client may read a follower, whose copy is another."""
+    def _read(self, grant: Grant, answer: PartitionAnswer) -> Salvaged | Unpacker:
+        """What the leader sent: a follower may have been read, whose copy is another."""
         position = grant.cursor.position
         trial = self._unpacker(grant, answer)
         error = self.waiting[grant]
@@ -108,57 +102,43 @@ class Salvage:
         except Exception as failure:  # noqa: BLE001 - codecs raise whatever they like
             error = failure
         if trial.next_fetch_offset == position:
-            return unknown(position, answer["message_set"], error)
+            return unknown(position, answer.records, error)
         return self._unpacker(grant, answer)
 
-    def _unpacker(self, grant: Grant, answer: dict[str, Any]) -> Unpacker:
-        fetcher = self._consumer._fetcher
-        records = PartitionRecords(
-            grant.tp,
-            MemoryRecords(answer["message_set"]),
-            answer.get("aborted_transactions"),
-            grant.cursor.position,
-            None,
-            None,
-            fetcher._check_crcs,
-            fetcher._isolation_level,
-        )
-        return Unpacker(records, answer["highwater_offset"], skips_old=True)
+    def _unpacker(self, grant: Grant, answer: PartitionAnswer) -> Unpacker:
+        is_committed = bool(self._options.isolation)
+        position, aborted = grant.cursor.position, answer.aborted
+        batches = Batches(answer.records, position, aborted, is_committed=is_committed)
+        return Unpacker(batches, answer.highwater, skips_old=True)
 
     def _put(self, grant: Grant, batch: Salvaged | Unpacker | None) -> None:
         del self.waiting[grant]
         grant.is_salvaged = False
         # 1. the fetch is under way; 2. the partition is revoked, and perhaps granted anew; 3. the answer
-        # comes. Under the new grant the position is another one, and the client fetches by itself.
+        # comes. Under the new grant the position is another one, and it is fetched in the background.
         if grant.state is not GrantState.OPEN:
             return
         if batch is not None:
-            assignment = grant.client_assignment
-            self._consumer._fetcher._records[grant.tp] = FetchResult(
-                grant.tp, assignment=assignment, partition_records=batch, backoff=0
-            )
+            grant.cursor.put(_chunk(grant.cursor.position, batch))
         if grant.is_fetched:
             grant.cursor.resume()
 
-    async def _fetch(self, grant: Grant) -> dict[str, Any]:
+    async def _fetch(self, grant: Grant) -> PartitionAnswer:
         """What lies at a grant's position, as it is stored; some bytes at least."""
-        client, fetcher, tp = self._consumer._client, self._consumer._fetcher, grant.tp
-        leader = client.cluster.leader_for_partition(tp)
-        if leader is None or leader == -1:
-            raise LeaderNotAvailableError(tp)
-        size = fetcher._max_partition_fetch_bytes
-        topics = [(tp.topic, [(tp.partition, grant.cursor.position, size)])]
-        request = FetchRequest(MAX_WAIT, 1, size, fetcher._isolation_level, topics)
-        async with asyncio.timeout(PATIENCE + fetcher._fetch_max_wait_ms / 1000):
-            answer = partition_of(await client.send(leader, request))
-        if answer is None:
-            raise LeaderNotAvailableError(tp)
-        error = for_code(answer["error_code"])
-        if error is not NoError:
-            raise error(tp)
-        if not answer["message_set"]:
+        async with asyncio.timeout(PATIENCE + self._options.max_wait / 1000):
+            answer = await self._fetcher.fetch_alone(grant.cursor, MAX_WAIT)
+        if answer.error:
+            raise for_code(answer.error)(grant.tp)
+        if not answer.records:
             raise TimeoutError(f"the broker sends nothing of offset {grant.cursor.position}")
         return answer
+
+
+def _chunk(position: int, batch: Salvaged | Unpacker) -> Chunk:
+    """As if it had come in the background. Nothing behind it is asked for before it was read."""
+    chunk = Chunk(b"", position, Reach(position, -1, is_compressed=False))
+    chunk.unpacker = batch
+    return chunk
 
 
 def unreadable_run(grant: Grant, found: Unreadable) -> Run:

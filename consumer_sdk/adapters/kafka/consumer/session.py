@@ -18,7 +18,7 @@ from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
-from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer, guard
+from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
@@ -82,7 +82,7 @@ class Session:
         self.is_closed = False
         self._failures = Failures(self.wake)
         self.grants = AssignmentBook[Grant]()
-        self.buffer = FetchBuffer(self._consumer, self.grants, options.max_batch_bytes)
+        self.buffer = FetchBuffer(self._consumer, self.grants, options)
         self.offsets = Offsets(self._consumer, options.request_timeout)
         self.limit = MetadataLimit(self._consumer)
         self.committer = Committer(self._consumer, self.grants, options, self.limit)
@@ -101,6 +101,7 @@ class Session:
             grants=self.grants,
             offsets=self.offsets,
             revoking=revoking,
+            opens=self.buffer.add,
             opened=self.wake,
         )
         self._membership = Membership(
@@ -166,7 +167,7 @@ class Session:
         self._raise_failed_join()
         if consumer._fetcher is None:
             raise TransientAdapterError(f"joining group {group!r}: the broker does not answer")
-        guard(consumer._fetcher, self._options.max_batch_bytes)
+        consumer._fetcher._fetch_task.cancel()  # what is fetched is in the buffer
         if group is None:
             self.granting.offer(tps)
 
@@ -216,8 +217,7 @@ class Session:
         """Nothing else watches the client's tasks: a dead one would look like an idle topic."""
         self._failures.raise_kept()
         self._raise_failed_join()
-        if self._consumer._fetcher._fetch_task.done():
-            raise self._ended("fetch", self._consumer._fetcher._fetch_task)
+        self.buffer.check()
         coordinator = self._consumer._coordinator
         task = getattr(coordinator, "_coordination_task", None)
         try:
@@ -255,5 +255,6 @@ class Session:
                 self._joining.cancel()
                 await asyncio.wait({self._joining})
                 self._joining = None
+            await self.buffer.aclose()
             await stop_client(self._consumer)
             self.is_closed = True

@@ -91,10 +91,6 @@ class TopicWatch:
 
     def _add_new(self, topics: Mapping[str, Topic]) -> None:
         """Assigns the new partitions beside those that are held."""
-        # Nothing is awaited in here:
-        #   1. `assign` gives the client a new state of each partition, without a position;
-        #   2. its fetch task would run, find no position, and give those that are held an error;
-        #   3. `move_to` carries their positions over.
         found = {TopicPartition(t.name, p) for t in topics.values() for p in t.partitions}
         held = set(self._consumer.assignment())
         if found <= held:
@@ -102,5 +98,5 @@ class TopicWatch:
         self._consumer.assign(sorted(held | found))
         client_assignment = self._consumer._subscription.subscription.assignment
         for grant in self._grants:
-            grant.move_to(client_assignment)
+            grant.client_assignment = client_assignment
         self._granting.offer(found - held)

@@ -1,8 +1,8 @@
 """Makes messages from what a fetch brought.
 
 The client's own way (a generator that builds a frozen ``ConsumerRecord`` for each record) costs
-about twice what the record itself costs to parse. `Unpacker` reads the client's batches itself and
-keeps its rules: checksums, aborted transactions, control batches, gaps.
+about twice what the record itself costs to parse. `Unpacker` reads the batches itself, by the same
+rules: checksums, aborted transactions, control batches, gaps.
 """
 
 from __future__ import annotations
@@ -12,25 +12,83 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from aiokafka.consumer.fetcher import READ_COMMITTED
 from aiokafka.errors import CorruptRecordException, for_code
+from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
+from aiokafka.record.memory_records import MemoryRecords
 
 from consumer_sdk.records import Assignment, Message
 
-__all__ = ["AHEAD", "Unpacker", "check_place", "partition_names", "partition_of"]
+__all__ = ["AHEAD", "Batches", "Unpacker", "check_place", "partition_names", "partition_of"]
 
 AHEAD = 1 << 20
 """Offsets that a batch may lie above the high watermark: its own answer says what that was before
 it was read."""
 
 
+class Batches:
+    """Record batches of one partition, as an answer has brought them.
+
+    Args:
+        data: the batches; the last may be cut off.
+        position: the offset that was asked for.
+        aborted: producer and first offset of each aborted transaction.
+        is_committed: only committed records are wanted.
+        checks: the batches' checksums are compared.
+    """
+
+    __slots__ = ("_aborted", "_is_committed", "_producers", "_records", "checks", "position")
+
+    def __init__(
+        self,
+        data: bytes,
+        position: int,
+        aborted: Sequence[tuple[int, int]] = (),
+        *,
+        is_committed: bool = False,
+        checks: bool = True,
+    ) -> None:
+        self.position = position
+        self.checks = checks
+        self._records = MemoryRecords(data)
+        self._is_committed = is_committed
+        self._aborted = sorted(aborted, key=_first_offset, reverse=True)
+        self._producers: set[int] = set()
+
+    def next(self) -> Any:
+        """The next batch; None if there is none that is complete."""
+        return self._records.next_batch() if self._records.has_next() else None
+
+    def is_skipped(self, batch: Any) -> bool:
+        """Control batches, and those of aborted transactions where only committed ones count.
+
+        To be asked of each batch, in order.
+        """
+        if self._is_committed and batch.producer_id is not None:
+            while self._aborted and self._aborted[-1][1] <= batch.base_offset:
+                self._producers.add(self._aborted.pop()[0])
+            if batch.is_control_batch and _is_abort(batch):
+                self._producers.discard(batch.producer_id)
+            if batch.is_transactional and batch.producer_id in self._producers:
+                return True
+        return bool(batch.is_control_batch)
+
+
+def _first_offset(transaction: tuple[int, int]) -> int:
+    return transaction[1]
+
+
+def _is_abort(batch: Any) -> bool:
+    marker = next(batch, None)
+    if marker is None:
+        raise CorruptRecordException("a control batch without a record")
+    return bool(ControlRecord.parse(marker.key) == ABORT_MARKER)
+
+
 class Unpacker:
     """What is left of one partition's part of a fetch response.
 
-    It takes the place of the client's ``PartitionRecords`` in the fetch result.
-
     Args:
-        records: the client's.
+        batches: what came.
         highwater: the broker's high watermark, as the response says.
         skips_old: batches that end before the position are passed over, as this broker sends them.
 
@@ -43,28 +101,25 @@ class Unpacker:
         "_ahead",
         "_batch",
         "_batch_end",
+        "_batches",
         "_error",
         "_highest",
         "_is_first",
-        "_records",
         "_skips_old",
         "is_empty",
         "next_fetch_offset",
     )
 
     def __init__(
-        self, records: Any, highwater: int | None = None, *, skips_old: bool = False
+        self, batches: Batches, highwater: int | None = None, *, skips_old: bool = False
     ) -> None:
-        self.next_fetch_offset: int = records.next_fetch_offset
+        self.next_fetch_offset = batches.position
         self.is_empty = False
-        self._records = records
+        self._batches = batches
         self._highest = sys.maxsize if highwater is None else highwater + AHEAD
         self._ahead: Any = None
         self._skips_old = skips_old
         self._is_first = True
-        # The client's own generator and its records refer to one another: a megabyte that would
-        # wait for the cycle collector.
-        records._records_iterator = None
         self._batch: Any = None
         self._batch_end = 0
         self._error: Exception | None = None
@@ -130,14 +185,11 @@ class Unpacker:
 
     def _open_batch(self) -> bool:
         """Opens the next batch that has records for us; False when there was none to open."""
-        records = self._records
         batch, self._ahead = self._ahead, None
-        if batch is None:
-            if not records._records.has_next():
-                self.is_empty = True
-                return False
-            batch = records._records.next_batch()
-        if records._check_crcs and not batch.validate_crc():
+        if batch is None and (batch := self._batches.next()) is None:
+            self.is_empty = True
+            return False
+        if self._batches.checks and not batch.validate_crc():
             raise CorruptRecordException(f"invalid checksum at offset {_first_of(batch)}")
         # Old formats have no first offset. The usual case is decided here: it counts if batches are small.
         is_old = batch.producer_id is None
@@ -149,7 +201,7 @@ class Unpacker:
             self._check_place(batch)
         else:
             self._is_first = False
-        if self._is_skipped(batch):
+        if self._batches.is_skipped(batch):
             self.next_fetch_offset = batch.next_offset
             return False
         # An islice of an islice: the batch itself may be iterated only once.
@@ -165,21 +217,9 @@ class Unpacker:
         check_place(batch, position, self._highest, is_first=self._is_first)
         self._is_first = False
         if _first_of(batch) > position:
-            records = self._records._records
-            self._ahead = records.next_batch() if records.has_next() else None
+            self._ahead = self._batches.next()
             if self._ahead is not None and _first_of(self._ahead) < end:
                 raise _misplaced(batch, position)
-
-    def _is_skipped(self, batch: Any) -> bool:
-        """Control batches, and those of aborted transactions where only committed ones count."""
-        records = self._records
-        if records._isolation_level == READ_COMMITTED and batch.producer_id is not None:
-            records._consume_aborted_up_to(batch.base_offset)
-            if batch.is_control_batch and records._contains_abort_marker(batch):
-                records._aborted_producers.discard(batch.producer_id)
-            if batch.is_transactional and batch.producer_id in records._aborted_producers:
-                return True
-        return bool(batch.is_control_batch)
 
 
 def check_place(batch: Any, position: int, highest: int, *, is_first: bool) -> None:

@@ -17,7 +17,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consumer_sdk.adapters.kafka.decoding.unpacking import Unpacker
+from consumer_sdk.adapters.kafka.decoding.unpacking import Batches, Unpacker
 from consumer_sdk.records import Assignment, Message, Partition
 
 ASSIGNMENT = Assignment(Partition("t", "0"), 1)
@@ -68,7 +68,8 @@ def unpacker_of(
     **options: Any,
 ) -> Unpacker:
     """An unpacker over a fetch response."""
-    return Unpacker(records_of(raw, position, aborted, isolation), **options)
+    is_committed = isolation == READ_COMMITTED
+    return Unpacker(Batches(raw, position, aborted, is_committed=is_committed), **options)
 
 
 def records_of(
