@@ -100,6 +100,10 @@ SILENT = (
     "no heartbeat was answered within session_timeout: the group may have given the partitions "
     "to others. Was the event loop blocked, the process stopped, or the network away?"
 )
+MISSED = (
+    "the group rebalanced without this member, which did not join within rebalance_timeout, and may have given "
+    "the partitions to others. Was the network away, or the process stopped?"
+)
 FENCED_AWAY = (
     "another consumer with this group_instance_id has joined: give each one of its own, and stop "
     "the old one before its successor starts"
@@ -350,6 +354,8 @@ class ClassicMember(Member):
             self._on_generation(answer, now)
 
     def _on_generation(self, answer: JoinAnswer, now: float) -> None:
+        if self._has_missed(answer.generation):
+            self._lose(MISSED)
         self._proof = max(self._proof, self._waited)
         self._member_id, self._epoch = answer.member_id, answer.generation
         self._joined, self._attempts = answer, 0
@@ -358,6 +364,14 @@ class ClassicMember(Member):
             self._lead.begin(answer, self._topics)
         except UnreadableMemberError as error:
             self._refuse(INCONSISTENT_PROTOCOL, str(error))
+
+    def _has_missed(self, generation: int) -> bool:
+        """The group may have given away what is held, in a generation that this member did not join.
+
+        Only a static member stays in the group then, with what its last join has claimed.
+        """
+        took_part = generation in (self._epoch, self._epoch + 1)
+        return self._instance_id is not None and bool(self._held) and not took_part
 
     def _on_sync(self, request: SyncGroup, answer: SyncAnswer, now: float) -> None:
         if answer.error:

@@ -668,6 +668,32 @@ def test_join_may_take_longer_than_a_session() -> None:
     assert play.events() == []
 
 
+def test_static_member_that_missed_a_generation_has_lost_all() -> None:
+    """The group went on without it, and gave away what it holds; with the new generation it could commit that."""
+    play = Play(instance="i")
+    play.start()
+    play.beat(27)
+    play.member.failed(play.asks(JoinGroup), play.now)
+    assert play.events() == [CoordinatorLost()]
+    play.now = play.member.wake_at()
+    play.join(3)
+    assert names(play.events()) == ["Lost"]
+    play.sync("t:0")
+    assert play.events() == [Assigned(partitions("t:0"))]
+
+
+@pytest.mark.parametrize("instance, generation", [("i", 2), (None, 3)])
+def test_member_that_missed_no_generation_keeps_what_it_has(
+    instance: str | None, generation: int
+) -> None:
+    """A dynamic one that misses a generation is out of the group, so it took part in all of them."""
+    play = Play(instance=instance)
+    play.start()
+    play.beat(27)
+    play.join(generation)
+    assert play.events() == []
+
+
 def test_process_that_was_stopped_while_it_joined_has_lost_all() -> None:
     """The answer may have been sent right after its last look."""
     play = Play()
