@@ -16,7 +16,14 @@ project = "consumer_sdk"
 author = "The consumer_sdk authors"
 version = release = consumer_sdk.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "linked_files", "names"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "linked_files",
+    "names",
+    "no_requests",
+]
 root_doc = "docs/index"
 include_patterns = ["*.md", "changes/README.md", "docs/*.md", "docs/api/*.rst"]
 exclude_patterns = [".*", "adapters", "spark_bridge", "trackers", "build", "consumer_sdk", "tests"]
