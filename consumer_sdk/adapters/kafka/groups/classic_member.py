@@ -11,16 +11,23 @@ ones is cooperative; else it is eager, as in Java: during a rolling upgrade memb
   rebalance may begin while something drains: the member joins and claims that too, for nobody else may have it yet. If the new assignment
   has it again, it is assigned anew after its release.
 
-When may the group have given the partitions away (`held_until`)? The coordinator gives a member ``session_timeout`` from the last request that it
-has seen. So the time counts from when the last answered heartbeat or SyncGroup was *sent*. Not so while a member waits for
-the answer to JoinGroup or SyncGroup: then the coordinator keeps it, however long the others take, and the session begins with the answer.
-The others may take their whole rebalance timeout, longer than a session, and handlers of kept partitions run on meanwhile. The
-member cannot know when the coordinator answers; but at each `poll` it knows that no answer had come yet. So while one of
-the two is under way the time counts from the last `poll`, and `wake_at` asks for one each heartbeat interval:
+When may the group have given the partitions away (`held_until`)? The coordinator gives a member ``session_timeout`` from the last sign
+of life that it has seen. A heartbeat that was answered is one, from when it was *sent*. A member that drains before it joins has its
+heartbeats answered, but ``rebalance_timeout`` and no more: that counts from the last heartbeat that found no rebalance.
+
+While a member waits for the others in JoinGroup or SyncGroup the coordinator keeps it, however long that takes, and its session begins with the
+answer. They may take their whole rebalance timeout, longer than a session, and handlers of kept partitions run on meanwhile. The
+member cannot know when the coordinator answers; but at each `poll` it knows that no answer had come yet. So once one of the two
+has been under way for a heartbeat interval the time counts from the last `poll`, and `wake_at` asks for one each interval. So:
 
 - A process that is stopped while it joins does not poll. Its time is over a session after its last poll, for the answer may have been
   sent right after. It finds that out before it handles anything in the group's name.
-- A request that fails was perhaps never seen: then the time counts from the last proof again, and may be over at once.
+- A request that fails was perhaps never seen, or its answer was lost and has begun the session: then the time counts from the last proof
+  again, and may be over at once.
+- An answer that comes quickly proves nothing by itself, for Kafka 4 begins no session where it repeats an answer: a JoinGroup of a generation
+  that it has told already, a SyncGroup of a stable group. The first answer of a generation does, unless a JoinGroup has failed before
+  it. In the other cases the member sends a heartbeat before its SyncGroup.
+- `held_until` may be late by the time that a request and its answer take through the network.
 - One gap is left: a JoinGroup that is lost on a connection that looks alive. The coordinator then gives the partitions away after a session,
   while this member waits. Java has the same gap. Whoever runs the member bounds it by a timeout for the request, ``rebalance_timeout`` and
   some seconds more. No record is lost by it, but some may be handled twice: commits carry the old generation, and the coordinator refuses
@@ -31,7 +38,9 @@ commits by 27: try again after SyncGroup. While JoinGroup is under way it may be
 ILLEGAL_GENERATION (22): that is no loss as long as this machine reports none.
 
 Java's behaviour is followed but for this: a claim carries the generation in which the partitions were given, not the last one that was joined.
-A member whose SyncGroup failed claims what it has, no more.
+A member whose SyncGroup failed claims what it has, no more. Partitions of topics that the member does not want are not taken: a static member
+that comes back with other topics is given those of its predecessor until the next rebalance, and nobody is told of the new ones. A static leader
+that comes back does not see which topics have grown meanwhile (KIP-814).
 """
 
 from __future__ import annotations
@@ -104,6 +113,10 @@ MISSED = (
     "the group rebalanced without this member, which did not join within rebalance_timeout, and may have given "
     "the partitions to others. Was the network away, or the process stopped?"
 )
+OVERDUE = (
+    "the drain took longer than rebalance_timeout: the group may have gone on without this member. "
+    "Give a longer one, or let the handlers end sooner"
+)
 FENCED_AWAY = (
     "another consumer with this group_instance_id has joined: give each one of its own, and stop "
     "the old one before its successor starts"
@@ -151,6 +164,12 @@ class ClassicMember(Member):
         """Why it is to join; None while it is not."""
         self._joined: JoinAnswer | None = None
         """The generation whose SyncGroup is to be sent, or under way."""
+        self._told = -1
+        """The generation of the last JoinGroup that was answered."""
+        self._is_doubtful = False
+        """A JoinGroup has failed since: its answer may have begun a session."""
+        self._is_proven = True
+        """That answer began one."""
         self._lead = _Lead()
 
         self._held = set[TopicPartition]()
@@ -168,7 +187,7 @@ class ClassicMember(Member):
         self._joined_topics = frozenset[str]()
 
         self._pending: Request | None = None
-        self._sent = self._waited = self._proof = -math.inf
+        self._sent = self._waited = self._proof = self._calm = -math.inf
         self._next_heartbeat = self._not_before = -math.inf
         self._attempts = 0
         self._is_refused = self._is_leaving = False
@@ -196,12 +215,18 @@ class ClassicMember(Member):
         """See the top of this module; ``inf`` while nothing is held."""
         if not self._held:
             return math.inf
-        return self._session + (max(self._proof, self._waited) if self._is_kept else self._proof)
+        if self._is_kept:
+            return max(self._proof, self._waited) + self._session
+        return min(self._proof + self._session, self._calm + self._rebalance_timeout)
+
+    @property
+    def _is_joining(self) -> bool:
+        return isinstance(self._pending, JoinGroup | SyncGroup)
 
     @property
     def _is_kept(self) -> bool:
-        """The coordinator keeps a member that waits for one of these."""
-        return isinstance(self._pending, JoinGroup | SyncGroup)
+        """The coordinator keeps a member that waits for others; if it did not wait, its answer would be here."""
+        return self._is_joining and self._waited - self._sent >= self._interval
 
     @property
     def unknown_topic_ids(self) -> frozenset[bytes]:
@@ -239,7 +264,7 @@ class ClassicMember(Member):
             return self._leave()
         if self._is_refused or not self._knows_topics or now < self._not_before:
             return None
-        if self._joined is not None and not self._unknown_topics():
+        if self._joined is not None and self._may_sync():
             return self._sync(self._joined)
         if self._may_join():
             return self._join()
@@ -248,20 +273,24 @@ class ClassicMember(Member):
     def wake_at(self) -> float:
         """See `Member`."""
         if self._pending is not None:
-            tick = self._waited + self._interval if self._is_kept and self._held else math.inf
+            tick = self._waited + self._interval if self._is_joining and self._held else math.inf
             return min(tick, self.held_until)
         if self._is_leaving:
             return math.inf if self.has_left else self._not_before
         if self._is_refused or not self._knows_topics:
             return math.inf
-        is_due = self._may_join() or (self._joined is not None and not self._unknown_topics())
+        is_due = self._may_join() or (self._joined is not None and self._may_sync())
         due = self._not_before if is_due else max(self._next_heartbeat, self._not_before)
-        return min(self.held_until, due if is_due or self._epoch >= 0 else math.inf)
+        is_member = self._epoch >= 0 or self._joined is not None
+        return min(self.held_until, due if is_due or is_member else math.inf)
 
     def _may_join(self) -> bool:
         """An eager member drains first."""
         wants = self._rejoin is not None and self._joined is None
         return wants and (self._is_cooperative or not self._held)
+
+    def _may_sync(self) -> bool:
+        return self._is_proven and not self._unknown_topics()
 
     def _join(self) -> JoinGroup:
         self._lead.end()
@@ -298,9 +327,10 @@ class ClassicMember(Member):
         )
 
     def _heartbeat(self) -> Heartbeat | None:
-        if self._epoch < 0:
+        generation = self._epoch if self._joined is None else self._joined.generation
+        if generation < 0:
             return None
-        return Heartbeat(self._group, self._epoch, self._member_id, self._instance_id)
+        return Heartbeat(self._group, generation, self._member_id, self._instance_id)
 
     def _leave(self) -> LeaveGroup | None:
         if self.has_left:
@@ -339,6 +369,7 @@ class ClassicMember(Member):
                 self._member_id = ""  # its session will end
             return
         self._events.append(CoordinatorLost())
+        self._is_doubtful = self._is_doubtful or isinstance(request, JoinGroup)
         self._try_again(request, now)
         self._expire(now)
 
@@ -356,10 +387,14 @@ class ClassicMember(Member):
     def _on_generation(self, answer: JoinAnswer, now: float) -> None:
         if self._has_missed(answer.generation):
             self._lose(MISSED)
-        self._proof = max(self._proof, self._waited)
+        is_new = answer.generation > self._told and not self._is_doubtful
+        if self._is_kept or is_new:
+            self._proof = self._calm = max(self._proof, self._waited)
+        self._is_proven = (self._is_kept or is_new) and now < self._proof + self._session
+        self._next_heartbeat = now + self._interval if self._is_proven else now
+        self._told, self._is_doubtful = answer.generation, False
         self._member_id, self._epoch = answer.member_id, answer.generation
         self._joined, self._attempts = answer, 0
-        self._next_heartbeat = now + self._interval
         try:
             self._lead.begin(answer, self._topics)
         except UnreadableMemberError as error:
@@ -370,16 +405,16 @@ class ClassicMember(Member):
 
         Only a static member stays in the group then, with what its last join has claimed.
         """
-        took_part = generation in (self._epoch, self._epoch + 1)
+        took_part = generation in (self._held_in, self._epoch, self._epoch + 1)
         return self._instance_id is not None and bool(self._held) and not took_part
 
     def _on_sync(self, request: SyncGroup, answer: SyncAnswer, now: float) -> None:
+        if self._is_kept and answer.error in (0, REBALANCE_IN_PROGRESS):
+            self._proof = self._calm = max(self._proof, self._waited)
         if answer.error:
             self._on_error(answer.error, now)
             return
-        self._joined = None
-        self._proof = max(self._proof, self._waited)
-        self._attempts, self._next_heartbeat = 0, self._sent + self._interval
+        self._joined, self._attempts = None, 0
         try:
             assignment = read_assignment(answer.assignment, self._member_id)
         except UnreadableMemberError as error:
@@ -393,8 +428,7 @@ class ClassicMember(Member):
         self._given = Claims(assignment.partitions, generation)
         if self._rejoin is not None and not self._is_cooperative:
             return  # it would be revoked before the next join
-        gone = self._joined_topics.difference(self._topics)
-        target = frozenset(tp for tp in assignment.partitions if tp.topic not in gone)
+        target = frozenset(tp for tp in assignment.partitions if tp.topic in self._topics)
         self._revoke(self._held - target - self._draining)
         self._target = target
         self._assign(target - self._held)
@@ -406,10 +440,12 @@ class ClassicMember(Member):
         if answer.error in (0, REBALANCE_IN_PROGRESS):
             self._proof = max(self._proof, self._sent)
             self._attempts, self._next_heartbeat = 0, self._sent + self._interval
-        if answer.error == REBALANCE_IN_PROGRESS:
+        if answer.error == 0:
+            self._calm, self._is_proven = max(self._calm, self._sent), True
+        elif answer.error == REBALANCE_IN_PROGRESS:
             self._joined = None
             self._wants_to_join("the group rebalances")
-        elif answer.error:
+        else:
             self._on_error(answer.error, now)
 
     def _on_error(self, error: int, now: float) -> None:
@@ -474,9 +510,12 @@ class ClassicMember(Member):
 
     def _expire(self, now: float) -> None:
         if now >= self.held_until:
-            self._lose(SILENT)
-            if not self._is_kept and self._joined is None:
-                self._wants_to_join("no heartbeat was answered within the session timeout")
+            is_silent = self._is_kept or now >= self._proof + self._session
+            self._lose(SILENT if is_silent else OVERDUE)
+            if self._joined is not None and not self._is_joining:
+                self._is_proven, self._next_heartbeat = False, now
+            elif not self._is_joining:
+                self._wants_to_join("the session or the rebalance was over")
 
     def released(self, tps: frozenset[TopicPartition], now: float) -> None:  # noqa: ARG002 - part of the seam
         """See `Member`. What is not being drained is left: it is lost by now, or was never revoked."""

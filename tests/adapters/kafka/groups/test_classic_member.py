@@ -399,6 +399,15 @@ def test_assignment_of_a_topic_that_went_meanwhile_is_not_taken() -> None:
     play.asks(JoinGroup)
 
 
+def test_topic_of_a_predecessor_is_not_taken() -> None:
+    """A static member came back with other topics, and its group has not noticed."""
+    play = Play(RangeAssignor(), instance="i")
+    play.join(protocol="range")
+    play.sync("t:0,old:0")
+    assert play.events() == [Assigned(partitions("t:0"))]
+    play.beat()
+
+
 # -- metadata -------------------------------------------------------------------------------------
 
 
@@ -603,6 +612,7 @@ def test_answer_to_a_request_that_was_given_up_is_ignored() -> None:
     assert play.member.member_id == ""
     play.member.answered(new, JoinAnswer(0, 4, "cooperative-sticky", "x", "me"), play.now)
     assert (play.member.member_id, play.member.epoch) == ("me", 4)
+    play.beat()
     assert play.asks(SyncGroup).generation == 4
 
 
@@ -678,6 +688,7 @@ def test_static_member_that_missed_a_generation_has_lost_all() -> None:
     play.now = play.member.wake_at()
     play.join(3)
     assert names(play.events()) == ["Lost"]
+    play.beat()
     play.sync("t:0")
     assert play.events() == [Assigned(partitions("t:0"))]
 
@@ -694,6 +705,78 @@ def test_member_that_missed_no_generation_keeps_what_it_has(
     assert play.events() == []
 
 
+def test_sync_may_take_longer_than_a_session() -> None:
+    """The leader takes its time."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.join(2)
+    sync = play.asks(SyncGroup)
+    for _ in range(20):
+        play.now = play.member.wake_at()
+        assert play.member.poll(play.now) is None
+    play.member.answered(sync, SyncAnswer(27), play.now)
+    assert play.events() == []
+    assert play.member.held_until == play.now + SESSION
+    assert said(play.asks(JoinGroup)).owned == partitions("t:0,t:1")
+
+
+def test_quick_sync_begins_no_session() -> None:
+    """Kafka repeats the assignment of a stable group, and the session goes on from the join."""
+    play = Play()
+    play.join()
+    play.now += 2
+    play.sync("t:0")
+    assert play.member.held_until == 100 + SESSION
+    assert play.member.wake_at() == 100 + INTERVAL
+
+
+@pytest.mark.parametrize("is_told_again", [True, False])
+def test_join_that_may_be_a_repetition_is_proven_by_a_heartbeat(*, is_told_again: bool) -> None:
+    """It was told this generation before, or an answer was lost that may have told it."""
+    play = Play()
+    play.start()
+    if is_told_again:
+        play.beat(27)
+        play.join(2)
+    else:
+        play.beat(27)
+    play.member.failed(play.asks(SyncGroup if is_told_again else JoinGroup), play.now)
+    play.now = play.member.wake_at()
+    play.join(2)
+    held_until, sent = play.member.held_until, play.now
+    assert held_until < sent + SESSION
+    play.beat()
+    assert play.member.held_until == sent + SESSION
+    play.asks(SyncGroup)
+
+
+def test_heartbeat_before_the_sync_may_find_the_next_rebalance() -> None:
+    """Then that is joined."""
+    play = Play()
+    play.member.failed(play.asks(JoinGroup), play.now)
+    play.now = play.member.wake_at()
+    play.join(2)
+    play.beat(27)
+    play.asks(JoinGroup)
+
+
+def test_drain_that_overruns_the_rebalance_has_lost_all() -> None:
+    """The group goes on without it, though its heartbeats were answered."""
+    play = Play(RangeAssignor())
+    play.start(protocol="range")
+    while play.now < 100 + REBALANCE - INTERVAL:
+        play.beat(27)
+    play.now = play.member.wake_at()
+    if isinstance(play.member.poll(play.now), Heartbeat):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    assert play.now == 100 + REBALANCE
+    _, lost = play.events()
+    assert isinstance(lost, Lost)
+    assert "rebalance_timeout" in lost.reason
+
+
 def test_process_that_was_stopped_while_it_joined_has_lost_all() -> None:
     """The answer may have been sent right after its last look."""
     play = Play()
@@ -703,6 +786,7 @@ def test_process_that_was_stopped_while_it_joined_has_lost_all() -> None:
     play.now += SESSION
     play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
     assert names(play.events()) == ["Lost"]
+    play.beat()
     play.sync("t:0")
     assert play.events() == [Assigned(partitions("t:0"))]
     assert said(play.asks(JoinGroup)).owned == partitions("t:0"), "its old claim is withdrawn"
