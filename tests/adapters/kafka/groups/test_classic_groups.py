@@ -259,7 +259,7 @@ class World:
         """No partition is two members', unless one of them has to know that its time is over."""
         owners: dict[TopicPartition, Actor] = {}
         for actor in self.actors:
-            if self.now < actor.member.held_until - TRANSIT:
+            if self.now < actor.member.held_until - 2 * TRANSIT:
                 for tp in actor.mine:
                     assert owners.setdefault(tp, actor) is actor, f"{tp} has two owners"
 
