@@ -777,6 +777,19 @@ def test_drain_that_overruns_the_rebalance_has_lost_all() -> None:
     assert "rebalance_timeout" in lost.reason
 
 
+def test_static_member_whose_coordinator_goes_back_keeps_what_it_has() -> None:
+    """The new one knows the last generation that was shared out, and no later one."""
+    play = Play(instance="i")
+    play.start()
+    play.beat(27)
+    play.join(2)
+    play.answer(SyncGroup, SyncAnswer(16))
+    play.now = play.member.wake_at()
+    play.join(1)
+    assert names(play.events()) == ["CoordinatorLost"]
+    assert play.member.held == partitions("t:0,t:1")
+
+
 def test_process_that_was_stopped_while_it_joined_has_lost_all() -> None:
     """The answer may have been sent right after its last look."""
     play = Play()
