@@ -26,7 +26,7 @@ has been under way for a heartbeat interval the time counts from the last `poll`
   again, and may be over at once.
 - An answer that comes quickly proves nothing by itself, for Kafka 4 begins no session where it repeats an answer: a JoinGroup of a generation
   that it has told already, a SyncGroup of a stable group. The first answer of a generation does, unless a JoinGroup has failed before
-  it. In the other cases the member sends a heartbeat before its SyncGroup.
+  it, or the member has not looked for half a session. In the other cases the member sends a heartbeat before its SyncGroup.
 - `held_until` may be late by the time that a request and its answer take through the network.
 - One gap is left: a JoinGroup that is lost on a connection that looks alive. The coordinator then gives the partitions away after a session,
   while this member waits. Java has the same gap. Whoever runs the member bounds it by a timeout for the request, ``rebalance_timeout`` and
@@ -273,7 +273,7 @@ class ClassicMember(Member):
     def wake_at(self) -> float:
         """See `Member`."""
         if self._pending is not None:
-            tick = self._waited + self._interval if self._is_joining and self._held else math.inf
+            tick = self._waited + self._interval if self._is_joining else math.inf
             return min(tick, self.held_until)
         if self._is_leaving:
             return math.inf if self.has_left else self._not_before
@@ -390,7 +390,7 @@ class ClassicMember(Member):
         is_new = answer.generation > self._told and not self._is_doubtful
         if self._is_kept or is_new:
             self._proof = self._calm = max(self._proof, self._waited)
-        self._is_proven = (self._is_kept or is_new) and now < self._proof + self._session
+        self._is_proven = (self._is_kept or is_new) and now < self._proof + self._session / 2
         self._next_heartbeat = now + self._interval if self._is_proven else now
         self._told, self._is_doubtful = answer.generation, False
         self._member_id, self._epoch = answer.member_id, answer.generation

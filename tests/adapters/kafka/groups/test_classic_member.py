@@ -705,6 +705,25 @@ def test_member_that_missed_no_generation_keeps_what_it_has(
     assert play.events() == []
 
 
+@pytest.mark.parametrize("looks", [True, False])
+def test_member_that_holds_nothing_may_wait_as_long(*, looks: bool) -> None:
+    """What it is given then is not lost at once, for a session that began with its request."""
+    play = Play()
+    join = play.asks(JoinGroup)
+    for _ in range(3):
+        play.now += INTERVAL
+        if looks:
+            assert play.member.wake_at() == play.now
+            assert play.member.poll(play.now) is None
+    play.now += 0.5
+    play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
+    if not looks:
+        play.beat()
+    play.now += 0.7
+    play.sync("t:0")
+    assert play.events() == [Assigned(partitions("t:0"))]
+
+
 def test_sync_may_take_longer_than_a_session() -> None:
     """The leader takes its time."""
     play = Play()
