@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka import TopicPartition
 from aiokafka.conn import collect_hosts
@@ -25,6 +25,7 @@ from aiokafka.errors import (
     KafkaError,
     MetadataEmptyBrokerList,
     NodeNotReadyError,
+    RequestTimedOutError,
     for_code,
 )
 
@@ -59,6 +60,8 @@ __all__ = ["Cluster"]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 DEFAULTS: Mapping[str, Any] = {
     "client_id": "consumer-sdk",
     "request_timeout_ms": 40_000,
@@ -74,6 +77,8 @@ DEFAULTS: Mapping[str, Any] = {
 MOVED = frozenset({14, 15, 16})
 """The coordinator is loading, is not available, or is another."""
 NOBODY = -1
+PATIENCE = 5.0
+"""Seconds after which a question that any node can answer is asked of the next one."""
 REFRESHES = ("metadata", 0)
 """What the pace of background refreshes is kept under."""
 
@@ -188,18 +193,16 @@ class Cluster:
 
     async def _refresh(self) -> KafkaError | None:
         """Asks one node after another, then the servers that were configured: all nodes may have moved."""
-        failure: KafkaError = NodeNotReadyError("there is no broker")
-        for node in self._connections.order():
-            try:
-                await self._learn(
-                    partial(self._connections.ask, node, Channel.QUESTIONS, seconds=self._seconds)
-                )
-            except KafkaError as error:
-                log.warning("node %s gave no metadata: %r", node, error, extra=REPEATS)
-                failure = error
-            else:
-                return None
-        return failure if not await self._rebootstrapped() else None
+
+        async def learn(node: int) -> None:
+            asks = partial(self._connections.ask, node, Channel.QUESTIONS, seconds=self._seconds)
+            await self._learn(asks)
+
+        try:
+            await self._any(learn)
+        except KafkaError as error:
+            return None if await self._rebootstrapped() else error
+        return None
 
     async def _rebootstrapped(self) -> bool:
         known = {(broker.host, broker.port) for broker in self.metadata.brokers.values()}
@@ -298,10 +301,12 @@ class Cluster:
         """A node's answer.
 
         Args:
-            to: a node; a coordinator, which is looked up if need be; None: any node.
+            to: a node; a coordinator, which is looked up if need be; None: any node, and the next where that is slow, so
+                that it may be asked twice.
             request: one of the client's ``Request``s; its newest version that the node knows is sent.
             channel: by default `COORDINATION` for a coordinator, else `QUESTIONS`.
-            timeout: seconds to wait for the answer, instead of ``request_timeout_ms``.
+            timeout: seconds to wait for the answer, instead of ``request_timeout_ms``; then the connection ends. Who wants
+                to wait for less cancels.
 
         Raises:
             KafkaError: there is no connection, or no answer in time; or the node has no version of this request
@@ -324,15 +329,27 @@ class Cluster:
             raise
 
     async def _send_to_any(self, request: Any, channel: Channel, seconds: float) -> Any:
-        failure: KafkaError = NodeNotReadyError("there is no broker: connect first")
-        for node in self._connections.order():
+        async def ask(node: int) -> Any:
             self.calls += 1
+            return await self._connections.ask(node, channel, request, seconds)
+
+        return await self._any(ask)
+
+    async def _any(self, ask: Callable[[int], Awaitable[T]]) -> T:
+        """What the first node answers; one that is slow is left alone while there is another."""
+        failure: KafkaError = NodeNotReadyError("there is no broker: connect first")
+        nodes = self._connections.order()
+        for node in nodes:
             try:
-                return await self._connections.ask(node, channel, request, seconds)
+                async with asyncio.timeout(None if node == nodes[-1] else PATIENCE):
+                    return await ask(node)
             except IncompatibleBrokerVersion:
                 raise
+            except TimeoutError:
+                failure = RequestTimedOutError(f"node {node} took longer than {PATIENCE:g} s")
             except KafkaError as error:
                 failure = error
+            log.warning("node %s did not answer: %r", node, failure, extra=REPEATS)
         raise failure
 
     async def coordinator(self, of: Coordinator) -> int:

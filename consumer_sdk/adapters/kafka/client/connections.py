@@ -323,15 +323,23 @@ class Connections:
             broker = self._broker(node)
             if (found := self._connected(key, broker)) is not None:
                 return found
-            if (making := self._making.get(key)) is None:
+            if (making := self._try_under_way(key, broker)) is None:
                 if await self._rested(broker):
                     continue  # whatever has happened meanwhile
                 making = self._making[key] = asyncio.ensure_future(self._make(key, broker))
+            is_ours = making is self._making.get(key)
             await asyncio.wait({making})  # which others may wait for, too: it is not cancelled
             if (found := self._connected(key, broker)) is not None:
                 return found
-            raise NodeNotReadyError(self._why_away(broker) or f"node {node} is not connected")
+            if is_ours or self._why_away(broker):
+                raise NodeNotReadyError(self._why_away(broker) or f"node {node} is not connected")
         raise NodeNotReadyError("the connections are closed")
+
+    def _try_under_way(self, key: Key, broker: Broker) -> asyncio.Task[Any] | None:
+        """Of this channel; where the node was away, of any: it is tried by one at a time."""
+        if self._pace.error((broker.host, broker.port)) is None:
+            return self._making.get(key)
+        return next((t for (node, _), t in self._making.items() if node == broker.node), None)
 
     def _broker(self, node: int) -> Broker:
         broker = self._brokers().get(node)

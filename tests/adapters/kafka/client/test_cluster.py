@@ -21,6 +21,7 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatResponse_v1
 
+from consumer_sdk.adapters.kafka.client import cluster as cluster_module
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.cluster_metadata import Leader
 from consumer_sdk.adapters.kafka.client.connections import Channel
@@ -370,6 +371,25 @@ async def test_any_node_will_do_where_one_is_away(broker: ScriptedBroker, connec
         cluster = await connect()
     for _ in range(5):
         assert await cluster.describe_topics(["t"])
+
+
+async def test_slow_node_is_left_alone_while_there_is_another(
+    broker: ScriptedBroker, connect: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that stands still holds up neither metadata nor the look for a coordinator; its connection stays."""
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.05)
+    async with ScriptedBroker(node=2) as second:
+        broker.others, second.others = [second], [broker]
+        second.topics = broker.topics
+        cluster = await connect()
+        await asyncio.gather(cluster.send(2, heartbeat()), cluster.send(1, heartbeat()))
+        broker.scripts = dict.fromkeys((METADATA, COORDINATOR), silent)
+        async with asyncio.timeout(HANG):
+            for _ in range(4):
+                await cluster.refresh()
+                assert await cluster.coordinator(Coordinator("g")) == 2
+                cluster.forget(Coordinator("g"))
+        assert broker.connections == 1
 
 
 async def test_closed_cluster_asks_nothing(broker: ScriptedBroker, connect: Opener) -> None:
