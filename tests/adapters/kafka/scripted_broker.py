@@ -113,6 +113,11 @@ class ScriptedBroker:
             writer.close()
 
     @property
+    def open_connections(self) -> int:
+        """Those that there are now."""
+        return len(self._writers)
+
+    @property
     def address(self) -> str:
         """For ``bootstrap_servers``."""
         return f"{HOST}:{self.port}"

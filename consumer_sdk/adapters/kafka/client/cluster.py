@@ -110,7 +110,7 @@ class Cluster:
             self._options, self._seconds, lambda: self.metadata.brokers, self.request_refresh
         )
         self.watch(topics)
-        self._listeners: list[Listener] = []
+        self._listeners: dict[Listener, bool] = {}
         self._refreshing: asyncio.Task[KafkaError | None] | None = None
         self._asked: Collection[str] | None = None
         self._is_wanted = asyncio.Event()
@@ -219,8 +219,9 @@ class Cluster:
         answer = await asks(TopicDescriptions(topics))
         if not answer.brokers:
             raise MetadataEmptyBrokerList("it names no broker yet")
-        if self.metadata.take(answer, _now(), lists_all=topics is None):
-            for listener in list(self._listeners):
+        is_changed = self.metadata.take(answer, _now(), lists_all=topics is None)
+        for listener, each in list(self._listeners.items()):
+            if is_changed or each:
                 _tell(listener, self.metadata)
 
     def request_refresh(self) -> None:
@@ -234,8 +235,8 @@ class Cluster:
             self._is_wanted.clear()
             try:
                 await self.refresh()
-            except KafkaError as error:
-                log.debug("%s", error)
+            except Exception as error:  # noqa: BLE001 - nobody would refresh any more
+                log.debug("no fresh metadata: %r", error)
                 pace.failed(REFRESHES, error, _now())
                 await asyncio.sleep(pace.rest(REFRESHES, _now()))
             else:
@@ -250,14 +251,13 @@ class Cluster:
                     await self._is_wanted.wait()
                 return
 
-    def add_listener(self, listener: Listener) -> None:
-        """Has a function called after each answer that changed something."""
-        self._listeners.append(listener)
+    def add_listener(self, listener: Listener, *, each: bool = False) -> None:
+        """Has a function called after each answer that changed something, or after each of them."""
+        self._listeners[listener] = each
 
     def remove_listener(self, listener: Listener) -> None:
         """Ends that; idempotent."""
-        with suppress(ValueError):
-            self._listeners.remove(listener)
+        self._listeners.pop(listener, None)
 
     @property
     def age(self) -> float:

@@ -70,13 +70,13 @@ class TopicMetadata(NamedTuple):
 
 def topics_in(answer: Any) -> Iterator[TopicMetadata]:
     """The topics of an answer of any version from 1 on."""
-    for entry in answer.topics:
+    for entry in answer.topics or ():
         if answer.API_VERSION >= WITH_IDS:
             error, name, topic_id, is_internal, partitions, *_ = entry
-            told = [(p, Leader(node, epoch), r) for _, p, node, epoch, r, *_ in partitions]
+            told = [(p, Leader(node, epoch), r) for _, p, node, epoch, r, *_ in partitions or ()]
         else:
             (error, name, is_internal, partitions), topic_id = entry, NO_TOPIC_ID
-            told = [(p, Leader(node, NO_EPOCH), r) for _, p, node, r, *_ in partitions]
+            told = [(p, Leader(node, NO_EPOCH), r) for _, p, node, r, *_ in partitions or ()]
         yield TopicMetadata(
             name=name,
             error=error,

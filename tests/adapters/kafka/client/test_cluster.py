@@ -171,10 +171,12 @@ async def test_listeners_hear_of_changes_alone(broker: ScriptedBroker, connect: 
     def note(metadata: Any) -> None:
         heard.append(metadata.partitions("t"))
 
+    every = list[int]()
     cluster.add_listener(fail)
     cluster.add_listener(note)
+    cluster.add_listener(lambda _metadata: every.append(1), each=True)
     await cluster.refresh()
-    assert heard == []
+    assert (heard, every) == ([], [1])
     broker.topics = [topic("t", (1, 5), (1, 0))]
     await cluster.refresh()
     assert heard == [{0, 1}]
@@ -409,6 +411,17 @@ async def test_closed_cluster_asks_nothing(broker: ScriptedBroker, connect: Open
     for ask in (cluster.refresh(), cluster.send(1, heartbeat()), cluster.versions(1)):
         with pytest.raises(KafkaError, match="closed"):
             await ask
+
+
+async def test_connection_that_was_idle_for_long_is_made_anew(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """It is closed here before the broker closes it there."""
+    cluster = await connect(connections_max_idle_ms=20)
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.open_connections == 0)
+        assert (await cluster.send(1, heartbeat())).error_code == 0
+    assert broker.asked[METADATA] == 1  # nothing has happened to the node
 
 
 # -- coordinators -------------------------------------------------------------------------------
