@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from aiokafka import TopicPartition
 from aiokafka.errors import CorruptRecordException, KafkaError, LeaderNotAvailableError
 
+from consumer_sdk.adapters.kafka.client import cluster as connection_layer
+from consumer_sdk.adapters.kafka.client.connections import Channel
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, Cursors, FetchOptions, Leaders, Plan
 from consumer_sdk.adapters.kafka.fetch.session import CLOSING, NO_SESSION, Ask, SessionRequest
 from consumer_sdk.adapters.kafka.fetch.structs import (
@@ -25,7 +27,7 @@ from consumer_sdk.adapters.kafka.fetch.structs import (
 )
 from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["ClientCluster", "Cluster", "Fetcher"]
+__all__ = ["ClientCluster", "Cluster", "FetchChannel", "Fetcher"]
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,42 @@ class ClientCluster:
     def remove_listener(self, listener: Callable[[Any], None]) -> None:
         """Undoes `add_listener`."""
         self._client.cluster.remove_listener(listener)
+
+
+class FetchChannel:
+    """What the connection layer knows, epochs too; fetches have connections of their own.
+
+    Args:
+        cluster: opened; it watches the topics that are fetched.
+    """
+
+    def __init__(self, cluster: connection_layer.Cluster) -> None:
+        self._cluster = cluster
+
+    async def send(self, node: int, request: Any) -> Any:
+        """See `Cluster`; so with the others."""
+        return await self._cluster.send(node, request, channel=Channel.FETCHES)
+
+    def leader_of(self, tp: TopicPartition) -> tuple[int, int] | None:
+        """Also of a topic in trouble: its leader knows best."""
+        leader = self._cluster.metadata.known_leader(tp)
+        return None if leader is None or leader.node < 0 else leader
+
+    def has_node(self, node: int) -> bool:
+        """The node is in the last metadata."""
+        return node in self._cluster.metadata.brokers
+
+    def refresh(self) -> None:
+        """In the background."""
+        self._cluster.request_refresh()
+
+    def add_listener(self, listener: Callable[[Any], None]) -> None:
+        """Of each answer: whoever has asked for fresh metadata waits for one, also where nothing has changed."""
+        self._cluster.add_listener(listener, each=True)
+
+    def remove_listener(self, listener: Callable[[Any], None]) -> None:
+        """Undoes `add_listener`."""
+        self._cluster.remove_listener(listener)
 
 
 class Fetcher:
