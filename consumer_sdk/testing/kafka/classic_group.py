@@ -20,7 +20,7 @@ from consumer_sdk.adapters.kafka.groups.messages import (
     SyncAnswer,
     SyncGroup,
 )
-from consumer_sdk.testing.kafka.refusals import Code, RefusedError
+from consumer_sdk.testing.kafka.refusals import Code, RefusedError, Removal
 from consumer_sdk.testing.kafka.timers import Timers
 
 __all__ = ["ClassicGroup", "ClassicGroupMember", "Pending", "State"]
@@ -93,6 +93,7 @@ class ClassicGroup:
 
     Args:
         make_id: makes the rest of a member id, which is unique.
+        removed: is told why members are removed that have not left.
         max_size: members at most.
         initial_delay: seconds that the first rebalance waits for more members.
         join_timeout: seconds that a new member may wait for its first join.
@@ -101,6 +102,7 @@ class ClassicGroup:
     group_id: str
     timers: Timers
     make_id: Callable[[], str]
+    removed: dict[str, Removal]
     max_size: int
     initial_delay: float
     join_timeout: float
@@ -289,6 +291,7 @@ class ClassicGroup:
         for member in list(self.members.values()):
             if member.join is None and member.instance_id is None:
                 self._remove(member.member_id)
+                self.removed[member.member_id] = "rebalance"
                 self.timers.cancel(self._session_key(member.member_id))
         if self.members and not self._elect():
             self.timers.schedule(self._join_key, self._rebalance_timeout(), self._complete_join)
@@ -371,6 +374,7 @@ class ClassicGroup:
             return
         for member_id in sorted(self.syncing):
             self._remove(member_id)
+            self.removed[member_id] = "sync"
             self.timers.cancel(self._session_key(member_id))
         self._prepare()
 
@@ -437,6 +441,7 @@ class ClassicGroup:
                 self._complete_join()
         elif not member.waits:
             self._drop(member_id)
+            self.removed[member_id] = "session"
             if self.state in (State.STABLE, State.COMPLETING):
                 self._prepare()
             elif self.state is State.PREPARING and self._all_joined():

@@ -20,7 +20,7 @@ from consumer_sdk.adapters.kafka.groups.messages import (
     ConsumerHeartbeatAnswer,
     TopicPartitions,
 )
-from consumer_sdk.testing.kafka.refusals import Code, RefusedError
+from consumer_sdk.testing.kafka.refusals import Code, RefusedError, Removal
 from consumer_sdk.testing.kafka.server_assignors import ASSIGNORS, Slot
 from consumer_sdk.testing.kafka.timers import Timers
 
@@ -87,11 +87,13 @@ class ConsumerGroup:
     Args:
         session_timeout, heartbeat_interval, assignment_interval: seconds; the last one is between two targets.
         max_size: members at most.
+        removed: is told why members are removed that have not left.
     """
 
     group_id: str
     timers: Timers
     topics: Topics
+    removed: dict[str, Removal]
     session_timeout: float
     heartbeat_interval: float
     assignment_interval: float
@@ -143,6 +145,7 @@ class ConsumerGroup:
                 raise RefusedError(Code.UNKNOWN_MEMBER_ID)
             member = ConsumerGroupMember(request.member_id)
             self.members[member.member_id] = member
+            self.removed.pop(member.member_id, None)
         _check_epoch(member, request)
         return member
 
@@ -202,16 +205,18 @@ class ConsumerGroup:
             member.revoking = {}
         else:
             self._fence(member.member_id)
+            self.removed.pop(member.member_id, None)
         return ConsumerHeartbeatAnswer(
             Code.NONE, member_id=request.member_id, epoch=request.epoch, interval=0.0
         )
 
-    def _fence(self, member_id: str) -> None:
+    def _fence(self, member_id: str, why: Removal = "session") -> None:
         """The member is out; its partitions go to others at their next heartbeats."""
         if member_id in self.members:
             self._remove(member_id)
             self.target.pop(member_id, None)
             self.epoch += 1
+            self.removed[member_id] = why
 
     def _remove(self, member_id: str) -> None:
         member = self.members.pop(member_id)
@@ -316,7 +321,7 @@ class ConsumerGroup:
         def too_late() -> None:
             found = self.members.get(member_id)
             if found is not None and found.epoch == epoch:
-                self._fence(member_id)
+                self._fence(member_id, "rebalance")
 
         self.timers.schedule(key, member.rebalance_timeout, too_late)
 

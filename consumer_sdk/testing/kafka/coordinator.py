@@ -20,7 +20,7 @@ from consumer_sdk.adapters.kafka.groups.messages import (
 from consumer_sdk.testing.kafka.classic_group import ClassicGroup, Pending
 from consumer_sdk.testing.kafka.classic_group import State as ClassicState
 from consumer_sdk.testing.kafka.consumer_group import ConsumerGroup
-from consumer_sdk.testing.kafka.refusals import Code, RefusedError, refusal
+from consumer_sdk.testing.kafka.refusals import Code, RefusedError, Removal, refusal
 from consumer_sdk.testing.kafka.server_assignors import Slot
 from consumer_sdk.testing.kafka.timers import Timers
 
@@ -120,6 +120,7 @@ class GroupCoordinator:
         node: the broker that it runs on.
         loads_until: it answers nothing but COORDINATOR_LOAD_IN_PROGRESS before.
         offsets: what each group has committed.
+        removed: why the groups removed members that had not left.
     """
 
     topics: ClusterTopics
@@ -131,6 +132,7 @@ class GroupCoordinator:
     classic: dict[str, ClassicGroup] = field(default_factory=dict)
     consumer: dict[str, ConsumerGroup] = field(default_factory=dict)
     offsets: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    removed: dict[str, Removal] = field(default_factory=dict)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -191,6 +193,7 @@ class GroupCoordinator:
                 name,
                 self.timers,
                 self.topics,
+                self.removed,
                 self.options.session_timeout,
                 self.options.heartbeat_interval,
                 self.options.assignment_interval,
@@ -213,6 +216,7 @@ class GroupCoordinator:
                 name,
                 self.timers,
                 self._make_id,
+                self.removed,
                 options.max_size,
                 options.initial_rebalance_delay,
                 options.new_member_join_timeout,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Literal, TypeAlias
 
 from consumer_sdk.adapters.kafka.groups.messages import (
     Answer,
@@ -19,7 +20,10 @@ from consumer_sdk.adapters.kafka.groups.messages import (
     SyncGroup,
 )
 
-__all__ = ["Code", "RefusedError", "refusal"]
+__all__ = ["Code", "RefusedError", "Removal", "refusal"]
+
+Removal: TypeAlias = Literal["session", "rebalance", "sync"]
+"""Which time was over: the session, the one for giving back or rejoining, or the one for SyncGroup."""
 
 
 class Code(IntEnum):
