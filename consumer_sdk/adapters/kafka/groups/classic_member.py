@@ -40,7 +40,7 @@ ILLEGAL_GENERATION (22): that is no loss as long as this machine reports none.
 Java's behaviour is followed but for this: a claim carries the generation in which the partitions were given, not the last one that was joined.
 A member whose SyncGroup failed claims what it has, no more. Partitions of topics that the member does not want are not taken: a static member
 that comes back with other topics is given those of its predecessor until the next rebalance, and nobody is told of the new ones. A static leader
-that comes back does not see which topics have grown meanwhile (KIP-814).
+that comes back does not see which topics have grown meanwhile (KIP-814); a cooperative one joins once more for that.
 """
 
 from __future__ import annotations
@@ -189,6 +189,7 @@ class ClassicMember(Member):
         self._pending: Request | None = None
         self._sent = self._waited = self._proof = self._calm = -math.inf
         self._next_heartbeat = self._not_before = -math.inf
+        self._looks_again = math.inf
         self._attempts = 0
         self._is_refused = self._is_leaving = False
         self._is_silent = instance_id is not None  # leaves without a word
@@ -266,6 +267,8 @@ class ClassicMember(Member):
             return None
         if self._joined is not None and self._may_sync():
             return self._sync(self._joined)
+        if now >= self._looks_again:
+            self._wants_to_join("what was to be given up for others was not")
         if self._may_join():
             return self._join()
         return self._heartbeat() if now >= self._next_heartbeat else None
@@ -282,7 +285,7 @@ class ClassicMember(Member):
         is_due = self._may_join() or (self._joined is not None and self._may_sync())
         due = self._not_before if is_due else max(self._next_heartbeat, self._not_before)
         is_member = self._epoch >= 0 or self._joined is not None
-        return min(self.held_until, due if is_due or is_member else math.inf)
+        return min(self.held_until, self._looks_again, due if is_due or is_member else math.inf)
 
     def _may_join(self) -> bool:
         """An eager member drains first."""
@@ -294,6 +297,7 @@ class ClassicMember(Member):
 
     def _join(self) -> JoinGroup:
         self._lead.end()
+        self._looks_again = math.inf
         self._joined_topics = frozenset(self._topics)
         self._claims = Claims(frozenset(self._held), self._held_in)
         reason, self._rejoin, self._joins_when_drained = self._rejoin or "", None, False
@@ -422,6 +426,18 @@ class ClassicMember(Member):
         else:
             self._assignors[request.protocol].assigned(assignment, request.generation)
             self._take(assignment, request.generation)
+            self._look_after_static_members(now)
+
+    def _look_after_static_members(self, now: float) -> None:
+        """The leader sees to it that what one was to give up does not stay with nobody.
+
+        A static member may go before it has joined again without that, and its successor gets the rest without a
+        rebalance. A rebalance stops nothing that stays; eager members would stop everything.
+        """
+        if self._is_cooperative and self._lead.is_blind:
+            self._wants_to_join("a leader that came back does not know what was given to whom")
+        elif self._is_cooperative and self._lead.has_withheld:
+            self._looks_again = now + self._rebalance_timeout
 
     def _take(self, assignment: Assignment, generation: int) -> None:
         self._epoch = self._held_in = generation
@@ -574,6 +590,8 @@ class _Lead:
     Attributes:
         topics: of all members.
         others: topics of `group_topics` → what the cluster has of them; None for nothing.
+        is_blind: a static leader that came back shares nothing out.
+        has_withheld: some partitions are nobody's until their owners join again, and a static one of these may not.
     """
 
     def __init__(self) -> None:
@@ -581,6 +599,7 @@ class _Lead:
         self.others = dict[str, TopicInfo | None]()
         self._members = dict[str, GroupMember]()
         self._counts: Mapping[str, int] | None = None
+        self.is_blind = self.has_withheld = False
 
     def begin(self, answer: JoinAnswer, topics: Mapping[str, TopicInfo]) -> None:
         """A generation begins.
@@ -596,6 +615,7 @@ class _Lead:
         wanted = [each.subscription.topics for each in self._members.values()]
         self.topics = frozenset[str]().union(*wanted)
         self.others = {name: info for name, info in self.others.items() if name in self.topics}
+        self.is_blind, self.has_withheld = answer.skip_assignment, False
         if answer.skip_assignment:
             self._counts = self._counts_of(topics)
 
@@ -608,7 +628,11 @@ class _Lead:
     ) -> dict[str, Assignment]:
         """What each member is to have."""
         self._counts = self._counts_of(topics)
-        return assignor.assign(self._members, self._counts)
+        shares = assignor.assign(self._members, self._counts)
+        given = sum(len(share.partitions) for share in shares.values())
+        has_static = any(each.instance_id is not None for each in self._members.values())
+        self.has_withheld = has_static and given < sum(self._counts.values())
+        return shares
 
     def has_changed(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Whether the partitions are others than those that were shared out."""

@@ -228,6 +228,45 @@ def test_leader_that_came_back_assigns_nothing() -> None:
     assert play.asks(SyncGroup).assignments == ()
 
 
+def test_cooperative_leader_that_came_back_joins_once_more() -> None:
+    """It does not know what was given to whom; its predecessor may have been about to give something up."""
+    play = Play(instance="i")
+    own = play.asks(JoinGroup)
+    members = (("me", "i", own.protocols[0][1]),)
+    answer = JoinAnswer(0, 4, "cooperative-sticky", "me", "me", members, skip_assignment=True)
+    play.member.answered(own, answer, play.now)
+    play.sync("t:0")
+    again = play.asks(JoinGroup)
+    assert said(again).owned == partitions("t:0")
+    members = (("me", "i", again.protocols[0][1]),)
+    answer = JoinAnswer(0, 5, "cooperative-sticky", "me", "me", members)
+    play.member.answered(again, answer, play.now)
+    assert parts(play.sync("t:0,t:1,t:2,t:3")) == {"me": partitions("t:0,t:1,t:2,t:3")}
+    assert play.member.poll(play.now) is None
+
+
+@pytest.mark.parametrize("instance", ["i", None])
+def test_leader_looks_again_for_what_a_static_member_was_to_give_up(instance: str | None) -> None:
+    """A dynamic one joins again, or its session ends; a static one may be gone, and come back without a rebalance."""
+    play = Play()
+    own = play.asks(JoinGroup)
+    claim = Subscription(frozenset({"t"}), owned=partitions("t:0,t:1,t:2,t:3"), generation=1)
+    members = (
+        ("me", None, own.protocols[0][1]),
+        ("other", instance, write_subscription(claim)),
+    )
+    answer = JoinAnswer(0, 2, "cooperative-sticky", "me", "me", members)
+    play.member.answered(own, answer, play.now)
+    nothing = SyncAnswer(0, write_assignment(Assignment()))
+    assert not parts(play.answer(SyncGroup, nothing))["me"]
+    end = play.now + REBALANCE
+    while play.member.wake_at() < end:
+        play.beat()
+    play.now = end
+    asked = play.member.poll(play.now)
+    assert isinstance(asked, JoinGroup if instance is not None else Heartbeat)
+
+
 def test_unreadable_member_is_named_by_the_leader() -> None:
     """Nobody can share out then."""
     play = Play()
