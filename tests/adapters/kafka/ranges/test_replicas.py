@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +79,9 @@ async def read(servers: str, nodes: list[int], rack: str) -> list[int]:
         await reader.aclose()
 
 
-@pytest.mark.campaign
-@pytest.mark.kafka
-async def test_a_replica_in_the_readers_rack_is_read() -> None:
-    """KIP-392: the leader names it; a reader of another rack, or of none, reads the leader."""
+@asynccontextmanager
+async def cluster_of_two() -> AsyncIterator[str]:
+    """Where the first of two brokers listens; they are in the racks a and b."""
     clients, controller = free_ports(2)
     quorum = {"controller.quorum.bootstrap.servers": f"{HOST}:{controller}", **RACKS}
     listeners = f"PLAINTEXT://{HOST}:{clients},CONTROLLER://{HOST}:{controller}"
@@ -88,8 +89,16 @@ async def test_a_replica_in_the_readers_rack_is_read() -> None:
     properties["advertised.listeners"] = f"PLAINTEXT://{HOST}:{clients}"
     first = KafkaServer(port=clients, properties=properties)
     async with first, SecondBroker(first, {"broker.rack": "b", **quorum}):
-        await fill(first.bootstrap_servers)
+        yield first.bootstrap_servers
+
+
+@pytest.mark.campaign
+@pytest.mark.kafka
+async def test_a_replica_in_the_readers_rack_is_read() -> None:
+    """KIP-392: the leader names it; a reader of another rack, or of none, reads the leader."""
+    async with cluster_of_two() as servers:
+        await fill(servers)
         for rack, asked in (("b", {1, 2}), ("a", {1}), ("", {1})):
             nodes: list[int] = []
-            assert await read(first.bootstrap_servers, nodes, rack) == list(range(500))
+            assert await read(servers, nodes, rack) == list(range(500))
             assert set(nodes) == asked
