@@ -468,10 +468,8 @@ class Cursors:
         self._end(plan).session.failed()
         self._is_stale = True
         for cursor in self._counting(plan):
-            if cursor.replica is not None and cursor.replica[0] == plan.node:
-                cursor.replica = None
-            else:
-                self._rest(cursor, plan.leaders[cursor.tp], now)
+            cursor.replica = None  # its leader may name the same one again: not at once
+            self._rest(cursor, plan.leaders[cursor.tp], now)
 
     def unusable(self, plan: Plan, error: Exception, now: float) -> None:
         """An answer that is none: each partition that was asked for has a fault."""
@@ -576,7 +574,8 @@ class Cursors:
         code, tp = part.error, cursor.tp
         is_follower, cursor.replica = cursor.replica is not None, None
         if code == OUT_OF_RANGE and is_follower:
-            return False  # it may be behind: the leader is asked
+            self._rest(cursor, plan.leaders[tp], now)  # it may be behind: the leader is asked
+            return False
         if code == OUT_OF_RANGE:
             offset = plan.request.asks[tp].offset
             cursor.put(Fault(OffsetOutOfRangeError({tp: offset})))

@@ -12,7 +12,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from aiokafka import TopicPartition
-from aiokafka.errors import CorruptRecordException, KafkaError, LeaderNotAvailableError
+from aiokafka.errors import (
+    CorruptRecordException,
+    IncompatibleBrokerVersion,
+    KafkaError,
+    LeaderNotAvailableError,
+)
 
 from consumer_sdk.adapters.kafka.client import cluster as connection_layer
 from consumer_sdk.adapters.kafka.client.connections import Channel
@@ -216,6 +221,10 @@ class Fetcher:
         except asyncio.CancelledError:
             self.cursors.failed(plan, time())
             raise
+        except (NotImplementedError, IncompatibleBrokerVersion):
+            text = f"node {plan.node} knows no fetch of Kafka 0.11 or newer: use a newer broker"
+            self.cursors.unusable(plan, IncompatibleBrokerVersion(text), time())
+            has_news = True
         except (KafkaError, OSError, TimeoutError) as error:
             log.warning("node %s answers no fetch: %r", plan.node, error, extra=REPEATS)
             self.cursors.failed(plan, time())

@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
+from aiokafka.errors import (
+    CorruptRecordException,
+    IncompatibleBrokerVersion,
+    KafkaConnectionError,
+    OffsetOutOfRangeError,
+)
 
 from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import Fetcher
+from consumer_sdk.adapters.kafka.fetch.structs import FetchAnswer, FetchRequest
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.fetch.fake_cluster import FakeCluster
@@ -353,6 +359,60 @@ def test_replica_that_the_leader_names_is_asked_and_left_again() -> None:
         assert reader.seen[A] == list(range(10))
         assert cluster.requests[-1][0] == 1
         assert cursor.replica is None
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_replica_that_is_away_is_not_tried_without_a_pause() -> None:
+    """Its leader names it again and again, until it has noticed."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        cluster.replicas[A] = 2
+        send = cluster.send
+
+        async def without_node_2(node: int, request: FetchRequest) -> FetchAnswer:
+            if node == 2:
+                asked.append(node)
+                raise KafkaConnectionError("it is away")
+            return await send(node, request)
+
+        asked: list[int] = []
+        faulty: Any = cluster
+        faulty.send = without_node_2
+        reader = Reader(cluster, SMALL._replace(rack="r"))
+        reader.open(A)
+        await reader.read(5)
+        assert 2 < len(asked) <= 51
+        del cluster.replicas[A]
+        await reader.read(1)
+        assert reader.seen[A] == list(range(5))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_broker_that_is_too_old_is_a_fault_that_says_so() -> None:
+    """It has no version of a fetch that can be sent."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+
+        async def old(_node: int, request: FetchRequest) -> FetchAnswer:
+            request.prepare({1: (0, 3)})
+            raise AssertionError
+
+        faulty: Any = cluster
+        faulty.send = old
+        reader = Reader(cluster)
+        reader.open(A)
+        await reader.read(1)
+        (fault,) = reader.faults
+        assert isinstance(fault, IncompatibleBrokerVersion)
+        assert "knows no fetch of Kafka 0.11 or newer" in str(fault)
         await reader.fetcher.aclose()
 
     run(test)
