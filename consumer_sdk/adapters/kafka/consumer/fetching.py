@@ -88,13 +88,12 @@ class FetchBuffer:
             is_wanted |= cursors.wants_look(cursor)
             if run is None:
                 continue
-            cursors.served(cursor)
             runs.append(run)
             max_records -= len(run.messages)
             max_bytes -= run.size
             if max_records <= 0 or max_bytes <= 0:
                 break
-        if is_wanted or (runs and cursors.is_full):
+        if cursors.has_room() if cursors.is_full else is_wanted:
             self._fetcher.kick()
         return runs
 
@@ -111,7 +110,13 @@ class FetchBuffer:
         if unpacker.next_fetch_offset != cursor.position:
             cursor.rewind()  # somebody has gone elsewhere, or a head of the batches before was wrong
             return None
-        return self._read(grant, unpacker, max_records, max_bytes)
+        run = self._read(grant, unpacker, max_records, max_bytes)
+        is_read = unpacker.is_empty or (item.is_sure and cursor.position >= item.end)
+        if is_read and cursor.front is item:
+            # The partition stays the first until all of a chunk is read, which is memory.
+            cursor.advance()
+            self._fetcher.cursors.served(cursor)
+        return run
 
     def _read(
         self, grant: Grant, unpacker: Unpacker | Salvaged, max_records: int, max_bytes: int
@@ -129,8 +134,6 @@ class FetchBuffer:
             return self._doubt(grant, error)
         position = unpacker.next_fetch_offset
         cursor.consumed_to(position)
-        if unpacker.is_empty:
-            cursor.advance()
         if not messages and position == grant.reported:
             return None
         grant.reported = position

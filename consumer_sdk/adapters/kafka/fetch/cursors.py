@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from aiokafka import TopicPartition
@@ -119,14 +119,16 @@ class Cursor:
         paused: nothing is asked; what was fetched is kept.
         highwater, last_stable, log_start: as the last answer says; None before one.
         queue: what was fetched, and perhaps what is wrong behind it.
+        held: bytes that it takes.
+        node: whom it was to be fetched from at the last look.
         changed: called when it may have to be asked for.
     """
 
     __slots__ = (
         "_ask",
-        "_buffered",
         "changed",
         "failed_leader",
+        "held",
         "highwater",
         "is_closed",
         "is_idle",
@@ -134,6 +136,7 @@ class Cursor:
         "last_epoch",
         "last_stable",
         "log_start",
+        "node",
         "paused",
         "position",
         "queue",
@@ -157,11 +160,12 @@ class Cursor:
         self.is_closed = False
         self.is_idle = False
         self.is_noted = False
+        self.node: int | None = None
         self.replica: tuple[int, float] | None = None
         self.rests_until = 0.0
         self.failed_leader: tuple[int, int] | None = None
         self._ask: Ask | None = None
-        self._buffered = 0
+        self.held = 0
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "paused" if self.paused else "open"
@@ -212,7 +216,7 @@ class Cursor:
     def _clear(self) -> None:
         self.queue.clear()
         self._ask = None
-        self._buffered = 0
+        self.held = 0
 
     # -- what was fetched -----------------------------------------------------------------------
 
@@ -225,21 +229,21 @@ class Cursor:
         """What came next was dealt with."""
         done = self.queue.popleft()
         if isinstance(done, Chunk):
-            self._buffered -= done.size
+            self.held -= done.size
 
     def put(self, item: Chunk | Fault) -> None:
         """Appends what was fetched."""
         self.queue.append(item)
         if isinstance(item, Chunk):
-            self._buffered += item.size
+            self.held += item.size
 
     @property
     def buffered(self) -> int:
         """Bytes, about, that are fetched and not handed out."""
         front = self.front
         if not isinstance(front, Chunk):
-            return self._buffered
-        return self._buffered - front.size + front.left(self.position)
+            return self.held
+        return self.held - front.size + front.left(self.position)
 
     # -- what is asked --------------------------------------------------------------------------
 
@@ -253,7 +257,9 @@ class Cursor:
         if not self.queue:
             return True
         last = self.queue[-1]
-        return isinstance(last, Chunk) and last.is_sure and self.buffered < enough
+        if not isinstance(last, Chunk) or not last.is_sure:
+            return False
+        return self.held < enough or self.buffered < enough
 
     def ask(self, leader_epoch: int, max_bytes: int) -> Ask:
         """What is asked next. The answer is to be told by `answered`."""
@@ -280,6 +286,16 @@ def _item(part: PartitionAnswer, offset: int) -> Chunk | Fault:
     if reach is None:
         return Fault(CorruptRecordException("a length points beyond the answer"))
     return Chunk(part.records, offset, reach, aborted=part.aborted, highwater=part.highwater)
+
+
+def _asked(plan: Plan, part: PartitionAnswer, names: Mapping[bytes | None, str]) -> TopicPartition:
+    topic = names.get(part.topic, "") if isinstance(part.topic, bytes) else part.topic
+    tp = TopicPartition(topic, part.partition)
+    if tp not in plan.cursors:
+        raise AnswerFormatError(
+            f"node {plan.node} answers of {part.topic!r}[{part.partition}], which nobody asked for"
+        )
+    return tp
 
 
 class Plan(NamedTuple):
@@ -326,9 +342,10 @@ class Node:
 class Group:
     """The cursors of one node at one look."""
 
-    __slots__ = ("has_full", "has_paused", "leaders", "wanting")
+    __slots__ = ("has_full", "has_paused", "leaders", "node", "wanting")
 
-    def __init__(self) -> None:
+    def __init__(self, node: Node) -> None:
+        self.node = node
         self.wanting: list[Cursor] = []
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
         self.has_full = False
@@ -371,11 +388,24 @@ class Cursors:
             self._cursors[cursor.tp] = self._cursors.pop(cursor.tp)
 
     def wants_look(self, cursor: Cursor) -> bool:
-        """It has become one to ask for; said once for each request."""
+        """It has become one to ask for, of a node that waits to be asked; said once for each request."""
         if cursor.is_noted or cursor.is_asked or not cursor.wants(self._enough):
             return False
+        node = self._nodes.get(-1 if cursor.node is None else cursor.node)
+        if node is not None and node.is_asked:
+            return False  # its answer is looked at anyway
         cursor.is_noted = True
         return True
+
+    def has_room(self) -> bool:
+        """There is room for more; or nobody will take anything, and what is paused must not stop the others."""
+        return self._room() > 0 or not self._is_taken()
+
+    def _room(self) -> int:
+        return self._options.max_bytes - sum([cursor.held for cursor in self._cursors.values()])
+
+    def _is_taken(self) -> bool:
+        return any(cursor.queue and not cursor.paused for cursor in self._cursors.values())
 
     # -- what to do -----------------------------------------------------------------------------
 
@@ -387,27 +417,31 @@ class Cursors:
             del self._cursors[tp]
         for cursor in self._cursors.values():
             self._sort(cursor, groups, now)
-        room = self._options.max_bytes - sum(cursor.buffered for cursor in self)
-        self.is_full = room <= 0 and any(cursor.queue and not cursor.paused for cursor in self)
+        room = self._room()
+        self.is_full = room <= 0 and self._is_taken()
         plans = []
         if not self.is_full:
             room = max(room, self._options.max_partition_bytes)
-            found = (self._plan(node, group, room, now) for node, group in groups.items())
+            found = [self._plan(node, group, room, now) for node, group in groups.items()]
             plans = [plan for plan in found if plan is not None]
         is_stale, self._is_stale = self._is_stale, False
         return Look(plans, is_stale, self._wake_at)
 
     def _sort(self, cursor: Cursor, groups: dict[int, Group], now: float) -> None:
-        if not cursor.has_valid_position:
+        if cursor.position < 0:
             return
         leader = self._leaders.leader_of(cursor.tp)
         if leader is None:
             self._is_stale = True
             return
-        node = self._node_of(cursor, leader[0], now)
+        node = leader[0] if cursor.replica is None else self._node_of(cursor, leader[0], now)
+        cursor.node = node
         group = groups.get(node)
         if group is None:
-            group = groups[node] = Group()
+            group = groups[node] = Group(self._nodes.setdefault(node, Node()))
+        if group.node.is_asked:
+            return
+        cursor.is_noted = False
         if cursor.paused:
             group.has_paused = True
         elif now < cursor.rests_until and cursor.failed_leader == leader:
@@ -429,7 +463,7 @@ class Cursors:
         return leader
 
     def _plan(self, number: int, group: Group, room: int, now: float) -> Plan | None:
-        node = self._nodes.setdefault(number, Node())
+        node = group.node
         if node.is_asked or not group.wanting:
             return None
         if now < node.rests_until:
@@ -448,7 +482,6 @@ class Cursors:
             epoch = group.leaders[cursor.tp][1]
             asks[cursor.tp] = cursor.ask(epoch, options.max_partition_bytes)
             cursors[cursor.tp] = cursor
-            cursor.is_noted = False
         wait = options.max_wait
         if group.has_full:
             wait = 0
@@ -488,7 +521,8 @@ class Cursors:
         Raises:
             AnswerFormatError: it is none to this request; `unusable` is to be told.
         """
-        parts = [(self._asked(plan, part), part) for part in answer.partitions]
+        names = {ask.topic_id: tp.topic for tp, ask in plan.request.asks.items()}
+        parts = [(_asked(plan, part, names), part) for part in answer.partitions]
         node = self._end(plan)
         node.answered_at = now
         node.rests_until = now + max(answer.throttle, 0) / 1000
@@ -504,18 +538,6 @@ class Cursors:
         for cursor in self._counting(plan):  # a session's broker has nothing to say of them
             cursor.is_idle = self._is_at_end(cursor, plan)
         return has_news
-
-    def _asked(self, plan: Plan, part: PartitionAnswer) -> TopicPartition:
-        topic = part.topic
-        if isinstance(topic, bytes):
-            names = {ask.topic_id: tp.topic for tp, ask in plan.request.asks.items()}
-            topic = names.get(topic, "")
-        tp = TopicPartition(topic, part.partition)
-        if tp not in plan.cursors:
-            raise AnswerFormatError(
-                f"node {plan.node} answers of {part.topic!r}[{part.partition}], which nobody asked for"
-            )
-        return tp
 
     def _refused(self, plan: Plan, node: Node, code: int, now: float) -> None:
         """The fetch as a whole: the session is not what we think, or something is wrong there."""
