@@ -27,13 +27,19 @@ def test_memory_prints_what_the_page_shows() -> None:
         assert memory.until_interrupted(shown) == shown
 
 
+@pytest.fixture(scope="module")
+def kafka(kafka_server: KafkaServer) -> str:
+    """The address of a Kafka with the ten orders."""
+    servers = kafka_server.bootstrap_servers
+    assert PAGE.printed("python send.py", KAFKA=servers) == PAGE.shown("python send.py")
+    return servers
+
+
 @pytest.mark.kafka
 def test_killed_service_leaves_one_order_for_the_next(
-    kafka_server: KafkaServer, capsys: pytest.CaptureFixture[str]
+    kafka: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nine orders are charged; the page and the command name the tenth, which the next service charges."""
-    kafka = kafka_server.bootstrap_servers
-    assert PAGE.printed("python send.py", KAFKA=kafka) == PAGE.shown("python send.py")
     _charge_all_but_one(kafka, capsys)
     asyncio.run(_end_sessions(kafka))
     shown = PAGE.shown("python service.py")
@@ -46,10 +52,18 @@ def _charge_all_but_one(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
     with held_port() as port, PAGE.running(command, **_at(kafka, port)) as service:
         assert service.lines(9) == PAGE.shown(command)
         assert _pinned(port) == ("3", "running")
-        wanted = _without_age(PAGE.shown(EXPLAIN))
-        while _without_age(_explained(kafka, capsys)) != wanted:
-            pass  # its acks are not durable yet
+        _wait_for_acks(kafka, capsys)
         service.kill()
+
+
+def _wait_for_acks(kafka: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until they are durable, which the command shows as the page does."""
+    wanted = _without_age(PAGE.shown(EXPLAIN))
+    for _ in range(100):
+        explained = _without_age(_explained(kafka, capsys))
+        if explained == wanted:
+            return
+    assert explained == wanted
 
 
 def _at(kafka: str, port: str) -> dict[str, str]:
@@ -83,10 +97,8 @@ async def _end_sessions(kafka: str) -> None:
 @pytest.mark.spark
 @pytest.mark.campaign
 def test_totals_prints_what_the_page_shows(
-    kafka_server: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both customers' amounts."""
     monkeypatch.chdir(tmp_path)  # Spark leaves files
-    kafka = kafka_server.bootstrap_servers
-    PAGE.printed("python send.py", KAFKA=kafka)
     assert PAGE.printed("python totals.py", KAFKA=kafka) == PAGE.shown("python totals.py")

@@ -9,7 +9,8 @@ from consumer_sdk import spark_bridge
 
 KAFKA = os.environ.get("KAFKA", "127.0.0.1:9092")
 
-spark = SparkSession.builder.master("local[2]").getOrCreate()
+builder = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", 2)
+spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 
 orders = spark_bridge.read_stream(spark, f"kafka://{KAFKA}/tutorial", startingOffsets="earliest")
