@@ -26,6 +26,7 @@ from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import (
     OURS,
+    GroupProtocol,
     IsolationLevel,
     KafkaOptions,
     parse_url,
@@ -57,15 +58,19 @@ class KafkaAdapter(Adapter):
     overwrite; with them, as far as the broker has room, what is settled above and how often the
     rest was tried. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
     kept, for a store keeps checkpoints by group too: each start begins at the consumer's ``start``.
-    Topics are never created. Patterns of topics are not supported.
+    Topics are never created.
 
     Args:
         topics: their names, one by one or in a list.
         bootstrap_servers: ``"host:port"``, several with commas or in a sequence.
         group: the consumer group, or None to read alone and keep no position.
+        protocol: how the group shares partitions out: ``"classic"``, ``"consumer"`` (KIP-848, Kafka 4.0), or
+            ``"auto"`` for what the broker and the group offer.
+        pattern: instead of topics: a regular expression that the whole name of each topic matches. Topics
+            that are made later are read too, and topics that are deleted leave.
         isolation_level: ``"read_committed"`` or ``"read_uncommitted"``.
-        session_timeout: seconds without a heartbeat after which the group gives the partitions
-            to others.
+        session_timeout: seconds without a heartbeat after which a classic group gives the partitions
+            to others; by default 10.
         rebalance_timeout: seconds that the group waits for a member to give up its partitions:
             the bound of a drain.
         heartbeat_interval: seconds between heartbeats; by default 3, or a third of the shorter
@@ -89,8 +94,10 @@ class KafkaAdapter(Adapter):
         *topics: str | Sequence[str],
         bootstrap_servers: str | Sequence[str],
         group: str | None = None,
+        pattern: str | None = None,
+        protocol: GroupProtocol = "classic",
         isolation_level: IsolationLevel = "read_committed",
-        session_timeout: float = 10.0,
+        session_timeout: float | None = None,
         rebalance_timeout: float = 30.0,
         heartbeat_interval: float | None = None,
         connect_timeout: float = 10.0,
@@ -113,6 +120,8 @@ class KafkaAdapter(Adapter):
     def from_url(cls, url: str) -> KafkaAdapter:
         """The adapter for ``kafka://host:port[,host:port]/topic[,topic]?group=g&option=value``.
 
+        With ``pattern=`` among the options the path is empty: ``kafka://host:port/?pattern=orders-.*``.
+
         Raises:
             ConfigurationError: the URL is malformed, or an option is unknown or cannot work.
         """
@@ -121,8 +130,9 @@ class KafkaAdapter(Adapter):
 
     def __repr__(self) -> str:
         options = self._options
+        topics = ", ".join(map(repr, options.topics)) or f"pattern={options.pattern!r}"
         return (
-            f"KafkaAdapter({', '.join(map(repr, options.topics))}, "
+            f"KafkaAdapter({topics}, "
             f"bootstrap_servers={','.join(options.servers)!r}, group={self.group!r})"
         )
 

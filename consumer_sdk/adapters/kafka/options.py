@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
@@ -12,12 +13,14 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 from aiokafka import AIOKafkaConsumer
 
 from consumer_sdk.adapters.kafka.client.options import client_kinds, connection_options, read_url
+from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
     COUNT,
     NAME,
     SECONDS,
+    TEXT,
     check_fields,
     choice,
     kinds_of,
@@ -25,7 +28,7 @@ from consumer_sdk.options import (
     optional,
 )
 
-__all__ = ["OURS", "IsolationLevel", "KafkaOptions", "parse_url"]
+__all__ = ["OURS", "GroupProtocol", "IsolationLevel", "KafkaOptions", "parse_url"]
 
 OURS = {
     "group_id": "use group=",
@@ -47,7 +50,23 @@ OURS = {
 
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
+GroupProtocol = Literal["classic", "consumer", "auto"]
+
+OF_THE_BROKER = {
+    "session_timeout": "group.consumer.session.timeout.ms, or the group's consumer.session.timeout.ms",
+    "heartbeat_interval": "group.consumer.heartbeat.interval.ms, or the group's "
+    "consumer.heartbeat.interval.ms",
+    "partition_assignment_strategy": "group.consumer.assignors",
+}
+"""Options of classic groups → the broker's setting that a group of the consumer protocol has instead."""
+
+OF_THE_GROUP = ("partition_assignment_strategy", "group_instance_id", "exclude_internal_topics")
+"""Client options that the membership goes by, not the client."""
+
 FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
+
+SESSION = 10.0
+"""Seconds of a classic member's session, if nothing else is given."""
 
 JOIN_MARGIN = 10_000
 """Milliseconds that a join may take beyond the rebalance timeout."""
@@ -63,8 +82,10 @@ class KafkaOptions:
     topics: tuple[str, ...]
     servers: Sequence[str]
     group: str | None = option(optional(NAME))
+    pattern: str | None = option(optional(TEXT))
+    protocol: GroupProtocol = option(choice(*get_args(GroupProtocol)))
     isolation_level: IsolationLevel = option(choice(*get_args(IsolationLevel)))
-    session_timeout: float = option(SECONDS)
+    session_timeout: float | None = option(optional(SECONDS))
     rebalance_timeout: float = option(SECONDS)
     heartbeat_interval: float | None = option(optional(SECONDS))
     connect_timeout: float = option(SECONDS)
@@ -73,16 +94,55 @@ class KafkaOptions:
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
-        if not self.topics:
-            raise ConfigurationError("KafkaAdapter needs a topic: KafkaAdapter('orders', …)")
         check_fields(self)
+        self._check_topics()
+        self._check_protocol()
         self._check_times()
 
+    def _check_topics(self) -> None:
+        if not self.topics and self.pattern is None:
+            raise ConfigurationError(
+                "KafkaAdapter needs a topic: KafkaAdapter('orders', …), or KafkaAdapter(pattern=…)"
+            )
+        if self.topics and self.pattern is not None:
+            raise ConfigurationError(
+                f"pattern={self.pattern!r} beside the topics {', '.join(self.topics)}: give either "
+                f"the topics, or a pattern that matches them all"
+            )
+        if self.pattern is not None and not self.pattern.strip():
+            raise ConfigurationError(f"pattern={self.pattern!r} is empty: '.*' matches all topics")
+        if self.pattern is not None and self.protocol != "consumer":
+            self._check_pattern(self.pattern)
+
+    @staticmethod
+    def _check_pattern(pattern: str) -> None:
+        """One that the broker evaluates is an RE2 expression, and the broker's to check."""
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigurationError(
+                f"pattern={pattern!r} is no regular expression: {error}; write one that matches the "
+                f"whole name of each topic, such as 'orders-.*'"
+            ) from error
+
+    def _check_protocol(self) -> None:
+        if self.protocol != "classic" and self.group is None:
+            raise ConfigurationError(
+                f"protocol={self.protocol!r} is that of a group: give group= too, or no protocol="
+            )
+        given = {"session_timeout": self.session_timeout, **self.client_options}
+        given["heartbeat_interval"] = self.heartbeat_interval
+        for name, setting in OF_THE_BROKER.items():
+            if self.protocol == "consumer" and given.get(name) is not None:
+                raise ConfigurationError(
+                    f"{name}= has no effect with protocol='consumer': the broker decides that ({setting})"
+                )
+
     def _check_times(self) -> None:
-        if self.heartbeat * 2 > self.session_timeout:
+        if self.protocol != "consumer" and self.heartbeat * 2 > self.session:
             raise ConfigurationError(
                 f"heartbeat_interval={self.heartbeat} leaves no room for a lost "
-                f"heartbeat in session_timeout={self.session_timeout}: give at most half of it"
+                f"heartbeat in session_timeout={self.session}: give at most half of it"
             )
         if self.request_timeout < self.rebalance_timeout:
             raise ConfigurationError(
@@ -97,18 +157,53 @@ class KafkaOptions:
                 f"{max(self.revoke_budget, 0):.1f} s to drain; give more"
             )
 
+    def with_protocol(self, protocol: Literal["classic", "consumer"]) -> KafkaOptions:
+        """The same for a group whose protocol is known by now; what the other one has is left out."""
+        if protocol == "classic":
+            return replace(self, protocol=protocol)
+        rest = {k: v for k, v in self.client_options.items() if k not in OF_THE_BROKER}
+        return replace(
+            self,
+            protocol=protocol,
+            session_timeout=None,
+            heartbeat_interval=None,
+            client_options=rest,
+        )
+
+    @property
+    def is_chosen_by_broker(self) -> bool:
+        """The broker evaluates the pattern."""
+        return self.pattern is not None and self.protocol == "consumer"
+
+    def chooses(self, topic: Topic) -> bool:
+        """The whole name of a topic is as ``pattern`` says; Kafka's own topics are left out."""
+        if topic.error or self.pattern is None:
+            return False
+        if self.is_chosen_by_broker:
+            return True
+        if topic.is_internal and self.client_options.get("exclude_internal_topics", True):
+            return False
+        return re.fullmatch(self.pattern, topic.name) is not None
+
+    @property
+    def session(self) -> float:
+        """Seconds that a classic member lives without a heartbeat."""
+        return SESSION if self.session_timeout is None else self.session_timeout
+
     @property
     def heartbeat(self) -> float:
-        """Seconds between heartbeats."""
-        shortest = min(self.session_timeout / 3, self.rebalance_timeout / 3, 3.0)
+        """Seconds between a classic member's heartbeats."""
+        shortest = min(self.session / 3, self.rebalance_timeout / 3, 3.0)
         return shortest if self.heartbeat_interval is None else self.heartbeat_interval
 
     @property
     def revoke_budget(self) -> float:
         """Seconds that a revoke may take."""
-        # A member hears of a rebalance up to one heartbeat late, and rejoining takes a moment.
+        # A member hears of a rebalance up to one heartbeat late, and rejoining takes a moment. In a group
+        # of the consumer protocol the time begins with the answer that takes the partitions back.
         margin = min(1.0, self.rebalance_timeout * 0.1)
-        return self.rebalance_timeout - self.heartbeat - margin
+        late = 0.0 if self.protocol == "consumer" else self.heartbeat
+        return self.rebalance_timeout - late - margin
 
     @property
     def request_timeout(self) -> float:
@@ -127,21 +222,16 @@ class KafkaOptions:
         return {"bootstrap_servers": list(self.servers), "client_id": self.client_id} | chosen
 
     def for_consumer(self) -> dict[str, Any]:
-        """The options of the client."""
-        never_evicted_as_idle = 2**31 - 1
+        """The options of the client, which has no group."""
         return connection_options(
             {
                 "metadata_max_age_ms": 30_000,
                 "request_timeout_ms": round(self.request_timeout * 1000),
-                **self.client_options,
+                **{k: v for k, v in self.client_options.items() if k not in OF_THE_GROUP},
                 "bootstrap_servers": list(self.servers),
                 "client_id": self.client_id,
-                "group_id": self.group,
+                "group_id": None,
                 "isolation_level": self.isolation_level,
-                "session_timeout_ms": round(self.session_timeout * 1000),
-                "rebalance_timeout_ms": round(self.rebalance_timeout * 1000),
-                "heartbeat_interval_ms": round(self.heartbeat * 1000),
-                "max_poll_interval_ms": never_evicted_as_idle,
                 "enable_auto_commit": False,
                 "auto_offset_reset": "none",
             }
@@ -155,7 +245,10 @@ def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:
         ConfigurationError: the URL is malformed, or an option is unknown or of another kind.
     """
     parts, texts = split_url(url, {"kafka"}, FORM)
-    if not topics_of(parts.path):
-        raise ConfigurationError(f"{shown(url)}: the topics are missing in the URL: {FORM}")
+    if not topics_of(parts.path) and "pattern" not in texts:
+        raise ConfigurationError(
+            f"{shown(url)}: the topics are missing in the URL: {FORM}, or "
+            f"kafka://host:port/?pattern=expression&group=name"
+        )
     kinds = client_kinds(AIOKafkaConsumer.__init__) | kinds_of(KafkaOptions)
     return read_url(parts, texts, kinds, FORM)

@@ -18,6 +18,10 @@ from aiokafka.structs import OffsetAndMetadata
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.adapters.kafka import KafkaAdapter
+from consumer_sdk.adapters.kafka.consumer.membership import Membership
+from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
+from consumer_sdk.adapters.kafka.groups.messages import ConsumerHeartbeat, Request
+from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
 from consumer_sdk.records import Position
 from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
 from consumer_sdk.testing.conformance.adapters.harness import Ability
@@ -37,8 +41,9 @@ class KafkaHarness(AdapterHarness):
     patience = 300.0
     quiet = 0.1
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, protocol: str = "classic") -> None:
         self.servers = servers
+        self.protocol = protocol
         self.uid = uuid.uuid4().hex[:8]
         self._made = 0
         self._stack = AsyncExitStack()
@@ -86,10 +91,18 @@ class KafkaHarness(AdapterHarness):
         self, stream: str, group: str | None, *, topics: Sequence[str] = (), **options: Any
     ) -> KafkaAdapter:
         # A member is lost and cut off late: a machine that stands still for seconds does neither.
-        steady = {"session_timeout": 30.0, "rebalance_timeout": 60.0, "heartbeat_interval": 0.1}
+        steady: dict[str, Any] = {
+            "session_timeout": 30.0,
+            "rebalance_timeout": 60.0,
+            "heartbeat_interval": 0.1,
+        }
+        if options.get("protocol", self.protocol) == "consumer":  # its sessions are the broker's
+            steady = {"rebalance_timeout": 60.0}
+        if group is not None:
+            steady["protocol"] = self.protocol
         defaults = {"metadata_max_age_ms": 300, "fetch_max_wait_ms": 100, "retry_backoff_ms": 50}
         return KafkaAdapter(
-            *(topics or [stream]),
+            *(topics or ([] if "pattern" in options else [stream])),
             bootstrap_servers=self.servers,
             group=None if group is None else f"{group}-{self.uid}",
             **(steady | defaults | options),
@@ -204,15 +217,30 @@ class KafkaHarness(AdapterHarness):
         """Its tasks end and its connections break, without a word to the broker."""
         assert isinstance(adapter, KafkaAdapter)
         consumer = adapter._session._consumer
-        coordinator = consumer._coordinator
-        tasks = [coordinator._coordination_task, coordinator._heartbeat_task]
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
+        membership = adapter._session._membership
+        assert membership is not None
+        await self._crash_member(membership)
         for connection in consumer._client._conns.values():
             connection.close()
-        coordinator.generation = -1  # so that its later close does not leave the group
-        await self.end_sessions(coordinator.group_id)
+
+    async def _crash_member(self, membership: Membership) -> None:
+        runner = membership._runner
+        assert runner is not None
+        assert runner._task is not None
+        runner._task.cancel()
+        await asyncio.wait({runner._task})
+        runner._task = None  # so that its later close does not leave the group
+        group, member_id = membership._options.group or "", runner._member.member_id
+        if isinstance(runner._member, ClassicMember):
+            await self.end_sessions(group)
+            return
+        left = await self.ask_group(group, ConsumerHeartbeat(group, member_id, -1))
+        assert left.error == 0, left
+
+    async def ask_group(self, group: str, request: Request) -> Any:
+        """What a group's coordinator answers."""
+        coordinator = await self.admin.find_coordinator(group)
+        return from_wire(await self.admin._send_request(to_wire(request), coordinator))
 
     async def end_sessions(self, group: str, *members: str) -> None:
         """Has a group forget dead members, all by default, as it does when their sessions end.

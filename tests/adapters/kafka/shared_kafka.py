@@ -29,6 +29,12 @@ def _with_sasl(clients: int, sasl: int, controller: int) -> dict[str, object]:
     listeners = f"PLAINTEXT://{HOST}:{clients},{LISTENER}://{HOST}:{sasl}"
     return {
         "log.cleaner.backoff.ms": 100,
+        # Members of the consumer protocol hear soon of what is taken or given, and are lost late.
+        "group.consumer.min.heartbeat.interval.ms": 100,
+        "group.consumer.heartbeat.interval.ms": 100,
+        "group.consumer.assignment.interval.ms": 0,
+        "group.consumer.min.session.timeout.ms": 1_000,
+        "group.consumer.session.timeout.ms": 30_000,
         "listeners": f"{listeners},CONTROLLER://{HOST}:{controller}",
         "advertised.listeners": listeners,
         "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",

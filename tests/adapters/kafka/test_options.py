@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.options import client_kinds, read_servers
+from consumer_sdk.adapters.kafka.consumer.membership import assignors_of
+from consumer_sdk.adapters.kafka.groups.foreign_assignor import ForeignAssignor
 from consumer_sdk.adapters.kafka.options import OURS
 from consumer_sdk.errors import ConfigurationError
 
@@ -51,6 +54,41 @@ def test_adapter_needs_topics(topics: tuple[str, ...]) -> None:
         KafkaAdapter(*topics, **GOOD)
 
 
+@pytest.mark.parametrize(
+    "topics, options, message",
+    [
+        (("t",), {"pattern": "t.*"}, "beside the topics t: give either"),
+        ((), {"pattern": "("}, "is no regular expression: .* whole name"),
+        ((), {"pattern": " "}, "is empty: '.*' matches all"),
+        ((), {"pattern": 7}, "pattern=7: give a text"),
+        (("t",), {"protocol": "cooperative"}, "'classic', 'consumer' or 'auto'"),
+        (("t",), {"protocol": "consumer", "group": None}, "give group= too"),
+        (("t",), {"protocol": "auto", "group": None}, "give group= too"),
+        (
+            ("t",),
+            {"protocol": "consumer", "session_timeout": 6.0},
+            "broker decides that .*consumer.session.timeout.ms",
+        ),
+        (
+            ("t",),
+            {"protocol": "consumer", "heartbeat_interval": 1.0},
+            "broker decides that .*consumer.heartbeat.interval.ms",
+        ),
+        (
+            ("t",),
+            {"protocol": "consumer", "partition_assignment_strategy": (int,)},
+            "broker decides that .*group.consumer.assignors",
+        ),
+    ],
+)
+def test_topics_pattern_and_protocol_have_to_go_together(
+    topics: tuple[str, ...], options: dict[str, Any], message: str
+) -> None:
+    """What one of them makes meaningless is not taken in silence."""
+    with pytest.raises(ConfigurationError, match=message):
+        KafkaAdapter(*topics, **(GOOD | options))
+
+
 def test_every_option_that_is_ours_is_one_of_the_clients() -> None:
     """The list of options to refuse does not go stale."""
     assert OURS.keys() <= client_kinds(AIOKafkaConsumer.__init__).keys()
@@ -82,11 +120,24 @@ def test_join_may_take_as_long_as_the_rebalance() -> None:
     assert adapter._options.for_consumer()["request_timeout_ms"] == 310_000
 
 
-def test_client_never_evicts_a_slow_handler() -> None:
-    """T16: membership depends on heartbeats, not on how often the handler asks for more."""
-    options = KafkaAdapter("t", **GOOD)._options.for_consumer()
-    assert options["max_poll_interval_ms"] == 2**31 - 1
+def test_client_joins_no_group_and_commits_nothing() -> None:
+    """T16: the membership is ours: it depends on heartbeats, not on how often the handler asks for more."""
+    options = KafkaAdapter("t", group_instance_id="one", **GOOD)._options.for_consumer()
+    assert options["group_id"] is None
     assert options["enable_auto_commit"] is False
+    assert "group_instance_id" not in options
+
+
+def test_strategy_may_be_named_as_for_javas_consumers() -> None:
+    """Those of aiokafka's classes may be given too."""
+    url = "kafka://a:1/t?group=g&partition_assignment_strategy=cooperative-sticky,range"
+    names = KafkaAdapter.from_url(url)._options.client_options["partition_assignment_strategy"]
+    assert [each.name for each in assignors_of(names)] == ["cooperative-sticky", "range"]
+    given = assignors_of((RoundRobinPartitionAssignor,))
+    assert [(type(each), each.name) for each in given] == [(ForeignAssignor, "roundrobin")]
+    assert [each.name for each in assignors_of(None)] == ["roundrobin"]
+    with pytest.raises(ConfigurationError, match="range, roundrobin, sticky, cooperative-sticky"):
+        KafkaAdapter("t", partition_assignment_strategy=("sticks",), **GOOD)
 
 
 def test_tls_without_a_context_takes_the_systems_certificates() -> None:

@@ -23,10 +23,21 @@ def test_url_gives_servers_topics_group_and_options() -> None:
     assert options.isolation_level == "read_uncommitted"
 
 
+def test_url_may_have_a_pattern_in_the_place_of_topics() -> None:
+    """A plus sign is written as %2B, as anywhere in a query."""
+    adapter = KafkaAdapter.from_url("kafka://a:9092/?pattern=orders-.%2B&group=billing")
+    assert adapter._options.pattern == "orders-.+"
+    assert adapter._options.topics == ()
+    assert "pattern='orders-.+'" in repr(adapter)
+
+
 @pytest.mark.parametrize(
     "url, message",
     [
         ("kafka://a:1", "write kafka://host"),
+        ("kafka://a:1/t?pattern=t.*", "beside the topics"),
+        ("kafka://a:1/?pattern=%28", "is no regular expression"),
+        ("kafka://a:1/t?group=g&protocol=new", "protocol='new' in the URL: give 'classic'"),
         ("kafka:///t", "write kafka://host"),
         ("kafka://me:pw@a:1/t", "write kafka://host"),
         ("kafka://a:1/t?group=g&group=h", "given twice"),

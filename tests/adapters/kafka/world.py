@@ -22,7 +22,16 @@ from consumer_sdk.testing.conformance.adapters.harness import (
 )
 from tests.adapters.kafka.harness import KafkaHarness
 
-__all__ = ["World", "client_of", "coordinator_of", "flush_of", "numbered", "values"]
+__all__ = [
+    "World",
+    "client_of",
+    "coordinator_of",
+    "epoch_of",
+    "flush_of",
+    "numbered",
+    "runner_of",
+    "values",
+]
 
 
 def numbered(first: int, last: int) -> list[Record]:
@@ -46,9 +55,22 @@ def client_of(member: Member) -> Any:
     return member.adapter._session._consumer
 
 
+def runner_of(member: Member) -> Any:
+    """Who keeps the membership."""
+    assert isinstance(member.adapter, KafkaAdapter)
+    membership = member.adapter._session._membership
+    assert membership is not None
+    return membership._runner
+
+
 def coordinator_of(member: Member) -> Any:
-    """The client's group coordinator."""
-    return client_of(member)._coordinator
+    """Who is asked for the group."""
+    return runner_of(member)._coordinator
+
+
+def epoch_of(member: Member) -> int:
+    """The generation or epoch of now."""
+    return int(runner_of(member)._member.epoch)
 
 
 class World:
@@ -59,6 +81,11 @@ class World:
         self.journal = Journal(harness.patience)
         self.group = uuid.uuid4().hex[:6]
         self._names = count(1)
+
+    @property
+    def group_id(self) -> str:
+        """The group's name at the broker."""
+        return f"{self.group}-{self.kafka.uid}"
 
     def owner(self) -> RecordingOwner:
         """An owner that writes into the journal."""

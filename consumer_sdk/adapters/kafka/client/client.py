@@ -168,13 +168,10 @@ async def stop_producer(producer: AIOKafkaProducer) -> None:
 
 
 async def stop_client(consumer: Any) -> None:
-    """Leaves the group at once and closes every connection. Never raises."""
-    coordinator = consumer._coordinator
+    """Closes every connection. Never raises."""
     consumer._closed = True
-    if coordinator is not None and hasattr(coordinator, "_coordination_task"):
-        await _leave(coordinator)
-    elif coordinator is not None:
-        await bounded(coordinator.close(), "closing the coordinator")
+    if consumer._coordinator is not None:
+        await bounded(consumer._coordinator.close(), "closing the coordinator")
     if consumer._fetcher is not None:
         await bounded(consumer._fetcher.close(), "closing the fetcher")
     await bounded(consumer._client.close(), "closing the connections")
@@ -186,18 +183,6 @@ def close_connections(client: Any) -> None:
     for connection in list(client._conns.values()):
         connection.close()
     CLIENT_LOGS.release(client)
-
-
-async def _leave(coordinator: Any) -> None:
-    if not coordinator._closing.done():
-        coordinator._closing.set_result(None)  # so that nothing rejoins
-    task = coordinator._coordination_task
-    await asyncio.wait({task}, timeout=0.05)
-    task.cancel()  # it may wait for a join that another member holds up
-    await _settled(task)
-    await bounded(coordinator._stop_heartbeat_task(), "stopping the heartbeats")
-    await bounded(coordinator._stop_commit_offsets_refresh_task(), "stopping the coordinator")
-    await bounded(coordinator._maybe_leave_group(), "leaving the group")
 
 
 async def bounded(step: Coroutine[Any, Any, Any], what: str) -> None:

@@ -46,8 +46,15 @@ PORTS = " with a port of 1 to 65535"
 LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
+ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+"""Names of those that Java's consumers know too."""
+
+
 def _is_strategy(value: object) -> bool:
-    return isinstance(value, list | tuple) and bool(value) and all(map(inspect.isclass, value))
+    are_known = isinstance(value, list | tuple) and all(
+        inspect.isclass(each) or each in ASSIGNORS for each in value
+    )
+    return are_known and bool(value)
 
 
 def _not_empty(kind: OptionType) -> OptionType:
@@ -85,7 +92,9 @@ TYPES: Mapping[str, OptionType] = {
     "fetch_min_bytes": LEAST_0,
     "max_partition_fetch_bytes": COUNT,
     "partition_assignment_strategy": OptionType(
-        "a sequence of aiokafka's assignors, such as (RoundRobinPartitionAssignor,)", _is_strategy
+        f"a sequence of {', '.join(ASSIGNORS)}, or of aiokafka's assignors",
+        _is_strategy,
+        lambda text: tuple(text.split(",")),
     ),
 }
 """Options whose default does not say all of what they take."""

@@ -15,7 +15,7 @@ Kafka 3.7), or the broker refuses what they commit.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import BytesIO
 from typing import Any, ClassVar
 
@@ -141,7 +141,7 @@ class MetadataResponseV12(Response):
 
 
 class MetadataRequestV12(RequestStruct):
-    """Asks for some topics by name; null asks for all."""
+    """Asks for some topics by name or id; null asks for all."""
 
     FLEXIBLE_VERSION = True
     API_KEY = 3
@@ -174,18 +174,22 @@ class TopicDescriptions(
 
     Args:
         topics: their names; None: all.
+        ids: of more topics, whose names are not known; brokers before Kafka 3.0 know none.
     """
 
     API_KEY = 3
 
-    def __init__(self, topics: Iterable[str] | None) -> None:
+    def __init__(self, topics: Iterable[str] | None, ids: Collection[bytes] = ()) -> None:
         self._topics = None if topics is None else list(topics)
+        self._ids = ids
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """The request as it is sent."""
         names = self._topics
         if request_struct_class is MetadataRequestV12:
             wanted: Any = names and [(NO_TOPIC_ID, name, {}) for name in names]
+            if self._ids:
+                wanted = [*(wanted or ()), *((topic_id, None, {}) for topic_id in self._ids)]
             return request_struct_class(wanted, False, False, {})
         if request_struct_class in (MetadataRequest_v4, MetadataRequest_v5):
             return request_struct_class(names, False)

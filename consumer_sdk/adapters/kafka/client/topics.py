@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,14 @@ from consumer_sdk.adapters.kafka.client.cluster_metadata import topics_in
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import TopicDescriptions
 
-__all__ = ["Topic", "await_topics", "describe_topics", "described"]
+__all__ = [
+    "Topic",
+    "await_topics",
+    "describe_all_topics",
+    "describe_topic_ids",
+    "describe_topics",
+    "described",
+]
 
 UNKNOWN = 3
 INVALID = 17
@@ -34,6 +41,7 @@ class Topic:
         topic_id: 16 bytes, or None from a broker before Kafka 3.0.
         partitions: their numbers.
         replicas: copies of each partition.
+        is_internal: one of Kafka's own, such as ``__consumer_offsets``.
     """
 
     name: str
@@ -41,6 +49,7 @@ class Topic:
     topic_id: bytes | None
     partitions: frozenset[int]
     replicas: int
+    is_internal: bool = False
 
     @property
     def is_absent(self) -> bool:
@@ -62,12 +71,37 @@ async def describe_topics(client: Any, names: Sequence[str]) -> dict[str, Topic]
     Raises:
         AdapterError: the broker did not answer, or refused.
     """
+    return await _describe(client, names, (), f"describing {', '.join(names)}")
+
+
+async def describe_all_topics(client: Any) -> dict[str, Topic]:
+    """The topics that this principal may see, by name.
+
+    Raises:
+        AdapterError: the broker did not answer, or refused.
+    """
+    return await _describe(client, None, (), "describing all topics")
+
+
+async def describe_topic_ids(client: Any, ids: Collection[bytes]) -> dict[str, Topic]:
+    """The topics of these ids, by name; those that no longer exist are left out.
+
+    Raises:
+        AdapterError: the broker did not answer, or refused.
+    """
+    found = await _describe(client, [], ids, f"asking for the names of {len(ids)} topics")
+    return {name: topic for name, topic in found.items() if topic.error == 0}
+
+
+async def _describe(
+    client: Any, names: Sequence[str] | None, ids: Collection[bytes], where: str
+) -> dict[str, Topic]:
     node = client.get_random_node()
     node = "bootstrap" if node is None else node
     try:
-        answer = await client.send(node, TopicDescriptions(names))
+        answer = await client.send(node, TopicDescriptions(names, ids))
     except (KafkaError, OSError, TimeoutError) as error:
-        raise translate(error, f"describing {', '.join(names)}") from error
+        raise translate(error, where) from error
     return described(answer)
 
 
@@ -96,6 +130,8 @@ def described(answer: Any) -> dict[str, Topic]:
             topic_id=topic.topic_id,
             partitions=frozenset(topic.leaders),
             replicas=topic.replicas,
+            is_internal=topic.is_internal,
         )
         for topic in topics_in(answer)
+        if topic.name  # an id that no topic has comes without one
     }

@@ -1,9 +1,10 @@
-"""Commits, fenced by the generation in which the partition was assigned.
+"""Commits, fenced by the member's generation or epoch, and by the grants.
 
-The client's own commit sends its *current* generation, so that a late commit for a partition
-that has moved on is accepted, even backwards; it retries without end; and one bad partition
-hides how the others fared. Here each partition has its own answer, and nothing is retried but
-what the broker finds too large: with less beside the position, at once.
+The broker takes whatever a member commits in its *current* epoch, also for a partition that has moved on, and even
+backwards. So what is no longer held is never sent: a grant that has ended is looked at last when its request is made.
+The client's own commit retries without end, and one bad partition hides how the others fared. Here each partition has
+its own answer, and nothing is retried but what the broker finds too large, with less beside the position, and what
+carried an epoch that the member has left meanwhile, with the new one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, offset_of, write_metadata
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.groups.membership import GroupMembership, Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind
@@ -46,6 +48,10 @@ METADATA_TOO_LARGE = 12
 COORDINATOR_MOVED = (15, 16)
 NOT_A_MEMBER = (22, 25, 69, 82)
 """Illegal generation, unknown member, no such group, fenced instance."""
+OLD_STAMP = (22, 113)
+"""Illegal generation, stale member epoch: the member may have a newer one by now."""
+ROUNDS = 5
+"""How often what was refused for its epoch is sent again at once, with the epoch that is the member's by then."""
 
 MOST_BYTES = 500_000
 """The broker stores a request as one batch, and refuses one above its ``message.max.bytes``: 1 MiB
@@ -100,10 +106,12 @@ class Answer:
 
     Attributes:
         code: Kafka's error code, 0 for none; or why there is no answer.
+        stamp: what it was sent with.
     """
 
     draft: Draft
     code: int | Exception
+    stamp: Stamp | None = None
 
 
 Answers = dict[Assignment, Answer]
@@ -115,6 +123,7 @@ class Committer:
     Args:
         consumer: the client.
         limit: how much metadata a commit may carry.
+        membership: whose commits they are.
     """
 
     def __init__(
@@ -123,27 +132,30 @@ class Committer:
         grants: AssignmentBook[Grant],
         options: KafkaOptions,
         limit: MetadataLimit,
+        membership: GroupMembership,
     ) -> None:
         self._consumer = consumer
         self._grants = grants
         self._group = options.group or ""
         self._limit = limit
-        self._sender = CommitSender(consumer, options)
+        self._membership = membership
+        self._sender = CommitSender(membership, options)
         self._lock = asyncio.Lock()
         self._has_warned = False
-
-    @property
-    def _coordinator(self) -> Any:
-        return self._consumer._coordinator
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         """One outcome for each flush, in order."""
         async with self._lock:
             answers: Answers = {}
             due = [grant for flush in flushes if (grant := self._advance(flush)) is not None]
+            rounds = 0
             while due:
-                answers |= _by_assignment(await self._sender.send(await self._drafts(due)))
+                sent = _by_assignment(await self._sender.send(await self._drafts(due)))
+                answers |= sent
                 due = await self._too_large(answers)
+                if rounds < ROUNDS:
+                    due += await self._stamped_anew(sent)
+                rounds += 1
             await self._confirm_gone(answers)
         return [self._outcome(flush, answers.get(flush.assignment)) for flush in flushes]
 
@@ -192,6 +204,20 @@ class Committer:
             await self._limit.shrink(min(len(draft.metadata) for draft in refused))
         return [draft.grant for draft in refused]
 
+    async def _stamped_anew(self, answers: Answers) -> list[Grant]:
+        """Those that were refused for an epoch which is no longer the member's.
+
+        1. A heartbeat is answered: the member is in a new epoch, and keeps the partition; 2. a commit with
+        the old epoch comes before that answer has arrived. It is refused, and nothing is lost.
+        """
+        renewed = {
+            stamp: await self._membership.renewed(stamp)
+            for stamp in {a.stamp for a in answers.values() if a.code in OLD_STAMP}
+            if stamp is not None
+        }
+        old = [a for a in answers.values() if a.code in OLD_STAMP and a.stamp and renewed[a.stamp]]
+        return [answer.draft.grant for answer in old if not answer.draft.grant.is_closed]
+
     async def _confirm_gone(self, answers: Answers) -> None:
         """A broker that has not heard of a young topic yet says the same of a deleted one."""
         doubtful = [answer for answer in answers.values() if answer.code in UNKNOWN_TOPIC]
@@ -223,22 +249,21 @@ class Committer:
             grant.attempt = 0
             draft = None if answer is None else answer.draft
             return Outcome.durable(draft and draft.covered, draft.forgotten if draft else 0)
+        return self._failed(code, where)
+
+    def _failed(self, code: int, where: str) -> Outcome:
+        """What the broker's code means for one grant."""
         error = translate(kafka.for_code(code)(), where)
-        if code in NOT_A_MEMBER:
-            self._evicted(grant)
+        if code in NOT_A_MEMBER and self._membership.is_gone(code):
             return Outcome(OutcomeKind.FENCED, error=error)
         if code in UNKNOWN_TOPIC:
             gone = AdapterError(f"{where}: the topic no longer exists (error {code})")
             return Outcome(OutcomeKind.GONE, error=gone)
         if code in COORDINATOR_MOVED:
-            self._coordinator.coordinator_dead()
+            self._membership.coordinator_moved()
+        if code in OLD_STAMP:
+            error = TransientAdapterError(f"{where}: the member is in another epoch (error {code})")
         return Outcome.retry(error)
-
-    def _evicted(self, grant: Grant) -> None:
-        """The broker does not know this member; a client that still believes in it must rejoin."""
-        coordinator = self._coordinator
-        if (coordinator.generation, coordinator.member_id) == (grant.generation, grant.member_id):
-            coordinator.reset_generation()
 
 
 def _by_assignment(answers: Iterable[Answer]) -> Answers:
@@ -248,11 +273,14 @@ def _by_assignment(answers: Iterable[Answer]) -> Answers:
 # -- requests: by topic id where the broker can, and no larger than it stores -------------------
 
 
+LOST = PartitionLostError("the partition is no longer held")
+
+
 class CommitSender:
     """Sends drafts to the coordinator; retries nothing, but sends less after it was too much."""
 
-    def __init__(self, consumer: Any, options: KafkaOptions) -> None:
-        self._consumer = consumer
+    def __init__(self, membership: GroupMembership, options: KafkaOptions) -> None:
+        self._membership = membership
         self._group = options.group or ""
         self._group_instance_id = options.client_options.get("group_instance_id")
         self._speaks_topic_ids = True
@@ -260,56 +288,55 @@ class CommitSender:
 
     async def send(self, drafts: Iterable[Draft]) -> list[Answer]:
         """An answer to each."""
-        members: dict[tuple[int, str, bool], list[Draft]] = defaultdict(list)
+        kinds: dict[bool, list[Draft]] = defaultdict(list)
         for draft in drafts:
-            grant = draft.grant
-            has_id = self._speaks_topic_ids and bool(grant.topic_id)
-            members[grant.generation, grant.member_id, has_id].append(draft)
+            kinds[self._speaks_topic_ids and bool(draft.grant.topic_id)].append(draft)
         answers: list[Answer] = []
-        for (generation, member_id, has_id), theirs in members.items():
+        for has_id, theirs in kinds.items():
             for some in _batches(theirs, self._most_bytes):
-                codes = await self._send_some(generation, member_id, some, has_id=has_id)
-                answers += map(Answer, some, codes)
+                found = await self._send_some(some, has_id=has_id)
+                answers += found
+                codes = {answer.code for answer in found}
                 if len(some) > 1 and not BATCH_TOO_LARGE.isdisjoint(codes):
                     self._most_bytes = max(self._most_bytes // 2, FEWEST_BYTES)
         return answers
 
-    async def _send_some(
-        self, generation: int, member_id: str, drafts: Sequence[Draft], *, has_id: bool
-    ) -> Sequence[int | Exception]:
+    async def _send_some(self, drafts: Sequence[Draft], *, has_id: bool) -> list[Answer]:
+        # 1. There are several requests to send, and the first one waits for its answer; 2. the member is
+        # lost, joins again, and has another id and epoch; 3. the second request would carry these, and
+        # be taken. What was lost meanwhile is not sent, and what is sent carries the stamp of this moment.
+        held = [draft for draft in drafts if not draft.grant.is_closed]
+        lost = [Answer(draft, LOST) for draft in drafts if draft.grant.is_closed]
+        if not held:
+            return lost
+        stamp = self._membership.stamp
         send = self._send_by_id if has_id else self._send_by_name
+        codes: Sequence[int | Exception]
         try:
-            return await send(generation, member_id, drafts)
+            codes = await send(stamp, held)
         except (KafkaError, OSError, TimeoutError) as error:
-            return [error] * len(drafts)
+            codes = [error] * len(held)
+        return lost + [Answer(draft, code, stamp) for draft, code in zip(held, codes, strict=True)]
 
-    async def _send_by_id(
-        self, generation: int, member_id: str, drafts: Sequence[Draft]
-    ) -> list[int | Exception]:
+    async def _send_by_id(self, stamp: Stamp, drafts: Sequence[Draft]) -> list[int | Exception]:
         topics = defaultdict(list)
         for draft in drafts:
             topics[draft.grant.topic_id or NO_TOPIC_ID].append(_entry(draft))
-        request = OffsetCommitById(
-            self._group, generation, member_id, self._group_instance_id, topics
-        )
+        request = OffsetCommitById(self._group, *stamp, self._group_instance_id, topics)
         try:
-            response = await self._consumer._coordinator._send_req(request)
+            response = await self._membership.send(request)
         except (NotImplementedError, IncompatibleBrokerVersion):  # a broker before Kafka 4.1
             self._speaks_topic_ids = False
-            return await self._send_by_name(generation, member_id, drafts)
+            return await self._send_by_name(stamp, drafts)
         found = {(t, p): code for t, ps, _ in response.topics for p, code, _ in ps}
         return _codes(found, [(d.grant.topic_id, d.grant.tp.partition) for d in drafts])
 
-    async def _send_by_name(
-        self, generation: int, member_id: str, drafts: Sequence[Draft]
-    ) -> list[int | Exception]:
+    async def _send_by_name(self, stamp: Stamp, drafts: Sequence[Draft]) -> list[int | Exception]:
         topics = defaultdict(list)
         for draft in drafts:
             topics[draft.grant.tp.topic].append(_entry(draft))
-        request = OffsetCommitByName(
-            self._group, generation, member_id, self._group_instance_id, topics
-        )
-        response = await self._consumer._coordinator._send_req(request)
+        request = OffsetCommitByName(self._group, *stamp, self._group_instance_id, topics)
+        response = await self._membership.send(request)
         found = {(t, p): code for t, ps in response.topics for p, code in ps}
         return _codes(found, [d.grant.tp for d in drafts])
 

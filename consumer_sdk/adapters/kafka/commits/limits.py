@@ -13,6 +13,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST
+from consumer_sdk.adapters.kafka.groups.membership import GroupMembership
 
 __all__ = ["MetadataLimit"]
 
@@ -27,13 +28,15 @@ class MetadataLimit:
 
     Args:
         consumer: the client.
+        membership: in the group whose coordinator is asked.
 
     Attributes:
         size: UTF-16 units.
     """
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, membership: GroupMembership) -> None:
         self._consumer = consumer
+        self._membership = membership
         self._is_known = False
         self.size = MOST
 
@@ -58,7 +61,7 @@ class MetadataLimit:
     async def _ask(self) -> None:
         """Asks the coordinator; another broker, whose limit is the same as a rule, before it is known."""
         client = self._consumer._client
-        node = self._consumer._coordinator.coordinator_id
+        node = self._membership.coordinator_id
         node = client.get_random_node() if node is None else node
         request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
         try:

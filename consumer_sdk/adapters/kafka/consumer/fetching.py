@@ -43,7 +43,6 @@ class FetchBuffer:
     """
 
     def __init__(self, consumer: Any, grants: AssignmentBook[Grant], options: KafkaOptions) -> None:
-        self._consumer = consumer
         self._grants = grants
         self._options = options
         self._is_committed = options.isolation_level == "read_committed"
@@ -205,13 +204,10 @@ class FetchBuffer:
 
         Cancellation: loses nothing; nothing has been taken.
         """
-        # The client's own: its coordinator ends it, with an error of the group.
-        waiter = self._waiter = self._consumer._fetcher._create_fetch_waiter()
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
         try:
             await asyncio.wait([waiter], timeout=timeout)
         finally:
-            if waiter.done() and not waiter.cancelled():
-                waiter.exception()  # the coordinator keeps it too, and is asked by the caller
             waiter.cancel()
 
     def wake(self) -> None:

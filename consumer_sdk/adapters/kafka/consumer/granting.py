@@ -27,51 +27,59 @@ class Granting:
     """One round after another, in a task that a revoke can end.
 
     Args:
-        consumer: the client.
+        client: describes topics.
+        has_group: the group knows where the partitions stand.
         opens: called with the cursor of each grant that is opened.
         opened: called when they were.
+
+    Attributes:
+        known: partitions that there were when all began.
     """
 
     def __init__(
         self,
-        consumer: Any,
+        client: Any,
         *,
         rounds: GrantRounds[Grant],
         grants: AssignmentBook[Grant],
         offsets: Offsets,
         revoking: Revoking,
+        has_group: bool,
         opens: Callable[[Cursor], None],
         opened: Callable[[], None],
     ) -> None:
-        self._consumer = consumer
+        self._client = client
         self._rounds = rounds
         self._grants = grants
         self._offsets = offsets
         self._revoking = revoking
+        self._has_group = has_group
         self._opens = opens
         self._opened = opened
+        self._tenures: dict[TopicPartition, object] = {}
         self._dropped: list[Grant] = []
-        self._given_up: Any = None
         self.known: frozenset[TopicPartition] = frozenset()
 
     # -- what is to be granted ----------------------------------------------------------------
 
     def offer(self, tps: Iterable[TopicPartition]) -> None:
-        """Gates partitions that the client now has. Waits for nothing: see `Membership`."""
-        client_assignment = self._consumer._subscription.subscription.assignment
-        coordinator = self._consumer._coordinator
+        """Takes partitions that have come. Waits for nothing."""
         for tp in sorted(tps):
-            self._gate(tp)
-            self._grants.offer(
-                Grant(
-                    tp,
-                    client_assignment,
-                    generation=getattr(coordinator, "generation", -1),
-                    member_id=getattr(coordinator, "member_id", ""),
-                    discovered=tp not in self.known,
-                )
-            )
+            tenure = self._tenures[tp] = object()
+            self._grants.offer(Grant(tp, tenure, discovered=tp not in self.known))
         self._rounds.wake()
+
+    def give_up(self, tps: Iterable[TopicPartition]) -> list[Grant]:
+        """Partitions that are to go: they are offered no more. Returns what is held of them, also what is drained."""
+        gone = list(tps)
+        for tp in gone:
+            self._tenures.pop(tp, None)
+        return [grant for tp in gone if (grant := self._grants.at(tp)) is not None]
+
+    @property
+    def tps(self) -> frozenset[TopicPartition]:
+        """What has come, and is not to go."""
+        return frozenset(self._tenures)
 
     def drop(self, grant: Grant) -> None:
         """Stops fetching it; it is offered again in a new epoch, later each time in a row."""
@@ -82,16 +90,6 @@ class Granting:
             self._rounds.wake()
         else:
             self._rounds.wake_later()
-
-    def give_up(self) -> None:
-        """Of what the client has now, nothing is offered again; the next assignment is another one."""
-        subscription = self._consumer._subscription.subscription
-        self._given_up = None if subscription is None else subscription.assignment
-
-    def _gate(self, tp: TopicPartition) -> None:
-        """The client itself never fetches it."""
-        self._consumer.pause(tp)
-        self._consumer.seek(tp, 0)
 
     # -- a round ------------------------------------------------------------------------------
 
@@ -106,7 +104,7 @@ class Granting:
         """The old epoch ends before the new one is offered."""
         while self._dropped:
             grant = self._dropped[0]
-            if not grant.is_closed:
+            if not grant.is_closed and self._is_ours(grant):
                 await self._revoking.revoke([grant])
                 self._offer_again(grant)
             self._dropped.remove(grant)
@@ -120,18 +118,25 @@ class Granting:
 
     def _offer_again(self, grant: Grant) -> None:
         """Offers it in a new epoch, if the group still has it here."""
-        # 1. It is dropped; 2. the group rebalances, and revokes all; 3. this goes on. The client calls its
-        # assignment active until it has the next one, but the partition may be another member's by then.
-        is_ours = grant.client_assignment is not self._given_up
-        if is_ours and grant.client_assignment.active:
+        # 1. It is dropped; 2. the group revokes it; 3. this goes on: the partition may be another member's by
+        # then. Or it has come back, and is granted already.
+        if self._is_ours(grant):
             self._grants.offer(grant.again())
+
+    def _is_ours(self, grant: Grant) -> bool:
+        """It has not gone, nor come anew."""
+        return self._tenures.get(grant.tp) is grant.tenure
+
+    def is_renewing(self, grants: Iterable[Grant]) -> bool:
+        """One of them was dropped, and the round may be ending its old epoch just now."""
+        return not set(self._dropped).isdisjoint(grants)
 
     async def _identify(self, grants: Sequence[Grant]) -> list[Grant]:
         """Learns the topic ids; partitions of a topic that is gone are not offered."""
         if not grants:
             return []
         names = sorted({grant.tp.topic for grant in grants})
-        topics = await describe_topics(self._consumer._client, names)
+        topics = await describe_topics(self._client, names)
         present = [grant for grant in grants if not topics[grant.tp.topic].is_absent]
         for grant in present:
             grant.topic_id = topics[grant.tp.topic].topic_id
@@ -142,10 +147,9 @@ class Granting:
 
     async def _open(self, grants: Sequence[Grant]) -> None:
         """Seeks and opens the gates; no await after the last look at the grants."""
-        has_group = self._consumer._group_id is not None
-        offsets = await self._offsets.resolve(grants, has_group=has_group)
+        offsets = await self._offsets.resolve(grants, has_group=self._has_group)
         for grant in grants:
-            is_opened = grant.client_assignment.active and self._grants.open(grant)
+            is_opened = self._is_ours(grant) and self._grants.open(grant)
             if is_opened and grant.start is not StartPoint.ENDED:
                 self._open_gate(grant, offsets[grant])
         if grants:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import BaseGrant, GrantState, next_epoch
@@ -19,8 +17,7 @@ class Grant(BaseGrant):
 
     Attributes:
         tp: what the client knows it by.
-        generation, member_id: the group's at the time; commits carry *these*.
-        client_assignment: the client's assignment, which may be over.
+        tenure: the same for all grants from when the partition comes until it goes.
         cursor: where it stands, and what was fetched of it. Its own: what comes for another grant is not ours.
         topic_id: 16 bytes, or None where the broker has none.
         has_fault: a fault was reported: nothing is fetched until it is granted again.
@@ -40,17 +37,15 @@ class Grant(BaseGrant):
         "attempt",
         "behind",
         "checkpoint",
-        "client_assignment",
         "committed",
         "cursor",
         "doubts",
-        "generation",
         "has_fault",
         "is_copy",
         "is_salvaged",
-        "member_id",
         "number",
         "reported",
+        "tenure",
         "topic_id",
         "tp",
     )
@@ -58,10 +53,8 @@ class Grant(BaseGrant):
     def __init__(
         self,
         tp: TopicPartition,
-        client_assignment: Any,
+        tenure: object = None,
         *,
-        generation: int = -1,
-        member_id: str = "",
         discovered: bool = False,
         attempt: int = 0,
     ) -> None:
@@ -71,10 +64,8 @@ class Grant(BaseGrant):
         partition = Partition(tp.topic, str(tp.partition))
         super().__init__(Assignment(partition, next_epoch(), fence=None, discovered=discovered))
         self.tp = tp
-        self.client_assignment = client_assignment
+        self.tenure = tenure
         self.cursor = Cursor(tp)
-        self.generation = generation
-        self.member_id = member_id
         self.topic_id: bytes | None = None
         self.has_fault = False
         self.doubts = Doubts()
@@ -120,9 +111,7 @@ class Grant(BaseGrant):
         """The same partition in a new epoch, offered anew."""
         return Grant(
             self.tp,
-            self.client_assignment,
-            generation=self.generation,
-            member_id=self.member_id,
+            self.tenure,
             discovered=self.assignment.discovered,
             attempt=self.attempt + 1,
         )

@@ -1,141 +1,200 @@
-"""What the group says: partitions assigned, revoked, lost.
-
-Theory of operation. The client calls its rebalance listener inside its coordination task.
-``on_partitions_assigned`` gets no heartbeats while it runs, and records flow the moment it is
-entered; so it does no waiting at all: it *gates* the partitions (pause, and a dummy seek that
-invalidates what is being fetched), captures generation and member id, and returns. `Granting`
-asks the owner, looks up the positions and opens the gates, in the runtime's task group.
-``on_partitions_revoked`` does get heartbeats, and may commit: it ends the granting, then lets
-the owner drain. The client swallows what a listener raises: errors are kept and come out of
-fetch. The client resets the generation when the broker no longer knows this member: that call
-is the moment of loss, also in the middle of a drain.
-
-The client does not tell when a heartbeat was answered last, and only that says whether the session
-can be over: a process that was stopped learns of its loss from the next heartbeat, and must do
-nothing in the name of the group before it.
-
-What becomes of a grant: see `AssignmentBook`. A dropped one is followed by a new one of the same partition.
-"""
+"""The membership in a group: which protocol it speaks, from the join to the leave."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Literal
 
-from aiokafka import TopicPartition
-from aiokafka.abc import ConsumerRebalanceListener
-from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
-from consumer_sdk.adapters.assignment_book import AssignmentBook
-from consumer_sdk.adapters.kafka.consumer.granting import Granting
-from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
+# isort: split
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.protocol.admin import DescribeConfigsRequest
+
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.topics import Topic
+from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
+from consumer_sdk.adapters.kafka.groups.assignors import (
+    Assignor,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RoundRobinAssignor,
+    StickyAssignor,
+)
+from consumer_sdk.adapters.kafka.groups.choosing import choose_protocol
+from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
+from consumer_sdk.adapters.kafka.groups.consumer_member import SESSION_TIMEOUT, ConsumerMember
+from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.groups.foreign_assignor import ForeignAssignor
+from consumer_sdk.adapters.kafka.groups.runner import MemberRunner, infos_of
+from consumer_sdk.adapters.kafka.options import KafkaOptions
+from consumer_sdk.adapters.opening import keep_trying
 
 __all__ = ["Membership"]
 
 log = logging.getLogger(__name__)
 
-PROOFS = (HeartbeatRequest, SyncGroupRequest)
-"""Requests that begin a session anew when they are answered."""
-MEMBER = (0, 27)
-"""Their error codes for a member: none, and that the group rebalances."""
+ASSIGNORS: Mapping[str, type[Assignor]] = {
+    each.name: each
+    for each in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
+}
+
+GROUP = 32  # a type of resource
+SESSION = "consumer.session.timeout.ms"
 
 
-class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # the client has no types
-    """The client's rebalance listener.
+class Membership:
+    """One member, which is run from `join` on.
 
     Args:
-        consumer: the client.
-        session: seconds without a heartbeat after which the group may give its partitions away.
-
-    Attributes:
-        held_until: see `consumer_sdk.abc.Adapter.held_until`.
+        consumer: the client, which has no group.
+        wake: called when there is an error to raise.
     """
 
     def __init__(
         self,
         consumer: Any,
-        grants: AssignmentBook[Grant],
-        granting: Granting,
-        revoking: Revoking,
-        failures: Failures,
+        coordinator: Coordinator,
+        holdings: Holdings,
+        options: KafkaOptions,
         *,
-        session: float,
+        wake: Callable[[], None],
     ) -> None:
-        self.held_until = math.inf
-        self._session = session
-        self._consumer = consumer
-        self._grants = grants
-        self._granting = granting
-        self._revoking = revoking
-        self._failures = failures
-        self._lock = asyncio.Lock()
-        self._is_closed = False
+        self._client = consumer._client
+        self._coordinator = coordinator
+        self._holdings = holdings
+        self._options = options
+        self._wake = wake
+        self._runner: MemberRunner | None = None
+        self._missed: set[str] = set()
 
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Gates them; waits for nothing."""
-        if self._is_closed:
-            return
+    async def join(self, topics: Mapping[str, Topic]) -> None:
+        """Joins. Another member's drain may hold that up: it then goes on behind.
+
+        Raises:
+            ConsumerSdkError: the broker or the group refuses it.
+        """
+        options = self._options
+        is_classic = options.protocol == "classic"
+        self._runner = MemberRunner(
+            self._classic_member() if is_classic else await self._consumer_member(),
+            self._coordinator,
+            self._holdings,
+            group=options.group or "",
+            is_classic=is_classic,
+            client=self._client,
+            join_patience=options.request_timeout,
+            wake=self._wake,
+        )
+        self._runner.start({} if options.is_chosen_by_broker else infos_of(topics))
+        await self._runner.wait_joined(options.connect_timeout)
+
+    async def decide(self) -> KafkaOptions:
+        """The options with the protocol that is spoken.
+
+        Raises:
+            AdapterError: the coordinator does not say what the group is.
+        """
+        options, group = self._options, self._options.group or ""
+        if options.protocol == "auto":
+            protocol = await keep_trying(self._choose, options.connect_timeout)
+            self._options = options.with_protocol(protocol)
+            log.info("group %r is joined by the %s protocol", group, protocol)
+        return self._options
+
+    async def _choose(self, seconds: float) -> Literal["classic", "consumer"]:
+        group = self._options.group or ""
         try:
-            self._watch_generation()
-            self._granting.offer(assigned)
-        except Exception as error:  # noqa: BLE001 - the client would swallow it
-            self._failures.keep(error)
+            async with asyncio.timeout(max(seconds, 1.0)):
+                return await choose_protocol(self._coordinator, group)
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise translate(error, f"asking what group {group!r} is") from error
 
-    async def on_partitions_revoked(self, _revoked: Iterable[TopicPartition]) -> None:
-        """Lets the owner drain."""
-        await self.revoke_all()
+    def _classic_member(self) -> ClassicMember:
+        options = self._options
+        return ClassicMember(
+            options.group or "",
+            assignors_of(options.client_options.get("partition_assignment_strategy")),
+            session_timeout=options.session,
+            rebalance_timeout=options.rebalance_timeout,
+            heartbeat_interval=options.heartbeat,
+            instance_id=options.client_options.get("group_instance_id"),
+            rack=options.client_options.get("client_rack") or None,
+        )
 
-    def _watch_generation(self) -> None:
-        coordinator = self._consumer._coordinator
-        if "reset_generation" in vars(coordinator):
+    async def _consumer_member(self) -> ConsumerMember:
+        options = self._options
+        return ConsumerMember(
+            options.group or "",
+            topics=options.topics,
+            pattern=options.pattern,
+            rebalance_timeout=options.rebalance_timeout,
+            session_timeout=await self._session_timeout(),
+            instance_id=options.client_options.get("group_instance_id"),
+            rack=options.client_options.get("client_rack") or None,
+        )
+
+    async def _session_timeout(self) -> float:
+        """The group's, in seconds; the broker's default where nobody may know it."""
+        request = DescribeConfigsRequest([(GROUP, self._options.group, [SESSION])])
+        try:
+            answer = await self._client.send(self._client.get_random_node(), request)
+        except (KafkaError, IncompatibleBrokerVersion, NotImplementedError, OSError, TimeoutError):
+            return SESSION_TIMEOUT
+        for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
+            if name == SESSION and value is not None and value.isdigit():
+                return int(value) / 1000
+        return SESSION_TIMEOUT
+
+    async def seen(self, topics: Mapping[str, Topic]) -> None:
+        """The topics at a look; where the broker chooses them, those that are held.
+
+        Raises:
+            AdapterError: the broker does not say what topics other members have.
+        """
+        if self._runner is None:
             return
-        reset = coordinator.reset_generation
+        known, news = self._runner.topics, infos_of(topics)
+        missed = known.keys() - news.keys()
+        # A broker that has just started knows few topics: what one look misses alone has not gone.
+        is_gone: set[str] = set() if self._options.is_chosen_by_broker else missed & self._missed
+        self._missed = missed
+        self._runner.see({**{n: known[n] for n in missed - is_gone}, **news})
+        await self._runner.look_at_others()
 
-        def reset_and_lose() -> None:
-            reset()
-            self._lose_all()
+    def check(self) -> None:
+        """Sees that the membership lives.
 
-        coordinator.reset_generation = reset_and_lose
-        self._watch_session(coordinator)
+        Raises:
+            ConsumerSdkError: it has ended, or the group refuses it.
+        """
+        if self._runner is not None:
+            self._runner.check()
 
-    def _lose_all(self) -> None:
-        self._granting.give_up()
-        grants = list(self._grants)
-        if grants:
-            log.warning(
-                "group %r no longer knows this member: its %d partitions are lost, and what is not "
-                "committed is delivered again. Either no heartbeat came within session_timeout "
-                "(the event loop was blocked, the process was stopped, or the network was away), "
-                "or a drain took longer than rebalance_timeout",
-                *(self._consumer._group_id, len(grants)),
-            )
-        self._revoking.lose(grants)
+    @property
+    def held_until(self) -> float:
+        """See `consumer_sdk.abc.Adapter.held_until`."""
+        return math.inf if self._runner is None else self._runner.held_until
 
-    def _watch_session(self, coordinator: Any) -> None:
-        """A session begins no earlier than the request that begins it is sent."""
-        send, time = coordinator._send_req, asyncio.get_running_loop().time
+    async def drain(self) -> None:
+        """Takes nothing more, and waits for what is being drained; heartbeats go on."""
+        if self._runner is not None:
+            await self._runner.drained()
 
-        async def send_and_hear(request: Any) -> Any:
-            sent = time()
-            response = await send(request)
-            if isinstance(request, PROOFS) and response.error_code in MEMBER:
-                self.held_until = sent + self._session
-            return response
+    async def leave(self) -> None:
+        """Leaves the group at once; what was held has been drained. Never raises."""
+        if self._runner is not None:
+            await self._runner.leave()
 
-        coordinator._send_req = send_and_hear
-        self.held_until = time() + self._session
 
-    async def revoke_all(self) -> None:
-        """Ends every grant, within the budget."""
-        async with self._lock:
-            self._granting.give_up()
-            await self._revoking.revoke_all()
-
-    async def aclose(self) -> None:
-        """Revokes everything; nothing is offered afterwards."""
-        self._is_closed = True
-        await self.revoke_all()
+def assignors_of(strategy: Sequence[Any] | None) -> list[Assignor]:
+    """The assignors of the option: by name, or aiokafka's classes; round-robin where it is not given."""
+    if strategy is None:
+        return [RoundRobinAssignor()]
+    return [
+        ASSIGNORS[each]() if isinstance(each, str) else ForeignAssignor(each) for each in strategy
+    ]

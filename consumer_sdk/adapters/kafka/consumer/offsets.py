@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.groups.membership import GroupMembership
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
 
@@ -24,11 +25,13 @@ class Offsets:
     Args:
         consumer: the client.
         timeout: seconds for each question.
+        membership: in the group whose commits are read.
     """
 
-    def __init__(self, consumer: Any, timeout: float) -> None:
+    def __init__(self, consumer: Any, timeout: float, membership: GroupMembership) -> None:
         self._consumer = consumer
         self._timeout = timeout
+        self._membership = membership
 
     async def at(
         self, tps: Iterable[TopicPartition], start: Start
@@ -61,13 +64,9 @@ class Offsets:
     async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
         """The group's committed offsets with their metadata, from its coordinator."""
         wanted = list(tps)
-        coordinator = self._consumer._coordinator
         try:
             async with asyncio.timeout(self._timeout):
-                await coordinator.ensure_coordinator_known()
-                found: dict[TopicPartition, Any] = await coordinator._do_fetch_commit_offsets(
-                    wanted
-                )
+                found = dict(await self._membership.committed(wanted))
         except (KafkaError, OSError, TimeoutError) as error:
             raise translate(error, f"reading the group's positions of {_names(wanted)}") from error
         return found

@@ -59,6 +59,17 @@ class Revoking:
         await self._rounds.end()
         await self.revoke(list(self._grants))
 
+    async def revoke_some(self, grants: Sequence[Grant], *, ends_round: bool) -> None:
+        """The same of a part of what is held; the rest goes on.
+
+        Args:
+            ends_round: the granting may be revoking one of them itself, and is begun anew.
+        """
+        if ends_round:
+            await self._rounds.end()
+            self._rounds.wake()
+        await self.revoke([grant for grant in grants if not grant.is_closed])
+
     async def revoke(self, grants: Sequence[Grant]) -> None:
         """Lets the owner drain and flush, then closes the grants: their commits are refused.
 

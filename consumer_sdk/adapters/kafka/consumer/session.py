@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import logging
+import math
+from collections.abc import Collection
 from typing import Any
 
-from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
 from consumer_sdk.abc import AssignmentOwner
@@ -14,23 +15,34 @@ from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.grant_rounds import GrantRounds
 from consumer_sdk.adapters.kafka.client.client import connect, make_consumer, stop_client
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
+from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
-from consumer_sdk.adapters.kafka.consumer.watching import TopicWatch
+from consumer_sdk.adapters.kafka.consumer.watching import (
+    AloneTopics,
+    Look,
+    Topics,
+    TopicWatch,
+    await_chosen,
+    partitions_of,
+)
+from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.records import Run
 
 __all__ = ["Session"]
+
+log = logging.getLogger(__name__)
 
 
 class StallDetector:
@@ -77,15 +89,15 @@ class Session:
         self._options = options
         self._consumer: Any = make_consumer(**options.for_consumer())
         self._stall = StallDetector(options)
-        self._joining: asyncio.Task[None] | None = None
         self._closing = asyncio.Lock()
         self.is_closed = False
         self._failures = Failures(self.wake)
         self.grants = AssignmentBook[Grant]()
+        coordinator = Coordinator(self._consumer._client, options.group or "")
         self.buffer = FetchBuffer(self._consumer, self.grants, options)
-        self.offsets = Offsets(self._consumer, options.request_timeout)
-        self.limit = MetadataLimit(self._consumer)
-        self.committer = Committer(self._consumer, self.grants, options, self.limit)
+        self.offsets = Offsets(self._consumer, options.request_timeout, coordinator)
+        self.limit = MetadataLimit(self._consumer, coordinator)
+        self.committer = Committer(self._consumer, self.grants, options, self.limit, coordinator)
         self.committed_offsets = CommittedOffsets(self.offsets, self.limit, options.group or "")
         self._rounds = GrantRounds(
             owner,
@@ -94,31 +106,30 @@ class Session:
             failed=self._failures.keep,
             budget=options.revoke_budget,
         )
-        revoking = Revoking(self._rounds, self.grants, self._failures)
+        self._revoking = Revoking(self._rounds, self.grants, self._failures)
         self.granting = Granting(
-            self._consumer,
+            self._consumer._client,
             rounds=self._rounds,
             grants=self.grants,
             offsets=self.offsets,
-            revoking=revoking,
+            revoking=self._revoking,
+            has_group=options.group is not None,
             opens=self.buffer.add,
             opened=self.wake,
         )
-        self._membership = Membership(
-            self._consumer,
-            self.grants,
-            self.granting,
-            revoking,
-            self._failures,
-            session=min(options.session_timeout, options.rebalance_timeout),
+        self._holdings = Holdings(self.grants, self.granting, self._revoking, self._failures)
+        self._membership = (
+            None
+            if options.group is None
+            else Membership(self._consumer, coordinator, self._holdings, options, wake=self.wake)
         )
-        self._watch = TopicWatch(
-            self._consumer,
-            self.grants,
-            self.granting,
-            options.topics,
-            finds_partitions=options.group is None,
-        )
+
+    def _topics_seen(self) -> Look:
+        """Who is told of the topics at each look."""
+        if self._membership is not None:
+            return self._membership.seen
+        is_pattern = self._options.pattern is not None
+        return AloneTopics(self._holdings, self.granting, gone_is_left=is_pattern).seen
 
     # -- opening ----------------------------------------------------------------------------
 
@@ -129,20 +140,28 @@ class Session:
             ConfigurationError: a topic does not exist, or the group refuses the options.
             AdapterError: the servers cannot be reached, or refused.
         """
-        topics = await keep_trying(self._connect, self._options.connect_timeout)
+        await keep_trying(self._connect, self._options.connect_timeout)
+        if self._membership is not None:
+            self._options = await self._membership.decide()
+        topics = await keep_trying(self._look, self._options.connect_timeout)
         self._check(topics.values())
-        tps = frozenset(TopicPartition(t.name, p) for t in topics.values() for p in t.partitions)
-        self.granting.known = tps
-        await self._join(tps)
+        self.granting.known = partitions_of(topics)
+        await self._join(topics)
         if self._options.group is not None:
             await self.limit.learn()
 
-    async def _connect(self, seconds: float) -> dict[str, Topic]:
-        client = self._consumer._client
-        await connect(client, seconds)
-        return await await_topics(client, self._options.topics)
+    async def _connect(self, seconds: float) -> None:
+        await connect(self._consumer._client, seconds)
 
-    def _check(self, topics: Iterable[Topic]) -> None:
+    async def _look(self, _seconds: float) -> dict[str, Topic]:
+        return await await_chosen(self._consumer._client, self._options)
+
+    def _check(self, topics: Collection[Topic]) -> None:
+        if not topics:
+            log.warning(
+                "pattern=%r matches no topic on %s yet; those that are made later are read",
+                *(self._options.pattern, ", ".join(self._options.servers)),
+            )
         for topic in topics:
             if topic.is_absent:
                 raise ConfigurationError(
@@ -155,36 +174,29 @@ class Session:
                     f"Describe and Read (ACLs)"
                 )
 
-    async def _join(self, tps: frozenset[TopicPartition]) -> None:
+    async def _join(self, topics: Topics) -> None:
         """Joins the group. Another member's drain may hold that up: it then goes on behind."""
-        consumer, group = self._consumer, self._options.group
-        if group is None:
-            consumer.assign(sorted(tps))
+        self._consumer._client.set_topics(self._options.topics)  # none: all
+        try:
+            await self._consumer.start()
+        except KafkaError as error:
+            raise translate(error, "starting the client") from error
+        self._consumer._fetcher._fetch_task.cancel()  # what is fetched is in the buffer
+        if self._membership is not None:
+            await self._membership.join(topics)
         else:
-            consumer.subscribe(self._options.topics, listener=self._membership)
-        self._joining = asyncio.create_task(consumer.start(), name="kafka: joining")
-        await asyncio.wait({self._joining}, timeout=self._options.connect_timeout)
-        self._raise_failed_join()
-        if consumer._fetcher is None:
-            raise TransientAdapterError(f"joining group {group!r}: the broker does not answer")
-        consumer._fetcher._fetch_task.cancel()  # what is fetched is in the buffer
-        if group is None:
-            self.granting.offer(tps)
-
-    def _raise_failed_join(self) -> None:
-        task = self._joining
-        if task is not None and task.done():
-            self._joining = None
-            if not task.cancelled() and (error := task.exception()):
-                raise translate(error, f"joining group {self._options.group!r}")
+            self._holdings.assign(self.granting.known)
 
     # -- running ----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Grants partitions and watches the topics, until cancelled."""
+        watch = TopicWatch(
+            self._consumer, self.grants, self.granting, self._options, self._topics_seen()
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._rounds.run())
-            group.create_task(self._watch.run())
+            group.create_task(watch.run())
 
     async def _grant_all(self) -> None:
         await self.granting.grant_all()
@@ -216,28 +228,14 @@ class Session:
     def _raise_errors(self) -> None:
         """Nothing else watches the client's tasks: a dead one would look like an idle topic."""
         self._failures.raise_kept()
-        self._raise_failed_join()
         self.buffer.check()
-        coordinator = self._consumer._coordinator
-        task = getattr(coordinator, "_coordination_task", None)
-        try:
-            if task is not None and task.cancelled():
-                raise self._ended("coordination", task)
-            coordinator.check_errors()
-        except KafkaError as error:
-            raise translate(error, f"group {self._options.group!r}") from error
-
-    @staticmethod
-    def _ended(name: str, task: asyncio.Task[Any]) -> AdapterError:
-        reason = None if task.cancelled() else task.exception()
-        error = AdapterError(f"the client's {name} task has ended ({reason!r}); close the consumer")
-        error.__cause__ = reason
-        return error
+        if self._membership is not None:
+            self._membership.check()
 
     @property
     def held_until(self) -> float:
         """See `consumer_sdk.abc.Adapter.held_until`."""
-        return self._membership.held_until
+        return math.inf if self._membership is None else self._membership.held_until
 
     def wake(self) -> None:
         """Lets a waiting fetch look again."""
@@ -250,11 +248,11 @@ class Session:
         async with self._closing:
             if self.is_closed:
                 return
-            await self._membership.aclose()
-            if self._joining is not None:
-                self._joining.cancel()
-                await asyncio.wait({self._joining})
-                self._joining = None
+            if self._membership is not None:
+                await self._membership.drain()
+            await self._holdings.end()
+            if self._membership is not None:
+                await self._membership.leave()
             await self.buffer.aclose()
             await stop_client(self._consumer)
             self.is_closed = True

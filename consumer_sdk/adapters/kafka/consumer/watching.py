@@ -1,6 +1,6 @@
-"""Watches the topics: partitions that appear, topics that are made again.
+"""Watches the topics: those that appear, grow, or go, and those that are made again.
 
-The group finds new partitions by itself; alone nobody does. A topic that was deleted and made
+The membership is told of them; alone all partitions are taken. A topic that was deleted and made
 again within one refresh of the client's metadata would be read on at the old position: its
 partitions are dropped instead, and granted again with the new topic's identity.
 """
@@ -9,21 +9,63 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
-from consumer_sdk.adapters.kafka.client.topics import Topic, describe_topics
+from consumer_sdk.adapters.kafka.client.topics import (
+    Topic,
+    await_topics,
+    describe_all_topics,
+    describe_topics,
+)
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
+from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["TopicWatch"]
+__all__ = [
+    "AloneTopics",
+    "Look",
+    "TopicWatch",
+    "Topics",
+    "await_chosen",
+    "look_at_chosen",
+    "partitions_of",
+]
 
 log = logging.getLogger(__name__)
+
+Topics: TypeAlias = Mapping[str, Topic]
+Look: TypeAlias = Callable[[Topics], Awaitable[None]]
+
+
+async def await_chosen(client: Any, options: KafkaOptions) -> dict[str, Topic]:
+    """The topics that are named, which may have been made a moment ago, or those that match.
+
+    Raises:
+        AdapterError: the broker did not answer, or refused.
+    """
+    if options.pattern is None:
+        return await await_topics(client, options.topics)
+    return await look_at_chosen(client, options)
+
+
+async def look_at_chosen(client: Any, options: KafkaOptions) -> dict[str, Topic]:
+    """The topics that are named, absent ones too; or those that match and are not Kafka's own."""
+    if options.pattern is None:
+        return await describe_topics(client, options.topics)
+    found = await describe_all_topics(client)
+    return {name: topic for name, topic in found.items() if options.chooses(topic)}
+
+
+def partitions_of(topics: Topics) -> frozenset[TopicPartition]:
+    """All partitions of these topics."""
+    return frozenset(TopicPartition(t.name, p) for t in topics.values() for p in t.partitions)
 
 
 class TopicWatch:
@@ -31,7 +73,7 @@ class TopicWatch:
 
     Args:
         consumer: the client.
-        finds_partitions: there is no group that would.
+        seen: told of the topics at each look.
     """
 
     def __init__(
@@ -39,15 +81,14 @@ class TopicWatch:
         consumer: Any,
         grants: AssignmentBook[Grant],
         granting: Granting,
-        topics: Sequence[str],
-        *,
-        finds_partitions: bool,
+        options: KafkaOptions,
+        seen: Look,
     ) -> None:
         self._consumer = consumer
         self._grants = grants
         self._granting = granting
-        self._topics = topics
-        self._finds_partitions = finds_partitions
+        self._options = options
+        self._seen = seen
 
     async def run(self) -> None:
         """Watches for ever."""
@@ -68,16 +109,21 @@ class TopicWatch:
 
     async def _look(self) -> None:
         try:
-            topics = await describe_topics(self._consumer._client, self._topics)
+            topics = await self._chosen()
+            self._drop_remade(topics)
+            await self._seen(topics)
         except AdapterError as error:
             if not self._consumer._closed:  # whose connections end with what is asked
                 log.warning("the topics could not be looked at: %s", error, extra=REPEATS)
-            return
-        self._drop_remade(topics)
-        if self._finds_partitions:
-            self._add_new(topics)
 
-    def _drop_remade(self, topics: Mapping[str, Topic]) -> None:
+    async def _chosen(self) -> Topics:
+        """What the broker chooses by a pattern is known by what it assigns."""
+        if self._options.is_chosen_by_broker:
+            names = sorted({grant.tp.topic for grant in self._grants})
+            return await describe_topics(self._consumer._client, names) if names else {}
+        return await look_at_chosen(self._consumer._client, self._options)
+
+    def _drop_remade(self, topics: Topics) -> None:
         for grant in self._grants:
             topic = topics.get(grant.tp.topic)
             found = None if topic is None or topic.error else topic.topic_id
@@ -89,14 +135,31 @@ class TopicWatch:
                 )
                 self._granting.drop(grant)
 
-    def _add_new(self, topics: Mapping[str, Topic]) -> None:
-        """Assigns the new partitions beside those that are held."""
-        found = {TopicPartition(t.name, p) for t in topics.values() for p in t.partitions}
-        held = set(self._consumer.assignment())
-        if found <= held:
-            return
-        self._consumer.assign(sorted(held | found))
-        client_assignment = self._consumer._subscription.subscription.assignment
-        for grant in self._grants:
-            grant.client_assignment = client_assignment
-        self._granting.offer(found - held)
+
+class AloneTopics:
+    """Alone there is no group that would give partitions, or take them.
+
+    Args:
+        gone_is_left: a topic that is deleted is no longer read: a pattern has chosen it.
+    """
+
+    def __init__(self, holdings: Holdings, granting: Granting, *, gone_is_left: bool) -> None:
+        self._holdings = holdings
+        self._granting = granting
+        self._gone_is_left = gone_is_left
+        self._missed: frozenset[str] = frozenset()
+
+    async def seen(self, topics: Topics) -> None:
+        """Takes what is new, and leaves what has gone."""
+        self._holdings.assign(partitions_of(topics))
+        if self._gone_is_left:
+            await self._leave(frozenset(tp.topic for tp in self._holdings.tps) - topics.keys())
+
+    async def _leave(self, absent: frozenset[str]) -> None:
+        """Those that two looks in a row have not found: a broker that has just started knows few topics."""
+        gone, self._missed = absent & self._missed, absent
+        if gone:
+            log.info("topics %s are gone, and are left", ", ".join(sorted(gone)))
+            tps = [tp for tp in self._holdings.tps if tp.topic in gone]
+            self._granting.known -= set(tps)
+            await self._holdings.drain(self._holdings.take(tps))

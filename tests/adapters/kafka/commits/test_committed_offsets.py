@@ -66,14 +66,14 @@ async def test_brokers_that_commit_by_name_carry_checkpoints_as_well(world: Worl
     topic = await world.kafka.create_stream()
     async with world.member(topic) as member:
         (held,) = await member.holding(1)
-        real = coordinator_of(member)._send_req
+        real = coordinator_of(member).send
 
         async def refuse_ids(request: Any) -> Any:
             if isinstance(request, OffsetCommitById):
                 raise NotImplementedError
             return await real(request)
 
-        coordinator_of(member)._send_req = refuse_ids
+        coordinator_of(member).send = refuse_ids
         assert await commit(member, held, HOLED) == Outcome.durable()
         assert without_identity(await read_back(member, held)) == Committed(HOLED, is_copy=False)
 

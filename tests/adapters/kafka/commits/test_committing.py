@@ -21,6 +21,7 @@ from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.groups.membership import GroupMembership, Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, OutcomeKind
@@ -33,14 +34,35 @@ DURABLE, RETRY, FENCED, GONE = (
     OutcomeKind.GONE,
 )
 TOPIC_ID = b"0123456789abcdef"
+ILLEGAL_GENERATION = 22
 LIMIT = "offset.metadata.max.bytes"
 LARGE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 20_000, 2)))
 WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 80_000, 2)))
 HOLED = Checkpoint(watermark=4, resume=5, ranges=((6, 9), (11, 400)), attempts={5: (2, 60.0)})
 
 
-class ScriptedCoordinator:
+class ScriptedClient:
+    """Answers what the limit of metadata is."""
+
+    def __init__(self, coordinator: ScriptedCoordinator) -> None:
+        self.coordinator = coordinator
+
+    async def send(self, node: int, request: Any) -> Any:
+        """The answer to one question."""
+        coordinator = self.coordinator
+        coordinator.calls["asked"] += 1
+        assert (node, [(4, "1", [LIMIT])]) == (coordinator.coordinator_id, request._resources)
+        if not coordinator.tells_limit:
+            return SimpleNamespace(resources=[(31, "not allowed", 4, "1", [])])
+        entry: tuple[Any, ...] = (LIMIT, str(coordinator.limit), True, 5, False, [])
+        return SimpleNamespace(resources=[(0, None, 4, "1", [entry])])
+
+
+class ScriptedCoordinator(GroupMembership):
     """Answers commits from a script: a code for each partition, or an exception."""
+
+    coordinator_id = 1
+    stamp = Stamp(7, "me")
 
     def __init__(self) -> None:
         self.codes: dict[int, int] = {}
@@ -50,23 +72,15 @@ class ScriptedCoordinator:
         self.instances: list[str | None] = []
         self.silent: set[int] = set()
         self.calls: Counter[str] = Counter()
-        self.generation, self.member_id = 7, "me"
+        self.stamp = Stamp(7, "me")
+        self.stamps: list[Stamp] = []
+        self.next_stamps: list[Stamp] = []
         self.in_air = self.most_in_air = 0
-        self.coordinator_id = 1
         self.limit = 4096
         self.tells_limit = True
         self.most_bytes, self.too_much = 1_000_000, 28
 
-    async def send(self, node: int, request: Any) -> Any:
-        """Answers what its limit of metadata is."""
-        self.calls["asked"] += 1
-        assert (node, [(4, "1", [LIMIT])]) == (self.coordinator_id, request._resources)
-        if not self.tells_limit:
-            return SimpleNamespace(resources=[(31, "not allowed", 4, "1", [])])
-        entry: tuple[Any, ...] = (LIMIT, str(self.limit), True, 5, False, [])
-        return SimpleNamespace(resources=[(0, None, 4, "1", [entry])])
-
-    async def _send_req(self, request: Any) -> Any:
+    async def send(self, request: Any) -> Any:
         by_id = isinstance(request, OffsetCommitById)
         topics = request._topics.items()
         self.in_air += 1
@@ -77,6 +91,7 @@ class ScriptedCoordinator:
                 raise self.error
         finally:
             self.in_air -= 1
+        self.stamps.append(Stamp(*request._head[1:3]))
         self.sent.append({p: offset for _, ps in topics for p, offset, _ in ps})
         self.texts.append({p: text for _, ps in topics for p, _, text in ps})
         is_too_much = sum(map(_size, self.texts[-1].values())) > self.most_bytes
@@ -101,11 +116,20 @@ class ScriptedCoordinator:
     def _code(self, partition: int, text: str) -> int:
         return self.codes.get(partition, 12 if len(text) > self.limit else 0)
 
-    def coordinator_dead(self) -> None:
-        self.calls["dead"] += 1
+    async def committed(self, tps: Any) -> Any:
+        raise NotImplementedError
 
-    def reset_generation(self) -> None:
-        self.calls["reset"] += 1
+    def coordinator_moved(self) -> None:
+        self.calls["moved"] += 1
+
+    def is_gone(self, code: int) -> bool:
+        return code != ILLEGAL_GENERATION
+
+    async def renewed(self, stamp: Stamp) -> bool:
+        assert stamp == self.stamp
+        if self.next_stamps:
+            self.stamp = self.next_stamps.pop(0)
+        return self.stamp != stamp
 
 
 class Bench:
@@ -114,14 +138,13 @@ class Bench:
     def __init__(self, partitions: int = 1, topic_id: bytes | None = TOPIC_ID) -> None:
         self.coordinator = ScriptedCoordinator()
         self.grants = AssignmentBook[Grant]()
-        consumer: Any = SimpleNamespace(_coordinator=self.coordinator, _client=self.coordinator)
+        consumer: Any = SimpleNamespace(_client=ScriptedClient(self.coordinator))
         options: Any = SimpleNamespace(group="g", client_options={"group_instance_id": "static"})
-        self.limit = MetadataLimit(consumer)
-        self.committer = Committer(consumer, self.grants, options, self.limit)
-        cursors: Any = SimpleNamespace(state_value=lambda _tp: None)
+        self.limit = MetadataLimit(consumer, self.coordinator)
+        self.committer = Committer(consumer, self.grants, options, self.limit, self.coordinator)
         self.held = []
         for number in range(partitions):
-            grant = Grant(TopicPartition("t", number), cursors, generation=7, member_id="me")
+            grant = Grant(TopicPartition("t", number))
             grant.topic_id = topic_id
             self.grants.offer(grant)
             self.held.append(grant)
@@ -169,9 +192,9 @@ async def test_each_partition_has_its_own_answer(
     bench.coordinator.codes = dict(enumerate(codes))
     monkeypatch.setattr(committing, "describe_topics", _describe(absent=True))
     kinds = await bench.commit(*range(1, 1 + len(codes)))
-    assert kinds[:9] == [DURABLE, RETRY, RETRY, RETRY, RETRY, FENCED, FENCED, RETRY, GONE]
+    assert kinds[:9] == [DURABLE, RETRY, RETRY, RETRY, RETRY, RETRY, FENCED, RETRY, GONE]
     assert kinds[9:] == [FENCED, FENCED]
-    assert bench.coordinator.calls["dead"] == 2
+    assert bench.coordinator.calls["moved"] == 2
 
 
 def _describe(*, absent: bool) -> Callable[..., Any]:
@@ -199,19 +222,34 @@ async def test_rebalance_in_progress_is_retried_in_the_same_generation() -> None
     assert await bench.commit(5) == [RETRY]
     bench.coordinator.codes = {}
     assert await bench.commit(5) == [DURABLE]
-    assert bench.coordinator.calls["reset"] == 0
 
 
-@pytest.mark.parametrize("now, resets", [((7, "me"), 1), ((8, "me"), 0), ((-1, ""), 0)])
-async def test_eviction_makes_the_client_rejoin_only_from_the_evicted_generation(
-    now: tuple[int, str], resets: int
-) -> None:
-    """A late commit of an old generation must not throw away the new one."""
-    bench = Bench()
-    bench.coordinator.codes = {0: 22}
-    bench.coordinator.generation, bench.coordinator.member_id = now
-    assert await bench.commit(5) == [FENCED]
-    assert bench.coordinator.calls["reset"] == resets
+@pytest.mark.parametrize("code", [22, 113])
+async def test_commit_with_an_epoch_that_is_over_is_sent_again_with_the_new_one(code: int) -> None:
+    """KIP-848: the epoch moves on while the partition stays; so do generations of cooperative groups."""
+    bench = Bench(2)
+    bench.coordinator.codes = {1: code}
+    bench.coordinator.next_stamps = [Stamp(8, "me"), Stamp(9, "me"), Stamp(9, "me")]
+    assert await bench.commit(5, 6) == [DURABLE, RETRY]
+    assert bench.coordinator.sent == [{0: 5, 1: 6}, {1: 6}, {1: 6}]
+    assert [stamp.epoch for stamp in bench.coordinator.stamps] == [7, 8, 9]
+
+
+async def test_what_is_lost_between_two_requests_is_not_sent_with_the_next_epoch() -> None:
+    """T1: the member has joined again by then, and the broker would take it."""
+    bench = Bench(2)
+    bench.held[1].topic_id = None  # by name, in a request of its own
+    send = bench.coordinator.send
+
+    async def lose(request: Any) -> Any:
+        answer = await send(request)
+        bench.grants.close([bench.held[1]])
+        bench.coordinator.stamp = Stamp(1, "me again")
+        return answer
+
+    bench.coordinator.send = lose  # type: ignore[method-assign]  # a loss at the worst moment
+    assert await bench.commit(5, 6) == [DURABLE, FENCED]
+    assert bench.coordinator.sent == [{0: 5}]
 
 
 async def test_commit_of_a_closed_grant_is_refused_without_asking() -> None:
@@ -267,14 +305,14 @@ async def test_commits_at_the_same_time_go_one_after_the_other() -> None:
 async def test_broker_without_topic_ids_gets_commits_by_name() -> None:
     """Before Kafka 4.1 there is no such version of the request."""
     bench = Bench(2)
-    real = bench.coordinator._send_req
+    real = bench.coordinator.send
 
     async def refuse_ids(request: Any) -> Any:
         if isinstance(request, OffsetCommitById):
             raise NotImplementedError
         return await real(request)
 
-    bench.coordinator._send_req = refuse_ids  # type: ignore[method-assign]  # an old broker
+    bench.coordinator.send = refuse_ids  # type: ignore[method-assign]  # an old broker
     assert await bench.commit(3, 4) == [DURABLE, DURABLE]
     assert await bench.commit(5, 6) == [DURABLE, DURABLE]
 

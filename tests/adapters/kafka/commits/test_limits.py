@@ -27,10 +27,9 @@ def limit_of(
         return SimpleNamespace(resources=[(0, None, 4, "7", answer)])
 
     client = SimpleNamespace(send=send, get_random_node=lambda: 3)
-    consumer: Any = SimpleNamespace(
-        _client=client, _coordinator=SimpleNamespace(coordinator_id=coordinator)
-    )
-    return MetadataLimit(consumer), asked
+    consumer: Any = SimpleNamespace(_client=client)
+    membership: Any = SimpleNamespace(coordinator_id=coordinator)
+    return MetadataLimit(consumer, membership), asked
 
 
 @pytest.mark.parametrize("coordinator, node", [(7, 7), (None, 3)])

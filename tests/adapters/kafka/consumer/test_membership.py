@@ -1,10 +1,10 @@
-"""Rebalances on a real Kafka: what the client gets wrong, and how it comes out right."""
+"""Rebalances of a classic group on a real Kafka: what clients get wrong, and how it comes out right."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -144,9 +144,10 @@ async def test_evicted_member_loses_its_partitions_and_gets_them_in_a_new_epoch(
     async with world.member(topic) as member:
         (old,) = await member.holding(1)
         await member.adapter.commit([flush_of(old, 50)])
-        await _evict(world, member)
-        (outcome,) = await member.adapter.commit([flush_of(old, 60)])
-        assert outcome.kind is OutcomeKind.FENCED
+        async with _muted(member):
+            await _evict(world)
+            (outcome,) = await member.adapter.commit([flush_of(old, 60)])
+            assert outcome.kind is OutcomeKind.FENCED
         assert await world.offsets(topic) == {0: 50}
         await world.until("granted", "member-1", times=2)
         (new,) = await member.holding(1)
@@ -154,23 +155,32 @@ async def test_evicted_member_loses_its_partitions_and_gets_them_in_a_new_epoch(
         assert world.kinds("member-1")[:4] == ["assigned", "granted", "lost", "assigned"]
 
 
-async def _evict(world: World, member: Any) -> None:
-    """Stops the heartbeats, and has the broker throw the member out."""
-    coordinator = coordinator_of(member)
-    coordinator._heartbeat_task.cancel()
-    coordinator._heartbeat_task = asyncio.create_task(_silence())
-    await world.kafka.end_sessions(coordinator.group_id)
+async def _evict(world: World) -> None:
+    """The broker throws the member out."""
+    await world.kafka.end_sessions(world.group_id)
     assert await world.state() == "Empty"
 
 
-async def _silence() -> None:
-    """Ends quietly when it is cancelled, as the client's own task does."""
-    with contextlib.suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
+@asynccontextmanager
+async def _muted(member: Any) -> AsyncIterator[None]:
+    """Nothing that keeps the membership is sent meanwhile."""
+    coordinator, spoken = coordinator_of(member), asyncio.Event()
+    ask = coordinator.ask
+
+    async def wait(request: Any, timeout: float) -> Any:
+        await spoken.wait()
+        return await ask(request, timeout)
+
+    coordinator.ask = wait
+    try:
+        yield
+    finally:
+        coordinator.ask = ask
+        spoken.set()
 
 
 async def test_loss_in_the_middle_of_a_drain_is_told_at_once(world: World) -> None:
-    """The generation turns -1 inside the listener: the drain learns of it, its commit fails."""
+    """Heartbeats go on meanwhile: the drain learns of it, and its commit fails."""
     topic = await world.kafka.create_stream(2)
     owner = world.owner()
     outcomes = []
@@ -178,11 +188,9 @@ async def test_loss_in_the_middle_of_a_drain_is_told_at_once(world: World) -> No
         await old.holding(2)
 
         async def lose(assignments: Sequence[Assignment]) -> None:
-            coordinator = coordinator_of(old)
-            dead = coordinator.member_id
-            coordinator.reset_generation()
+            await world.kafka.end_sessions(world.group_id, coordinator_of(old).stamp.member_id)
+            await world.until("lost", "member-1")
             outcomes.extend(await old.adapter.commit([flush_of(a, 7) for a in assignments]))
-            await world.kafka.end_sessions(coordinator.group_id, dead)
 
         owner.on_revoked = lose
         async with world.member(topic) as new:
@@ -212,7 +220,7 @@ async def test_loss_while_the_owner_is_asked_is_told_when_it_has_answered(world:
 async def test_partition_that_was_dropped_is_not_granted_again_in_a_rebalance(
     world: World, way: str
 ) -> None:
-    """The client says until the next assignment that it has the partition: it may be another's."""
+    """It is offered in a new epoch when the old one has ended; by then it may be another member's."""
     topic = await world.kafka.create_stream()
     owner = world.owner()
     async with world.member(topic, owner) as member:
@@ -220,11 +228,12 @@ async def test_partition_that_was_dropped_is_not_granted_again_in_a_rebalance(
         session: Any = member.adapter._session  # type: ignore[attr-defined]  # Kafka's
         owner.on_revoked = lambda _: asyncio.sleep(0)
         member.adapter.drop(held)  # the round that grants it anew begins in the revoke
+        holdings, tps = session._holdings, [(topic, 0)]
         if way == "revoked":
-            await session._membership.revoke_all()
+            await holdings.drain(holdings.take(tps))
         else:
             await world.until("revoked", "member-1")
-            session._membership._lose_all()
+            holdings.lose(tps, "the session is over")
         await asyncio.wait({session._rounds._round})
         assert _grants(member) == []
     assert world.kinds("member-1").count("granted") == 1

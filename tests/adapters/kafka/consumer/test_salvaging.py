@@ -32,6 +32,8 @@ HIGHWATER = 1000
 
 
 OPTIONS = KafkaOptions(
+    pattern=None,
+    protocol="classic",
     topics=("t",),
     servers=["localhost:9092"],
     group=None,

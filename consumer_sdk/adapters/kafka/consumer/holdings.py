@@ -1,0 +1,93 @@
+"""What the group says of partitions, done to the grants and their owner."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from aiokafka import TopicPartition
+
+from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.kafka.consumer.granting import Granting
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
+
+__all__ = ["Holdings", "Taken"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is to be drained.
+
+    Attributes:
+        ends_round: the granting may be busy with one of them.
+    """
+
+    grants: Sequence[Grant]
+    ends_round: bool
+
+
+class Holdings:
+    """Partitions come and go one by one; those that stay are not touched."""
+
+    def __init__(
+        self,
+        grants: AssignmentBook[Grant],
+        granting: Granting,
+        revoking: Revoking,
+        failures: Failures,
+    ) -> None:
+        self._grants = grants
+        self._granting = granting
+        self._revoking = revoking
+        self._failures = failures
+        self._has_ended = False
+
+    @property
+    def tps(self) -> frozenset[TopicPartition]:
+        """What has come, and is not to go."""
+        return self._granting.tps
+
+    def assign(self, tps: Collection[tuple[str, int]]) -> None:
+        """They have come. Waits for nothing."""
+        added = frozenset(TopicPartition(*tp) for tp in tps) - self.tps
+        if added and not self._has_ended:
+            self._granting.offer(added)
+
+    def take(self, tps: Collection[tuple[str, int]]) -> Taken:
+        """Nothing of them is fetched any more; their commits are still valid."""
+        grants = self._give_up(tps)
+        ends_round = self._granting.is_renewing(grants)
+        self._grants.drain(grants)
+        for grant in grants:
+            grant.cursor.close()
+        return Taken(grants, ends_round)
+
+    async def drain(self, taken: Taken) -> None:
+        """The owner drains and flushes, within the budget. Never raises."""
+        try:
+            await self._revoking.revoke_some(taken.grants, ends_round=taken.ends_round)
+        except Exception as error:  # noqa: BLE001 - the membership goes on, and fetch raises it
+            self._failures.keep(error)
+
+    def lose(self, tps: Collection[tuple[str, int]], reason: str) -> None:
+        """They may be another member's already."""
+        grants = self._give_up(tps)
+        if grants:
+            log.warning(
+                "%d partitions are lost, and what is not committed is delivered again: %s",
+                *(len(grants), reason),
+            )
+        self._revoking.lose(grants)
+
+    async def end(self) -> None:
+        """All that is held is drained, and nothing is granted any more."""
+        self._has_ended = True
+        self._give_up(self.tps)
+        await self._revoking.revoke_all()
+
+    def _give_up(self, tps: Collection[tuple[str, int]]) -> list[Grant]:
+        return self._granting.give_up(TopicPartition(*tp) for tp in tps)

@@ -1,0 +1,67 @@
+"""Why a group takes a member not, and what to do about it."""
+
+from __future__ import annotations
+
+from aiokafka import errors as kafka
+
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
+
+__all__ = ["refusal", "unsupported"]
+
+OTHER_TYPE = (
+    "the group is of another type: give another group=, or the protocol= that its members use "
+    "(share groups have none here)"
+)
+SWITCHED_OFF = (
+    "the broker does not offer groups of the consumer protocol: use protocol='classic' or 'auto', or "
+    "allow it there (Kafka 4.0, its feature group.version, group.coordinator.rebalance.protocols)"
+)
+
+ADVICE: dict[int, tuple[type[ConsumerSdkError], str]] = {
+    23: (ConfigurationError, OTHER_TYPE),
+    35: (ConfigurationError, SWITCHED_OFF),
+    42: (AdapterError, "the broker finds the request invalid"),
+    69: (ConfigurationError, OTHER_TYPE),
+    81: (
+        AdapterError,
+        "the group is full: raise the broker's group.max.size, or group.consumer.max.size",
+    ),
+    111: (
+        AdapterError,
+        "another member has this group_instance_id: give each member its own, or end the other one",
+    ),
+    112: (ConfigurationError, "the broker does not know the assignor (group.consumer.assignors)"),
+    128: (
+        ConfigurationError,
+        (
+            "the broker evaluates patterns as RE2, which has no look-around and no references back: "
+            "write another pattern, or use protocol='classic'"
+        ),
+    ),
+}
+"""Codes that the client has no error for, or another advice → the error, and what to do."""
+
+INCONSISTENT = 23
+
+
+def refusal(code: int, message: str, where: str, *, is_classic: bool) -> ConsumerSdkError:
+    """The error for a group's answer.
+
+    Args:
+        message: the broker's own words.
+        where: what was asked for; the message starts with it.
+        is_classic: the member speaks the classic protocol, in which some codes mean something else.
+    """
+    if code not in ADVICE or (is_classic and code == INCONSISTENT):
+        return translate(kafka.for_code(code)(message), where)
+    kind, advice = ADVICE[code]
+    said = f"{message}; " if message else ""
+    return kind(f"{where}: {said}{advice} (error {code})")
+
+
+def unsupported(error: Exception, where: str) -> ConfigurationError:
+    """The error for a broker that does not know the request."""
+    found = ConfigurationError(f"{where}: {error}; {SWITCHED_OFF}")
+    found.__cause__ = error
+    return found

@@ -1,0 +1,402 @@
+"""Runs a `Member`: sends what it says, tells it the answers, and does what it wants done.
+
+One task talks to the coordinator, and nothing else keeps it: what is revoked is drained in a task beside it, so that
+heartbeats go on. Events are applied in their order, without an await in between, before anything else is sent.
+
+Races:
+
+- *Lost while it drains, and given back.* (1) A partition is revoked, and its owner drains; (2) the membership is lost,
+  and the owner is told; (3) the member joins anew, and gets the partition again. It is offered when the first
+  drain has ended, and that drain's end releases nothing of the new membership.
+- *Closed while a request is under way.* The connection is closed, and the member told that no answer came: it leaves as
+  whoever it may be by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
+from consumer_sdk.adapters.kafka.client.topics import Topic, describe_topic_ids, describe_topics
+from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.groups.member import (
+    Assigned,
+    CoordinatorLost,
+    Event,
+    Lost,
+    Member,
+    Refused,
+    Revoked,
+    TopicInfo,
+    TopicPartition,
+)
+from consumer_sdk.adapters.kafka.groups.messages import JoinGroup, Request, SyncGroup
+from consumer_sdk.adapters.kafka.groups.refusals import refusal, unsupported
+from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
+from consumer_sdk.errors import AdapterError, ConsumerSdkError, TransientAdapterError
+from consumer_sdk.log_limits import REPEATS
+
+__all__ = ["MemberRunner", "PartitionOwner", "infos_of"]
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF = 0.1
+LONGEST_BACKOFF = 1.0
+ANSWER = 10.0
+"""Seconds for the answer to a heartbeat; a session is longer."""
+LEAST_TICK = 0.01
+"""Seconds between two looks at the member while a request is under way."""
+LEAVE = 2.0
+"""Seconds that leaving may take."""
+
+
+class PartitionOwner(Protocol):
+    """Whoever has the partitions."""
+
+    def assign(self, tps: frozenset[TopicPartition]) -> None:
+        """The group gives these."""
+
+    def take(self, tps: frozenset[TopicPartition]) -> Any:
+        """Nothing of these is fetched any more; what `drain` then is to be told."""
+
+    async def drain(self, taken: Any) -> None:
+        """Ends what is under way of them. Never raises."""
+
+    def lose(self, tps: frozenset[TopicPartition], reason: str) -> None:
+        """These are gone."""
+
+
+class Drain:
+    """What is being drained; what of it is lost meanwhile is not released."""
+
+    def __init__(self, tps: frozenset[TopicPartition]) -> None:
+        self.tps = tps
+        self.to_release = tps
+        self.late: frozenset[TopicPartition] = frozenset()
+
+
+class MemberRunner:
+    """One membership, from the join to the leave.
+
+    Args:
+        group: for messages.
+        is_classic: the protocol that the member speaks.
+        client: looks up the names of topics.
+        join_patience: seconds for the answer to a join.
+        wake: called when there is an error to raise.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        coordinator: Coordinator,
+        owner: PartitionOwner,
+        *,
+        group: str,
+        is_classic: bool,
+        client: Any,
+        join_patience: float,
+        wake: Callable[[], None],
+    ) -> None:
+        self._member = member
+        self._coordinator = coordinator
+        self._owner = owner
+        self._where = f"group {group!r}"
+        self._is_classic = is_classic
+        self._client = client
+        self._join_patience = join_patience
+        self._wake_fetch = wake
+        self._work = asyncio.Event()
+        self._topics: dict[str, TopicInfo] | None = None
+        self._others: frozenset[str] = frozenset()
+        self._drains: dict[asyncio.Task[None], Drain] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
+        self._joined = asyncio.Event()
+        self._refusal: ConsumerSdkError | None = None
+        self._backoff = 0.0
+        self._is_closing = False
+        coordinator.member = member
+
+    # -- from outside -------------------------------------------------------------------------
+
+    def start(self, topics: Mapping[str, TopicInfo]) -> None:
+        """Begins to join.
+
+        Args:
+            topics: those that the member subscribes to.
+        """
+        self.see(topics)
+        self._task = asyncio.create_task(self._run(), name="kafka: membership")
+
+    async def wait_joined(self, timeout: float) -> None:
+        """Waits until the group has taken the member. Another member's drain may hold that up.
+
+        Raises:
+            ConsumerSdkError: it refuses it.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._joined.wait()
+        except TimeoutError:
+            log.info("%s: joining takes longer than %.0f s, and goes on", self._where, timeout)
+        self.check()
+
+    def see(self, topics: Mapping[str, TopicInfo]) -> None:
+        """The cluster's metadata, as they are now."""
+        if topics != self._topics:
+            self._topics = dict(topics)
+            self._member.metadata_changed(dict(topics), _now())
+            self._work.set()
+
+    @property
+    def topics(self) -> Mapping[str, TopicInfo]:
+        """What the member was told last."""
+        return self._topics or {}
+
+    @property
+    def held_until(self) -> float:
+        """See `consumer_sdk.abc.Adapter.held_until`."""
+        return self._member.held_until if self._member.held else math.inf
+
+    def check(self) -> None:
+        """Sees that the membership lives.
+
+        Raises:
+            ConsumerSdkError: it has ended, or the group refuses it.
+        """
+        if self._refusal is not None:
+            raise self._refusal
+        task = self._task
+        if task is not None and task.done() and not self._is_closing:
+            reason = None if task.cancelled() else task.exception()
+            error = AdapterError(
+                f"the membership of {self._where} has ended ({reason!r}); close the consumer"
+            )
+            error.__cause__ = reason
+            raise error
+
+    async def drained(self) -> None:
+        """Takes nothing more, and waits for what is being drained."""
+        self._is_closing = True
+        while self._drains:
+            await asyncio.wait(set(self._drains))
+
+    async def leave(self) -> None:
+        """Leaves the group at once; what was held has been drained. Never raises."""
+        self._is_closing = True
+        for task in (self._task, self._learning):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+        self._joined.set()
+        if self._task is None or self._refusal is not None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE):
+                await self._leave()
+        except (KafkaError, OSError, TimeoutError) as error:
+            log.warning("leaving %s: %r", self._where, error)
+
+    async def _leave(self) -> None:
+        self._member.leave(_now())
+        while not self._member.has_left:
+            request = self._member.poll(_now())
+            if request is None:
+                await self._rest()
+            else:
+                await self._ask(request)
+
+    # -- the conversation ---------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while self._refusal is None and not self._member.has_left:
+                request = self._member.poll(_now())
+                self._apply()
+                if request is None:
+                    await self._rest()
+                else:
+                    await self._ask(request)
+                    self._apply()
+                    await asyncio.sleep(self._backoff)
+        finally:
+            self._joined.set()
+            self._wake_fetch()
+
+    async def _rest(self) -> None:
+        """Until there is something to send."""
+        left = self._member.wake_at() - _now()
+        if left <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(None if left == math.inf else left):
+                await self._work.wait()
+        except TimeoutError:
+            pass
+        self._work.clear()
+
+    async def _ask(self, request: Request) -> None:
+        takes_long = isinstance(request, JoinGroup | SyncGroup)
+        timeout = self._join_patience if takes_long else ANSWER
+        asking = asyncio.create_task(self._coordinator.ask(to_wire(request), timeout))
+        try:
+            await self._wait_for(asking)
+            answer = from_wire(asking.result())
+        except (IncompatibleBrokerVersion, NotImplementedError) as error:
+            self._member.failed(request, _now())
+            self._refuse(unsupported(error, f"joining {self._where}"))
+        except (KafkaError, OSError, TimeoutError) as error:
+            self._member.failed(request, _now())
+            self._failed(error)
+        except asyncio.CancelledError:
+            asking.cancel()
+            self._member.failed(request, _now())
+            await asyncio.wait({asking})
+            raise
+        else:
+            self._backoff = 0.0
+            self._member.answered(request, answer, _now())
+            self._coordinator.tell_news()
+
+    async def _wait_for(self, asking: asyncio.Task[Any]) -> None:
+        """The member is polled meanwhile: it finds out that its time is over, and that the process lives."""
+        while not asking.done():
+            left = max(self._member.wake_at() - _now(), LEAST_TICK)
+            await asyncio.wait({asking}, timeout=None if left == math.inf else left)
+            if not asking.done():
+                self._member.poll(_now())
+                self._apply()
+
+    def _failed(self, error: Exception) -> None:
+        self._look_again()
+        found = translate(error, self._where)
+        if isinstance(found, TransientAdapterError):
+            log.warning("%s: asking again in %.1f s", found, self._backoff, extra=REPEATS)
+        else:
+            self._refuse(found)
+
+    def _look_again(self) -> None:
+        self._coordinator.coordinator_moved()
+        self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
+
+    def _refuse(self, error: ConsumerSdkError) -> None:
+        if self._refusal is None and not self._is_closing:
+            self._refusal = error
+            self._wake_fetch()
+
+    # -- what the member wants done -----------------------------------------------------------
+
+    def _apply(self) -> None:
+        for event in self._member.events():
+            self._do(event)
+        if self._member.epoch >= 0:
+            self._joined.set()
+        if self._is_curious and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.create_task(self._learn(), name="kafka: topic names")
+
+    @property
+    def _is_curious(self) -> bool:
+        """The member waits for what the cluster knows."""
+        return bool(self._member.unknown_topic_ids or self._member.group_topics - self._others)
+
+    def _do(self, event: Event) -> None:
+        match event:
+            case Assigned(tps):
+                self._assign(tps)
+            case Revoked(tps):
+                self._revoke(tps)
+            case Lost(tps, reason):
+                self._lose(tps, reason)
+            case CoordinatorLost():
+                self._look_again()
+            case Refused(code, message):
+                where = f"joining {self._where}"
+                self._refuse(refusal(code, message, where, is_classic=self._is_classic))
+
+    def _assign(self, tps: frozenset[TopicPartition]) -> None:
+        """What the owner is still draining of an older membership is offered when that has ended."""
+        for drain in self._drains.values():
+            drain.late |= drain.tps & tps
+            tps -= drain.tps
+        if tps and not self._is_closing:
+            self._owner.assign(tps)
+
+    def _revoke(self, tps: frozenset[TopicPartition]) -> None:
+        """Whoever closes drains all that is held."""
+        if self._is_closing:
+            return
+        for drain in self._drains.values():
+            drain.late -= tps
+        taken, drain = self._owner.take(tps), Drain(tps)
+        task = asyncio.create_task(self._drain(drain, taken), name="kafka: draining")
+        self._drains[task] = drain
+        task.add_done_callback(self._drains.pop)
+
+    async def _drain(self, drain: Drain, taken: Any) -> None:
+        try:
+            await self._owner.drain(taken)
+        finally:
+            if drain.to_release:
+                self._member.released(drain.to_release, _now())
+            if drain.late and not self._is_closing:
+                self._owner.assign(drain.late)
+            self._work.set()
+
+    def _lose(self, tps: frozenset[TopicPartition], reason: str) -> None:
+        for drain in self._drains.values():
+            drain.to_release -= tps
+            drain.late -= tps
+        self._owner.lose(tps, reason)
+
+    async def _learn(self) -> None:
+        """The names of topics that the group has assigned by their ids, and topics of other members."""
+        backoff = FIRST_BACKOFF
+        while self._is_curious:
+            try:
+                await self._look_at_ids()
+                await self.look_at_others()
+            except AdapterError as error:
+                log.warning("%s: %s", self._where, error, extra=REPEATS)
+            await asyncio.sleep(backoff)
+            backoff = min(backoff * 2, LONGEST_BACKOFF)
+
+    async def _look_at_ids(self) -> None:
+        wanted = self._member.unknown_topic_ids
+        if wanted:
+            found = await describe_topic_ids(self._client, wanted)
+            self.see({**self.topics, **infos_of(found)})
+
+    async def look_at_others(self) -> None:
+        """Topics that other members alone have subscribed to, whose leader this one is.
+
+        Raises:
+            AdapterError: the broker did not answer, or refused.
+        """
+        names = self._member.group_topics
+        if names:
+            known = infos_of(await describe_topics(self._client, sorted(names)))
+            self._others = names
+            self._member.group_metadata_changed({n: known.get(n) for n in names}, _now())
+            self._work.set()
+
+
+def infos_of(topics: Mapping[str, Topic]) -> dict[str, TopicInfo]:
+    """The topics that there are, as a member knows them."""
+    present = [topic for topic in topics.values() if not topic.error]
+    return {t.name: TopicInfo(t.topic_id or NO_TOPIC_ID, len(t.partitions)) for t in present}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
