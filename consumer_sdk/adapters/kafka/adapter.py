@@ -53,8 +53,8 @@ __all__ = ["KafkaAdapter"]
 class KafkaAdapter(Adapter):
     """Reads Kafka topics, in a group or alone.
 
-    In a group the partitions are shared with the other members and positions are committed with
-    the generation in which each partition was assigned, so that a former owner can never
+    In a group the partitions are shared with the other members and positions are committed in
+    the member's name, and only of what it holds, so that a former owner can never
     overwrite; with them, as far as the broker has room, what is settled above and how often the
     rest was tried. Alone (``group=None``) all partitions are read, new ones are found, and nothing is
     kept, for a store keeps checkpoints by group too: each start begins at the consumer's ``start``.

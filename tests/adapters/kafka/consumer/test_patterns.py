@@ -38,6 +38,7 @@ def family(world: World) -> Family:
 
 
 WAYS: list[dict[str, Any]] = [{"group": None}, {}]
+CONSUMER: dict[str, Any] = {"protocol": "consumer"}
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["alone", "classic"])
@@ -70,6 +71,28 @@ async def test_pattern_that_matches_nothing_yet_waits(
         assert await member.fetch() == []
         await family.make(family.name("late"), 0, 2)
         assert values(await member.read(2)) == [0, 1]
+
+
+async def test_broker_matches_whole_names_and_its_topics_are_found_by_their_ids(
+    family: Family,
+) -> None:
+    """KIP-848: no member looks at the topics of the cluster."""
+    await family.make(family.name("a"), 0, 3)
+    await family.make(f"x-{family.name('a')}", 100, 103)
+    async with family.world.member("", **family.options, **CONSUMER) as member:
+        assert [a.discovered for a in await member.holding(1)] == [False]
+        assert values(await member.read(3)) == [0, 1, 2]
+
+
+@pytest.mark.campaign
+async def test_broker_finds_later_topics_within_some_ten_seconds(family: Family) -> None:
+    """It does not evaluate patterns more often."""
+    await family.make(family.name("a"), 0, 3)
+    async with family.world.member("", **family.options, **CONSUMER) as member:
+        assert values(await member.read(3)) == [0, 1, 2]
+        await family.make(family.name("b"), 10, 13)
+        assert values(await member.read(3)) == [10, 11, 12]
+        assert [a.discovered for a in await member.holding(2)] == [False, True]
 
 
 async def test_topic_that_is_deleted_leaves_and_the_others_go_on(family: Family) -> None:
