@@ -4,7 +4,7 @@ It stands on the client's connections and protocol structs alone (`aiokafka.conn
 client's, all of them ``KafkaError``: `faults.translate` makes the SDK's of them, and says which of them may pass.
 
 A request that is cancelled leaves its connection as it was: the answer is dropped when it comes. One that is not answered in
-its time ends the connection, since what is asked next would wait behind it.
+its time ends the connection, since what is asked next would wait behind it; so does a join that is cancelled.
 """
 
 from __future__ import annotations

@@ -224,7 +224,8 @@ class Channel(Enum):
     COORDINATION = "coordination"
     """Heartbeats and commits, which may never wait."""
     JOINS = "joins"
-    """Answered when all members have asked: a heartbeat or commit sent meanwhile would wait behind."""
+    """Answered when all members have asked: a heartbeat or commit sent meanwhile would wait behind. A cancelled one
+    ends the connection."""
     FETCHES = "fetches"
     """The broker waits for records."""
 
@@ -291,7 +292,15 @@ class Connections:
             KafkaError: there is none; see `ask` above.
         """
         with self._counted(node):
-            return await ask(await self.get(node, channel), request, seconds)
+            connection = await self.get(node, channel)
+            try:
+                return await ask(connection, request, seconds)
+            except asyncio.CancelledError:
+                # 1. a join is cancelled; 2. the broker goes on waiting for the other members, and reads nothing more of
+                # this connection; 3. the next join would wait behind it.
+                if channel is Channel.JOINS:
+                    connection.close()
+                raise
 
     @contextmanager
     def _counted(self, node: int) -> Iterator[None]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeAlias
 
 import pytest
@@ -313,6 +314,28 @@ async def test_request_may_take_longer_than_others(broker: ScriptedBroker, conne
     assert (await join).error_code == 0
 
 
+async def test_join_that_is_cancelled_holds_up_no_other(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """The broker would answer the first one before it reads the second."""
+    cluster = await connect()
+    broker.scripts[HEARTBEAT] = hanging
+    first = asyncio.create_task(cluster.send(1, heartbeat(), channel=Channel.JOINS))
+    async with asyncio.timeout(HANG):
+        await until(lambda: broker.asked[HEARTBEAT] == 1)
+        first.cancel()
+        await asyncio.wait({first})
+        del broker.scripts[HEARTBEAT]
+        answer = await cluster.send(1, heartbeat(), channel=Channel.JOINS)
+    assert answer.error_code == 0
+    assert broker.asked[METADATA] == 1  # nothing has happened to the node
+
+
+async def hanging(_request: Any) -> None:
+    """Reads nothing more of this connection."""
+    await asyncio.Event().wait()
+
+
 async def test_fetch_that_waits_holds_up_no_heartbeat(
     broker: ScriptedBroker, connect: Opener
 ) -> None:
@@ -538,3 +561,86 @@ async def test_time_that_no_record_has_is_none(broker: ScriptedBroker, connect: 
     broker.scripts[LIST_OFFSETS] = nothing
     cluster = await connect()
     assert await cluster.list_offsets({TP: 1_000}) == ({TP: None}, {})
+
+
+# -- whatever happens ---------------------------------------------------------------------------
+
+
+class Chaos:
+    """Three nodes: any may be silent or hang up, and all but the first may come back at another address.
+
+    An answer says which time it was asked for, so that nobody takes another's.
+    """
+
+    def __init__(self, brokers: list[ScriptedBroker], cluster: Cluster, seed: int) -> None:
+        self._brokers = brokers
+        self._cluster = cluster
+        self._chance = random.Random(seed)
+        self.answered = 0
+        self.is_over = False
+        for broker in brokers:
+            broker.scripts[LIST_OFFSETS] = self._echo
+
+    async def _echo(self, request: Any) -> Any:
+        if self._chance.random() < 0.05:
+            return None
+        if self._chance.random() < 0.3:
+            await asyncio.sleep(self._chance.random() / 100)
+        topics = [
+            (name, [(p, 0, -1, time, 0) for p, _e, time in ps]) for name, ps in request.topics
+        ]
+        return ListOffsetsResponseV4(0, topics)
+
+    async def ask(self, times: Iterator[int]) -> None:
+        """One question after another; some are cancelled, some are given little time."""
+        for time in times:
+            tp = TopicPartition("t", time % 3)
+            asks = self._cluster.list_offsets({tp: time})
+            try:
+                async with asyncio.timeout(self._chance.choice([0.001, 0.01, HANG])):
+                    found, failures = await asks
+            except TimeoutError:
+                continue
+            assert found in ({}, {tp: ListedOffset(time, 0)}), time
+            assert not found or not failures
+            self.answered += len(found)
+            if failures:
+                with suppress(KafkaError):
+                    await self._cluster.refresh()
+
+    async def disturb(self) -> None:
+        """Until it is over; then all nodes listen."""
+        while not self.is_over:
+            await asyncio.sleep(0.005)
+            broker = self._chance.choice(self._brokers)
+            if self._chance.random() < 0.7 or broker is self._brokers[0]:
+                broker.hang_up()
+            else:
+                await broker.close()
+                await broker.listen()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_every_answer_is_that_of_its_question(seed: int) -> None:
+    """Whatever is cancelled, late, cut off or moved; and in the end all is well again."""
+    async with AsyncExitStack() as stack:
+        brokers = [await stack.enter_async_context(ScriptedBroker(node)) for node in (1, 2, 3)]
+        for broker in brokers:
+            broker.others = [other for other in brokers if other is not broker]
+            broker.topics = [topic("t", (1, 0), (2, 0), (3, 0))]
+        servers = [broker.address for broker in brokers]
+        options = {"bootstrap_servers": servers, "request_timeout_ms": 200, "retry_backoff_ms": 5}
+        cluster = Cluster(options, {"t"})
+        stack.push_async_callback(cluster.aclose)
+        await cluster.open(HANG)
+        chaos, times = Chaos(brokers, cluster, seed), iter(range(1, 301))
+        async with asyncio.timeout(HANG):
+            disturbing = asyncio.create_task(chaos.disturb())
+            await asyncio.gather(*[chaos.ask(times) for _ in range(8)])
+            chaos.is_over = True
+            await disturbing
+            assert chaos.answered
+            wanted = {TopicPartition("t", n): n for n in range(3)}
+            while (await cluster.list_offsets(wanted))[0].keys() != wanted.keys():
+                with suppress(KafkaError):
+                    await cluster.refresh()
