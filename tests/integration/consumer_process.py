@@ -8,16 +8,14 @@ import random
 import sys
 
 from consumer_sdk import Consumer, Message, Ordering
-from consumer_sdk.adapters import KafkaAdapter
 from consumer_sdk.stores import LocalStore
 
 
-async def main(
-    servers: str, topic: str, group: str, store: str, processed: str, *stuck: str
-) -> None:
+async def main(url: str, store: str, processed: str, *stuck: str) -> None:
     """Processes until it is killed or stopped.
 
     Args:
+        url: of an adapter.
         store: its file; "" for none.
         stuck: positions of records that are never done.
     """
@@ -28,9 +26,7 @@ async def main(
         await asyncio.sleep(3600 if str(message.position) in stuck else chance.random() * 0.005)
         os.write(out, f"{message.partition.id} {message.position}\n".encode())
 
-    adapter = KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=30.0)
-    kept = LocalStore(store) if store else None
-    consumer = Consumer(adapter, store=kept, flush_interval=0.05)
+    consumer = Consumer(url, store=LocalStore(store) if store else None, flush_interval=0.05)
     await consumer.run(handle, concurrency=32, ordering=Ordering.KEY)
 
 

@@ -14,6 +14,7 @@ from consumer_sdk import Consumer, Message, Partition, RetryPolicy
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
 from consumer_sdk.records import Checkpoint
 from consumer_sdk.testing.conformance.adapters import Record
+from tests.adapters.kafka.consumer_groups import member_ids
 from tests.adapters.kafka.harness import KafkaHarness
 
 __all__ = ["PATIENCE", "Field", "Place", "place", "until"]
@@ -144,12 +145,15 @@ class Field:
                 await asyncio.sleep(0.02)
 
     async def until_members(self, count: int) -> None:
-        """Waits until the group knows so many members, and has shared the partitions out."""
+        """Waits until the group knows so many members; a classic one has shared the partitions out, too."""
+        admin = self.kafka.admin
         async with asyncio.timeout(PATIENCE):
             while True:
-                (answer,) = await self.kafka.admin.describe_consumer_groups([self.group])
+                (answer,) = await admin.describe_consumer_groups([self.group])
                 _, _, state, _, _, members, *_ = answer.groups[0]
                 if (state, len(members)) == ("Stable", count):
+                    return
+                if not members and len(await member_ids(admin, self.group)) == count:
                     return
                 await asyncio.sleep(0.02)
 

@@ -1,7 +1,7 @@
 """A consumer of Kafka in a process of its own, to be stopped: says what it has started.
 
-``python -m tests.integration.stopped_consumer SERVERS TOPIC GROUP FILE [STORE]``: each line of the
-file has the epoch, the partition and the position of a delivery.
+``python -m tests.integration.stopped_consumer URL FILE [STORE]``: each line of the file has the epoch, the
+partition and the position of a delivery.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import os
 import sys
 
 from consumer_sdk import Consumer, Message, Ordering
-from consumer_sdk.adapters import KafkaAdapter
 from consumer_sdk.stores import LocalStore
 
 SESSION = 1.5
 
 
-async def main(servers: str, topic: str, group: str, file: str, store: str = "") -> None:
+async def main(url: str, file: str, store: str = "") -> None:
     """Processes until it is killed."""
     out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -27,7 +26,7 @@ async def main(servers: str, topic: str, group: str, file: str, store: str = "")
         await asyncio.sleep(0.02)
 
     consumer = Consumer(
-        KafkaAdapter(topic, bootstrap_servers=servers, group=group, session_timeout=SESSION),
+        url,
         store=LocalStore(store) if store else None,
         flush_interval=0.05,
     )

@@ -37,7 +37,10 @@ async def test_kill_above_holes_redelivers_only_what_was_not_settled(
     stuck, above = [3, 700, 1_500], ((4, 699), (701, 1_499), (1_501, 1_999))
     first, second = tmp_path / "first", tmp_path / "second"
     command = [sys.executable, "-m", "tests.integration.consumer_process"]
-    command += [field.kafka.servers, field.topic, field.group, ""]
+    command += [
+        f"kafka://{field.kafka.servers}/{field.topic}?group={field.group}&session_timeout=30",
+        "",
+    ]
     process = await asyncio.create_subprocess_exec(*command, str(first), *map(str, stuck))
     try:
         async with asyncio.timeout(PATIENCE):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
+import uuid
 from collections import Counter
 from pathlib import Path
 
@@ -17,13 +18,19 @@ from consumer_sdk.records import Checkpoint
 from consumer_sdk.stores import LocalStore
 from consumer_sdk.testing.servers import KafkaServer
 from consumer_sdk.trackers import decode_checkpoint
+from tests.adapters.kafka.consumer_groups import end_members
 from tests.adapters.kafka.harness import KafkaHarness
 
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 3
 RECORDS = 12_000
-GROUP = "killed"
+PROTOCOLS = {
+    "eager": "session_timeout=30",
+    "cooperative": "session_timeout=30&partition_assignment_strategy=cooperative-sticky",
+    "consumer": "protocol=consumer",
+}
+"""How the group shares partitions out, as options of a URL."""
 
 Record = tuple[str, int]
 
@@ -47,13 +54,13 @@ def _processed(path: Path) -> list[Record]:
     return [(partition, int(position)) for partition, position in map(str.split, lines)]
 
 
-async def _durable(store_path: Path, topic: str) -> dict[str, Checkpoint]:
+async def _durable(store_path: Path, topic: str, group: str) -> dict[str, Checkpoint]:
     """What the store says is settled, by partition."""
     store = LocalStore(store_path)
     await store.open()
     try:
         partitions = [Partition(topic, str(n)) for n in range(PARTITIONS)]
-        texts = await store.peek(GROUP, partitions)
+        texts = await store.peek(group, partitions)
     finally:
         await store.aclose()
     return {
@@ -81,27 +88,37 @@ async def _until(path: Path, count: int, process: asyncio.subprocess.Process) ->
         await asyncio.sleep(0.02)
 
 
-async def _end_sessions(servers: str) -> None:
+async def _end_sessions(servers: str, group: str) -> None:
     """A session is so long that no busy machine ends it, and nobody waits for that of the dead."""
     async with KafkaHarness(servers) as kafka:
-        await kafka.end_sessions(GROUP)
+        await kafka.end_sessions(group)
+        await end_members(kafka.admin, group)
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(20, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "protocol, kills",
+    [
+        ("eager", 5),
+        ("consumer", 5),
+        *(pytest.param(each, 20, marks=pytest.mark.campaign) for each in PROTOCOLS),
+    ],
+)
 async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_was_open(
-    kafka_server: KafkaServer, tmp_path: Path, kills: int
+    kafka_server: KafkaServer, tmp_path: Path, kills: int, protocol: str
 ) -> None:
     """T4: every record is processed, and one whose checkpoint was durable never again."""
-    topic = f"integration-kill-{kills}"
+    topic = f"integration-kill-{uuid.uuid4().hex[:8]}"
+    group = f"killed-{topic}"
     await kafka_server.create_topic(topic, partitions=PARTITIONS)
     produced = await _produce(kafka_server.bootstrap_servers, topic, RECORDS)
     out, store = tmp_path / "processed", tmp_path / "checkpoints.db"
     command = [sys.executable, "-m", "tests.integration.consumer_process"]
-    command += [kafka_server.bootstrap_servers, topic, GROUP, str(store), str(out)]
+    url = f"kafka://{kafka_server.bootstrap_servers}/{topic}?group={group}&{PROTOCOLS[protocol]}"
+    command += [url, str(store), str(out)]
     chance = random.Random(20)
     was_open = 0
     for run in range(kills + 1):
-        durable = await _durable(store, topic) if run else {}
+        durable = await _durable(store, topic, group) if run else {}
         before = _processed(out)
         process = await asyncio.create_subprocess_exec(*command)
         try:
@@ -116,10 +133,10 @@ async def test_consumer_killed_many_times_loses_nothing_and_repeats_only_what_wa
         finally:
             process.kill()
             await process.wait()
-            await _end_sessions(kafka_server.bootstrap_servers)
+            await _end_sessions(kafka_server.bootstrap_servers, group)
         again = _processed(out)[len(before) :]
         assert not [record for record in again if _is_durable(durable, record)]
-        durable = await _durable(store, topic)
+        durable = await _durable(store, topic, group)
         was_open += sum(not _is_durable(durable, record) for record in set(again))
     counts = Counter(_processed(out))
     assert counts.keys() == produced

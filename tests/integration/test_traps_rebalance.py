@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message, RetryPolicy
+from tests.adapters.kafka.consumer_groups import set_session
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.integration.field import PATIENCE, Field, Place, place, until
 from tests.integration.stopped_consumer import SESSION
@@ -242,14 +243,19 @@ async def test_record_whose_loop_body_blocks_the_loop_ends_in_the_dead_letters(
     assert any("run what blocks in asyncio.to_thread" in each for each in said)
 
 
+@pytest.mark.parametrize(
+    "protocol",
+    [f"session_timeout={SESSION}", pytest.param("protocol=consumer", marks=pytest.mark.campaign)],
+)
 async def test_woken_process_starts_no_handler_for_what_others_have(
-    field: Field, tmp_path: Path
+    field: Field, tmp_path: Path, protocol: str
 ) -> None:
     """SIGSTOP for two sessions: what it starts after SIGCONT, it was assigned after it."""
     await field.create(4)
+    await set_session(field.kafka.admin, field.group, SESSION)
     files = [tmp_path / name for name in ("stopped", "heir")]
     pouring = asyncio.create_task(_pour(field, files))
-    stopped, heir = [await _consumer_process(field, file) for file in files]
+    stopped, heir = [await _consumer_process(field, file, protocol) for file in files]
     try:
         await _until_started(files[0], 50)
         await _until_started(files[1], 50)
@@ -284,9 +290,10 @@ async def _pour(field: Field, files: Sequence[Path]) -> None:
         await asyncio.sleep(0.2)
 
 
-async def _consumer_process(field: Field, file: Path) -> asyncio.subprocess.Process:
-    command = [sys.executable, "-m", "tests.integration.stopped_consumer", field.kafka.servers]
-    return await asyncio.create_subprocess_exec(*command, field.topic, field.group, str(file))
+async def _consumer_process(field: Field, file: Path, protocol: str) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "tests.integration.stopped_consumer"]
+    url = f"kafka://{field.kafka.servers}/{field.topic}?group={field.group}"
+    return await asyncio.create_subprocess_exec(*command, f"{url}&{protocol}", str(file))
 
 
 def _starts(file: Path) -> list[int]:

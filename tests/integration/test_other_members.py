@@ -1,4 +1,4 @@
-"""Java's consumer and ours in one group: either joins, leaves and takes over, and no record comes twice."""
+"""Java's consumer, or aiokafka's, and ours in one group: either joins, leaves and takes over, and no record comes twice."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Message
+from tests.adapters.kafka.aiokafka_member import AiokafkaMember
 from tests.adapters.kafka.java.member import JavaMember
 from tests.integration.field import Field, Place, place, until
 
@@ -28,18 +29,47 @@ class Shared:
 
     Attributes:
         ours: options of our adapter.
-        java: arguments of `JavaMember`.
+        java: arguments of `JavaMember`; None if the other member is aiokafka's.
     """
 
     ours: dict[str, Any] = field(default_factory=dict)
-    java: dict[str, Any] = field(default_factory=dict)
+    java: dict[str, Any] | None = None
 
 
 GROUPS = {
+    "classic, aiokafka": Shared(),
     "classic, eager": Shared(
         java={"assignor": "org.apache.kafka.clients.consumer.RoundRobinAssignor"}
     ),
+    "classic, cooperative": Shared(
+        ours={"partition_assignment_strategy": ["cooperative-sticky"]},
+        java={"assignor": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"},
+    ),
+    "eager, Java can do both": Shared(
+        java={
+            "assignor": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor,"
+            "org.apache.kafka.clients.consumer.RoundRobinAssignor"
+        }
+    ),
+    "consumer, Java classic": Shared(
+        ours={"protocol": "consumer", "session_timeout": None},
+        java={"assignor": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"},
+    ),
+    "classic, Java consumer": Shared(
+        ours={"partition_assignment_strategy": ["cooperative-sticky"]},
+        java={"protocol": "consumer"},
+    ),
+    "auto, Java consumer": Shared(
+        ours={"protocol": "auto"},
+        java={"protocol": "consumer"},
+    ),
+    "consumer": Shared(
+        ours={"protocol": "consumer", "session_timeout": None},
+        java={"protocol": "consumer"},
+    ),
 }
+RARE = ("eager, Java can do both", "classic, Java consumer", "auto, Java consumer")
+"""Groups that few tests are enough for."""
 
 
 class Shares:
@@ -55,14 +85,14 @@ class Shares:
         self.produced: set[Place] = set()
         self.is_enough = False
         self._shared = shared
-        self._javas: list[JavaMember] = []
+        self._others: list[JavaMember | AiokafkaMember] = []
 
-    def java(self) -> JavaMember:
-        """A member that is Java's."""
-        made = JavaMember(
-            self.field.kafka.servers, self.field.topic, self.field.group, **self._shared.java
-        )
-        self._javas.append(made)
+    def other(self) -> JavaMember | AiokafkaMember:
+        """A member that is not ours."""
+        place = (self.field.kafka.servers, self.field.topic, self.field.group)
+        java = self._shared.java
+        made = AiokafkaMember(*place) if java is None else JavaMember(*place, **java)
+        self._others.append(made)
         return made
 
     @asynccontextmanager
@@ -80,7 +110,7 @@ class Shares:
 
     def all_read(self) -> Counter[Place]:
         """How often each record was read, by any member."""
-        return sum((java.read for java in self._javas), self.done)
+        return sum((other.read for other in self._others), self.done)
 
     async def pour(self) -> None:
         """Produces until it is enough, never far ahead."""
@@ -98,14 +128,14 @@ class Shares:
             *tasks,
         )
 
-    async def until_both(self, ours: Counter[Place], java: JavaMember) -> None:
+    async def until_both(self, ours: Counter[Place], other: JavaMember | AiokafkaMember) -> None:
         """Waits until both have a share, and read on."""
-        await until(lambda: 0 < len(java.held) < PARTITIONS, "they share", java.hearing)
-        goals = [read.total() + ENOUGH for read in (ours, java.read)]
+        await until(lambda: 0 < len(other.held) < PARTITIONS, "they share", other.hearing)
+        goals = [read.total() + ENOUGH for read in (ours, other.read)]
         await until(
-            lambda: ours.total() >= goals[0] and java.read.total() >= goals[1],
+            lambda: ours.total() >= goals[0] and other.read.total() >= goals[1],
             "both work",
-            java.hearing,
+            other.hearing,
         )
 
 
@@ -120,8 +150,14 @@ def _ends(produced: set[Place]) -> dict[int, int]:
     return {p: max(offset for at, offset in produced if at == p) + 1 for p in range(PARTITIONS)}
 
 
-@pytest.mark.parametrize("shared", GROUPS.values(), ids=GROUPS)
-async def test_java_and_ours_come_and_go_and_each_record_is_read_once(
+@pytest.mark.parametrize(
+    "shared",
+    [
+        pytest.param(GROUPS[name], id=name, marks=pytest.mark.campaign if name in RARE else ())
+        for name in GROUPS
+    ],
+)
+async def test_other_and_ours_come_and_go_and_each_record_is_read_once(
     field: Field, shared: Shared
 ) -> None:
     """Each joins the other, leaves it, and takes over from it; all is read once, and committed."""
@@ -131,12 +167,12 @@ async def test_java_and_ours_come_and_go_and_each_record_is_read_once(
     async with AsyncExitStack() as stay:
         async with shares.ours() as ours:
             await shares.until_each(ours, pouring)
-            java = await stay.enter_async_context(shares.java())
-            await shares.until_both(ours, java)
-        await shares.until_each(java.read, java.hearing, pouring)
+            other = await stay.enter_async_context(shares.other())
+            await shares.until_both(ours, other)
+        await shares.until_each(other.read, other.hearing, pouring)
         ours = await stay.enter_async_context(shares.ours())
-        await shares.until_both(ours, java)
-        await java.close()
+        await shares.until_both(ours, other)
+        await other.close()
         await shares.until_each(ours, pouring)
         shares.is_enough = True
         await pouring
