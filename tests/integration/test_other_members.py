@@ -167,7 +167,8 @@ async def test_other_and_ours_come_and_go_and_each_record_is_read_once(
     async with AsyncExitStack() as stay:
         async with shares.ours() as ours:
             await shares.until_each(ours, pouring)
-            other = await stay.enter_async_context(shares.other())
+            other = shares.other()
+            await stay.enter_async_context(other)
             await shares.until_both(ours, other)
         await shares.until_each(other.read, other.hearing, pouring)
         ours = await stay.enter_async_context(shares.ours())

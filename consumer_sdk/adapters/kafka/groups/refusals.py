@@ -27,6 +27,7 @@ ADVICE: dict[int, tuple[type[ConsumerSdkError], str]] = {
         AdapterError,
         "the group is full: raise the broker's group.max.size, or group.consumer.max.size",
     ),
+    82: (AdapterError, "this member was replaced, and takes no part in the group any more"),
     111: (
         AdapterError,
         "another member has this group_instance_id: give each member its own, or end the other one",

@@ -1,0 +1,33 @@
+"""What is said when a group does not take a member."""
+
+from __future__ import annotations
+
+import pytest
+
+from consumer_sdk.adapters.kafka.groups.refusals import refusal
+from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
+
+OTHER_STRATEGY = "give the partition_assignment_strategy that the others use"
+OTHER_TYPE = "the group is of another type"
+
+
+@pytest.mark.parametrize(
+    "code, is_classic, kind, said",
+    [
+        (23, True, ConfigurationError, OTHER_STRATEGY),
+        (23, False, ConfigurationError, OTHER_TYPE),
+        (81, True, AdapterError, "raise the broker's group.max.size"),
+        (82, True, AdapterError, "its own words; this member was replaced"),
+        (111, False, AdapterError, "end the other one"),
+        (128, False, ConfigurationError, "RE2"),
+    ],
+)
+def test_refusal_says_what_to_do_and_not_only_the_code(
+    *, code: int, is_classic: bool, kind: type[ConsumerSdkError], said: str
+) -> None:
+    """Also where the client has no error of that code: it would call it unknown."""
+    error = refusal(code, "its own words", "joining group 'g'", is_classic=is_classic)
+    assert type(error) is kind
+    assert str(error).startswith("joining group 'g': ")
+    assert said in str(error)
+    assert "UnknownError" not in str(error)
