@@ -12,22 +12,20 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer, Message, Ordering
+from tests.adapters.kafka.consumer_groups import member_ids
 from tests.integration.field import Field, Place, place, until
 
 PATIENT = {"rebalance_timeout": 120.0}
 """A drain is held up by a test, not cut off by a busy machine."""
 
-pytestmark = [
-    pytest.mark.kafka,
-    pytest.mark.parametrize(
-        "protocol",
-        [
-            {"partition_assignment_strategy": ["cooperative-sticky"], **PATIENT},
-            {"protocol": "consumer", "session_timeout": None, **PATIENT},
-        ],
-        ids=["cooperative", "consumer"],
-    ),
-]
+pytestmark = pytest.mark.kafka
+
+EAGER: dict[str, Any] = {"partition_assignment_strategy": ["roundrobin"], **PATIENT}
+EITHER = {"partition_assignment_strategy": ["cooperative-sticky", "roundrobin"], **PATIENT}
+COOPERATIVE = {"partition_assignment_strategy": ["cooperative-sticky"], **PATIENT}
+CONSUMER = {"protocol": "consumer", "session_timeout": None, **PATIENT}
+
+both = pytest.mark.parametrize("protocol", [COOPERATIVE, CONSUMER], ids=["cooperative", "consumer"])
 
 ENOUGH = 50
 """Records of a partition that show that it goes on."""
@@ -109,6 +107,7 @@ def _held(consumer: Consumer) -> set[int]:
     return {int(partition.id) for partition in consumer.stats().partitions}
 
 
+@both
 async def test_what_stays_goes_on_while_what_moves_is_drained(
     field: Field, protocol: dict[str, Any]
 ) -> None:
@@ -146,6 +145,7 @@ async def test_what_stays_goes_on_while_what_moves_is_drained(
     }
 
 
+@both
 async def test_rolling_restart_of_four_members_moves_no_partition_that_its_member_keeps(
     field: Field, protocol: dict[str, Any]
 ) -> None:
@@ -175,6 +175,28 @@ async def test_rolling_restart_of_four_members_moves_no_partition_that_its_membe
         await load.until_done(pouring)
     for runs in load.runs.values():
         assert all(before[0] != after[0] for before, after in pairwise(runs)), load.runs
+
+
+@pytest.mark.campaign
+async def test_group_changes_its_protocol_member_by_member_without_a_stop(field: Field) -> None:
+    """From eager to cooperative, as Kafka's guide has it, and on to the consumer protocol: all is handled once."""
+    partitions = 4
+    await field.create(partitions)
+    load = Load(field, partitions)
+    async with AsyncExitStack() as stack:
+        pouring = await stack.enter_async_context(load.pouring())
+        stacks = [await stack.enter_async_context(AsyncExitStack()) for _ in range(2)]
+        members: list[tuple[Consumer, asyncio.Task[None]]] = []
+        for step, protocol in enumerate((EAGER, EITHER, COOPERATIVE, CONSUMER)):
+            for n, each in enumerate(stacks):
+                await each.aclose()
+                members = members[step > 0 :]
+                made = _member(field.consumer(adapter=protocol), f"{n}.{step}", load, field)
+                members.append(await each.enter_async_context(made))
+                await _until_even(members, partitions, pouring)
+                await load.until_more(set(range(partitions)), pouring)
+        assert len(await member_ids(field.kafka.admin, field.group)) == 2
+        await load.until_done(pouring)
 
 
 @asynccontextmanager
