@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaProducer
 
 from benchmarks.process import ROOT
 
-__all__ = ["Feed", "Latencies"]
+__all__ = ["Feed", "Latencies", "sent_at"]
 
 TICK = 0.002
 SIZE = 100
@@ -72,6 +72,11 @@ class Feed:
         return await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT)
 
 
+def sent_at(value: bytes | None) -> float:
+    """When a record was sent, by the clock of `time.monotonic`."""
+    return float(_TIME.unpack_from(value or b"")[0])
+
+
 class Latencies:
     """How long each record was on its way, after the warm-up."""
 
@@ -84,7 +89,7 @@ class Latencies:
         """A record is with its handler."""
         now = time.monotonic()
         if now >= self._from:
-            self._seconds.append(now - _TIME.unpack_from(value or b"")[0])
+            self._seconds.append(now - sent_at(value))
 
     async def filled(self) -> dict[str, float]:
         """Feeds the topic, and waits for its end; the percentiles in milliseconds."""

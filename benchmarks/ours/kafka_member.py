@@ -1,7 +1,8 @@
 """One member of a group, which notes when each record is with its handler.
 
 It waits for a line on its standard input before it joins. It prints the number of each partition when it
-handles the first record of it; when its input ends, it leaves and prints all times by partition.
+handles the first record of it; when its input ends, it leaves and prints, by partition, when each record was with
+its handler and when it was sent.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.latency_feed import sent_at
 from benchmarks.process import ROOT
 from consumer_sdk import Consumer, Message, Ordering
 from consumer_sdk.adapters import KafkaAdapter
@@ -50,13 +52,13 @@ class MemberJob:
 
     async def live(self) -> None:
         """Joins, handles and leaves."""
-        times: defaultdict[int, list[float]] = defaultdict(list)
+        times: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
 
         async def handle(message: Message) -> None:
             partition = int(message.partition.id)
             if partition not in times:
                 print(partition, flush=True)
-            times[partition].append(time.monotonic())
+            times[partition].append((time.monotonic(), sent_at(message.value)))
 
         adapter = KafkaAdapter(
             self.topic, bootstrap_servers=self.servers, group=self.group, **self.options

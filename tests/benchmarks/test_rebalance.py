@@ -9,25 +9,33 @@ from benchmarks.process import ContestantError
 from consumer_sdk.testing.servers import KafkaEndpoint
 
 
-def _steady(*spans: tuple[float, float]) -> list[float]:
-    """A record each tenth of a second in each of these spans."""
-    return [at / 10 for first, last in spans for at in range(round(first * 10), round(last * 10))]
+def _steady(*spans: tuple[float, float]) -> list[tuple[float, float]]:
+    """A record each tenth of a second in each of these spans; one was sent in each of all tenths."""
+    times = [at / 10 for first, last in spans for at in range(round(first * 10), round(last * 10))]
+    return [(at, number / 10) for number, at in enumerate(times)]
 
 
 def test_rebalance_pauses_what_stays_and_the_figure_is_above_the_gap_without_one() -> None:
-    """A second of silence in the rebalance counts; 0.1 s of it is there at any time."""
-    stays, moves = _steady((0, 3), (4, 10)), [_steady((0, 3)), _steady((5, 10))]
-    first = dict.fromkeys(range(rebalance.PARTITIONS - 1), stays) | {11: moves[0]}
-    seen = rebalance._seen([first, {11: moves[1]}], 2.0, 6.0)
+    """A second of silence in the rebalance counts."""
+    stays, moves = _steady((0, 3), (4, 10)), _steady((0, 3), (5, 10))
+    first = dict.fromkeys(range(rebalance.PARTITIONS - 1), stays) | {11: moves[:30]}
+    seen = rebalance._seen([first, {11: moves[30:]}], 2.0, 6.0)
     assert seen.stay.keys() == set(range(11))
     assert seen.pause == pytest.approx(1.0)
-    assert seen.move == {11: pytest.approx(2.1)}
+    assert seen.move == {11: pytest.approx(2.0)}
 
 
 def test_silence_that_the_rebalance_does_not_end_counts_too() -> None:
     """A partition that comes back only after the end of the rebalance was paused in it."""
     stays = dict.fromkeys(range(rebalance.PARTITIONS), _steady((0, 3), (7, 10)))
-    assert rebalance._seen([stays], 2.0, 6.0).stay[0] == pytest.approx(4.1)
+    assert rebalance._seen([stays], 2.0, 6.0).stay[0] == pytest.approx(4.0)
+
+
+def test_silence_of_the_producer_counts_for_nothing() -> None:
+    """Where nothing was sent, nothing can be handled."""
+    times = [(at, at) for at, _ in _steady((0, 3), (5, 10))]
+    stays = dict.fromkeys(range(rebalance.PARTITIONS), times)
+    assert rebalance._seen([stays], 2.0, 6.0).pause == pytest.approx(0.0)
 
 
 def test_rebalance_in_which_all_moves_is_a_failure() -> None:
