@@ -76,7 +76,7 @@ docs: $(STAMP)  ## check the documents' links and tables of options, and build t
 	$(BIN)/python scripts/option_tables.py --check
 	$(BIN)/python scripts/error_page.py --check
 	$(BIN)/python scripts/check_docs.py
-	$(BIN)/python -m sphinx --quiet --fail-on-warning -c docs -d build/site-cache -b html . build/site
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --jobs auto -c docs -d build/site-cache -b html . build/site
 
 docs-serve: docs  ## show the site on http://127.0.0.1:8000/ (PORT=)
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site $(PORT)

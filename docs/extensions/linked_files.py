@@ -83,4 +83,4 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Called by Sphinx."""
     app.add_transform(LinksToFiles)
     app.connect("html-collect-pages", pages)
-    return {"parallel_read_safe": False}
+    return {"parallel_read_safe": True}
