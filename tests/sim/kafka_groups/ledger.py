@@ -64,7 +64,7 @@ class Ledger:
 
     def revoked(self, process: Process, tps: frozenset[TopicPartition]) -> None:
         """Nothing is revoked that the member was told to have; but an eager one gives all back."""
-        if self._scene.plan.protocol == "eager":
+        if process.is_eager:
             return
         topics = self._scene.subscribed_topics()
         told = self._told.get(process.name, set())

@@ -30,9 +30,7 @@ ASSIGNORS: Mapping[str, type[Assignor]] = {
 }
 
 
-def make_member(
-    plan: GroupPlan, group: str, instance_id: str | None, chance: random.Random
-) -> Member:
+def make_member(plan: GroupPlan, group: str, slot: int, chance: random.Random) -> Member:
     """A new one."""
     if plan.protocol == "consumer":
         topics, pattern = plan.subscription
@@ -42,17 +40,17 @@ def make_member(
             pattern=pattern or None,
             rebalance_timeout=plan.rebalance_timeout,
             session_timeout=plan.session_timeout,
-            instance_id=instance_id,
+            instance_id=plan.instance_id(slot),
             assignor=plan.assignors[0],
             member_id=str(UUID(int=chance.getrandbits(128), version=4)),
         )
     return ClassicMember(
         group,
-        [ASSIGNORS[name]() for name in plan.assignors],
+        [ASSIGNORS[name]() for name in plan.assignors_of(slot)],
         session_timeout=plan.session_timeout,
         rebalance_timeout=plan.rebalance_timeout,
         heartbeat_interval=plan.heartbeat_interval,
-        instance_id=instance_id,
+        instance_id=plan.instance_id(slot),
     )
 
 

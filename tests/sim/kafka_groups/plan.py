@@ -58,6 +58,7 @@ class GroupPlan:
         cuts: when a process is cut off, of which slot, and for how long.
         failovers: when, and how long the new coordinator loads.
         changes: when topics change, and how.
+        is_upgraded: from eager to cooperative, one process after the other: every second slot knows both ways still.
     """
 
     protocol: Protocol
@@ -81,6 +82,15 @@ class GroupPlan:
     cuts: tuple[tuple[float, int, float], ...]
     failovers: tuple[tuple[float, float], ...]
     changes: tuple[tuple[float, Change], ...]
+    is_upgraded: bool
+
+    def assignors_of(self, slot: int) -> tuple[str, ...]:
+        """Those that its processes know; whoever knows one that is not cooperative is eager."""
+        return (*self.assignors, "range") if self.is_upgraded and slot % 2 else self.assignors
+
+    def instance_id(self, slot: int) -> str | None:
+        """Of its processes; None for dynamic members."""
+        return f"i{slot}" if self.is_static else None
 
     @property
     def subscription(self) -> tuple[tuple[str, ...], str]:
@@ -106,8 +116,8 @@ def make_plan(seed: int, chance: random.Random) -> GroupPlan:
         is_pattern=chance.random() < 0.3,
         session_timeout=(session := chance.choice((6.0, 10.0, 30.0))),
         heartbeat_interval=(heartbeat := session / chance.choice((3, 6))),
-        # Who has a shorter one cannot hear of a rebalance before it is out.
-        rebalance_timeout=heartbeat + chance.choice((4.0, 10.0, 30.0)),
+        # Who has a shorter one is out before it has heard of a rebalance, and has answered it.
+        rebalance_timeout=2 * heartbeat + chance.choice((4.0, 10.0, 30.0)),
         assignment_interval=chance.choice((0.0, 1.0)),
         slots=tuple(_lives(chance, is_last=slot == 0) for slot in range(slots)),
         is_static=(is_static := chance.random() < 0.25),
@@ -124,6 +134,7 @@ def make_plan(seed: int, chance: random.Random) -> GroupPlan:
             (at, chance.choice((0.0, 1.0, 5.0))) for at in _moments(chance, (0, 0, 1, 2, 4))
         ),
         changes=_changes(chance, is_blind=is_static and protocol != "consumer"),
+        is_upgraded=protocol == "cooperative" and chance.random() < 0.2,
     )
 
 

@@ -39,13 +39,16 @@ class Process:
         owned: assigned, and not revoked.
         draining: revoked, and not given back.
         topic_ids: of what was assigned; a topic that is made again is another one. Classic members know names only.
+        is_eager: it gives all back before each rebalance.
         is_alive: it runs, or is stopped and will go on.
         is_refused: the group does not take it.
     """
 
     def __init__(self, scene: GroupScene, name: str, slot: int, member: Member, life: Life) -> None:
         self.scene, self.name, self.slot, self.member, self.life = scene, name, slot, member, life
-        self.instance_id = f"i{slot}" if scene.plan.is_static else None
+        self.instance_id = scene.plan.instance_id(slot)
+        is_old = scene.plan.assignors_of(slot) != scene.plan.assignors
+        self.is_eager = scene.plan.protocol == "eager" or is_old
         self.owned: set[TopicPartition] = set()
         self.draining: set[TopicPartition] = set()
         self.topic_ids: dict[TopicPartition, bytes] = {}

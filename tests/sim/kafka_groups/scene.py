@@ -89,8 +89,7 @@ class GroupScene:
         """Starts a process; the one before it in the slot is dead by then, or leaves."""
         self._started += 1
         name = f"p{slot}.{self._started}"
-        instance_id = f"i{slot}" if self.plan.is_static else None
-        member = make_member(self.plan, self.group, instance_id, self.chance)
+        member = make_member(self.plan, self.group, slot, self.chance)
         process = Process(self, name, slot, member, life)
         self.processes.append(process)
         process.start()

@@ -254,6 +254,9 @@ class ClassicMember(Member):
     def poll(self, now: float) -> Request | None:
         """See `Member`."""
         self._expire(now)
+        if now >= self._looks_again and not self._has_ended:
+            self._looks_again = math.inf
+            self._wants_to_join("what was to be given up for others was not")
         self._waited = now
         if self._pending is not None:
             return None
@@ -267,8 +270,6 @@ class ClassicMember(Member):
             return None
         if self._joined is not None and self._may_sync():
             return self._sync(self._joined)
-        if now >= self._looks_again:
-            self._wants_to_join("what was to be given up for others was not")
         if self._may_join():
             return self._join()
         return self._heartbeat() if now >= self._next_heartbeat else None

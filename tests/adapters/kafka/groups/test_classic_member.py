@@ -267,6 +267,28 @@ def test_leader_looks_again_for_what_a_static_member_was_to_give_up(instance: st
     assert isinstance(asked, JoinGroup if instance is not None else Heartbeat)
 
 
+def test_leader_that_is_to_look_again_does_not_wake_for_nothing() -> None:
+    """The coordinator may be away just then."""
+    play = Play()
+    own = play.asks(JoinGroup)
+    claim = Subscription(frozenset({"t"}), owned=partitions("t:0,t:1,t:2,t:3"), generation=1)
+    members = (("me", None, own.protocols[0][1]), ("other", "i", write_subscription(claim)))
+    joined = JoinAnswer(0, 2, "cooperative-sticky", "me", "me", members)
+    play.member.answered(own, joined, play.now)
+    play.answer(SyncGroup, SyncAnswer(0, write_assignment(Assignment())))
+    end = play.now + REBALANCE
+    while play.member.wake_at() < end - INTERVAL:
+        play.beat()
+    play.now = play.member.wake_at()
+    asked = play.asks(Heartbeat)
+    play.now = end - 0.01
+    play.member.failed(asked, play.now)
+    assert play.member.poll(end) is None
+    play.now = play.member.wake_at()
+    assert play.now > end
+    play.asks(JoinGroup)
+
+
 def test_unreadable_member_is_named_by_the_leader() -> None:
     """Nobody can share out then."""
     play = Play()
