@@ -396,7 +396,7 @@ class ClassicMember(Member):
         if self._is_kept or is_new:
             self._proof = self._calm = max(self._proof, self._waited)
         self._is_proven = (self._is_kept or is_new) and now < self._proof + self._session / 2
-        self._next_heartbeat = now + self._interval if self._is_proven else now
+        self._next_heartbeat = self._proof + self._interval if self._is_proven else now
         self._told, self._is_doubtful = answer.generation, False
         self._member_id, self._epoch = answer.member_id, answer.generation
         self._joined, self._attempts = answer, 0

@@ -60,7 +60,11 @@ class Play:
     """A member, its clock, and what it has told so far."""
 
     def __init__(
-        self, *assignors: Assignor, instance: str | None = None, topics: str = "t:4"
+        self,
+        *assignors: Assignor,
+        instance: str | None = None,
+        topics: str = "t:4",
+        rebalance: float = REBALANCE,
     ) -> None:
         self.now = 100.0
         self.member = ClassicMember(
@@ -68,7 +72,7 @@ class Play:
             assignors or (CooperativeStickyAssignor(),),
             instance_id=instance,
             session_timeout=SESSION,
-            rebalance_timeout=REBALANCE,
+            rebalance_timeout=rebalance,
             heartbeat_interval=INTERVAL,
         )
         self.tell(topics)
@@ -736,6 +740,21 @@ def test_join_may_take_longer_than_a_session() -> None:
     play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
     assert play.member.held_until == play.now - 1 + SESSION
     play.sync("t:0,t:1")
+    assert play.events() == []
+
+
+def test_first_heartbeat_after_a_long_join_comes_before_its_time_is_over() -> None:
+    """The time counts from the last poll while it joined, and so does the heartbeat."""
+    play = Play(rebalance=5.0)
+    request = play.asks(JoinGroup)
+    play.now = play.member.wake_at()
+    assert play.member.poll(play.now) is None
+    play.now += 2.5
+    joined = JoinAnswer(0, 1, "cooperative-sticky", "leader", "me")
+    play.member.answered(request, joined, play.now)
+    play.sync("t:0")
+    assert play.events() == [Assigned(partitions("t:0"))]
+    play.beat()
     assert play.events() == []
 
 
