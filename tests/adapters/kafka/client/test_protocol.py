@@ -47,9 +47,9 @@ async def test_commit_by_name_of_a_replaced_static_member_is_fenced(
         coordinator = coordinator_of(member)
         request = OffsetCommitByName(
             f"{world.group}-{world.kafka.uid}",
-            *(coordinator.generation, "the one before", instance, {topic: [(0, 5, "")]}),
+            *(coordinator.stamp.epoch, "the one before", instance, {topic: [(0, 5, "")]}),
         )
-        response = await coordinator._send_req(request)
+        response = await coordinator.send(request)
         assert response.topics == [(topic, [(0, code)])]
 
 
