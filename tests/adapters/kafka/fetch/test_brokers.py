@@ -93,9 +93,7 @@ async def test_log_with_another_past_is_a_fault_that_names_both_offsets(
             chunk = await reader.next(first)
             assert isinstance(chunk, Chunk)
             await reader.read_to(first, 20)
-            later = first.last_epoch
-            begun = reader.cluster.metadata.leader_of(tp)
-            assert begun.epoch == later > 0
+            assert first.last_epoch > 0
             cursor = Cursor(tp)
             cursor.seek(15)
             cursor.last_epoch = 0  # as if 14 had been read of the leader before, which wrote more
