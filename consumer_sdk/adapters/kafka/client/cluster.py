@@ -51,6 +51,7 @@ from consumer_sdk.adapters.kafka.client.lookups import (
     group_offsets_in,
     listed_in,
 )
+from consumer_sdk.adapters.kafka.client.options import connection_options
 from consumer_sdk.adapters.kafka.client.protocol import TopicDescriptions
 from consumer_sdk.adapters.kafka.client.topics import Topic, described
 from consumer_sdk.adapters.opening import keep_trying
@@ -79,6 +80,8 @@ MOVED = frozenset({14, 15, 16})
 NOBODY = -1
 PATIENCE = 5.0
 """Seconds after which a question that any node can answer is asked of the next one."""
+LEAST_BACKOFF = 0.005
+"""Seconds between two refreshes in the background, whatever ``retry_backoff_ms`` says."""
 REFRESHES = ("metadata", 0)
 """What the pace of background refreshes is kept under."""
 
@@ -101,7 +104,7 @@ class Cluster:
     """
 
     def __init__(self, options: Mapping[str, Any], topics: Collection[str] | None = ()) -> None:
-        self._options = {**DEFAULTS, **options}
+        self._options = connection_options({**DEFAULTS, **options})
         self._seconds = self._options["request_timeout_ms"] / 1000
         self._greatest_age = self._options["metadata_max_age_ms"] / 1000
         self.metadata = ClusterMetadata()
@@ -229,7 +232,8 @@ class Cluster:
         self._is_wanted.set()
 
     async def _keep_fresh(self) -> None:
-        pace = Pace(first=self._options["retry_backoff_ms"] / 1000)
+        backoff = max(self._options["retry_backoff_ms"] / 1000, LEAST_BACKOFF)
+        pace = Pace(first=backoff)
         while True:
             await self._until_due()
             self._is_wanted.clear()
@@ -241,7 +245,7 @@ class Cluster:
                 await asyncio.sleep(pace.rest(REFRESHES, _now()))
             else:
                 pace.worked(REFRESHES)
-                await asyncio.sleep(self._options["retry_backoff_ms"] / 1000)
+                await asyncio.sleep(backoff)
 
     async def _until_due(self) -> None:
         """Until somebody wants fresh metadata, or they are old."""
