@@ -45,7 +45,7 @@ CONSUMER: dict[str, Any] = {"protocol": "consumer"}
 async def test_whole_names_match_and_later_topics_are_read_too(
     family: Family, way: dict[str, Any]
 ) -> None:
-    """Java's client would read "x-family-…" as well: it looks for the pattern anywhere."""
+    """As in Java; "x-family-…" only ends like the pattern."""
     await family.make(family.name("a"), 0, 3)
     await family.make(f"x-{family.name('a')}", 100, 103)
     async with family.world.member("", **family.options, **way) as member:
