@@ -195,7 +195,7 @@ def _encoded(version: int, limits: FetchLimits, request: SessionRequest) -> Iter
         return
     yield struct.pack(">ii", request.session, request.epoch)
     yield from _topics(version, request.changed)
-    yield from _forgotten(version, request.forgotten)
+    yield from _forgotten(version, _forgettable(version, request))
     rack = limits.rack.encode()
     yield (_varint(len(rack) + 1) if version >= TAGS else struct.pack(">h", len(rack))) + rack
     if version >= TAGS:
@@ -223,6 +223,14 @@ def _partition(version: int, number: int, ask: Ask) -> bytes:
         packed = (number, ask.leader_epoch, ask.offset, NO_OFFSET, ask.max_bytes, 0)
         return struct.pack(">iiqqi", *packed[:5])
     return struct.pack(">iqi", number, ask.offset, ask.max_bytes)
+
+
+def _forgettable(version: int, request: SessionRequest) -> Mapping[TopicPartition, bytes | None]:
+    """Without topics that were made again, where they are named: a broker adds first, and then forgets."""
+    if version >= IDS:
+        return request.forgotten
+    asks, forgotten = request.asks, request.forgotten
+    return {tp: topic_id for tp, topic_id in forgotten.items() if tp not in asks}
 
 
 def _forgotten(version: int, forgotten: Mapping[TopicPartition, bytes | None]) -> Iterator[bytes]:

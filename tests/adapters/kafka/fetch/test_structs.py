@@ -174,6 +174,16 @@ def test_topics_whose_ids_are_not_known_are_named() -> None:
     assert sent(18).API_VERSION == 13
 
 
+@pytest.mark.parametrize("version, forgotten", [(11, 0), (12, 0), (13, 1)])
+def test_topic_made_again_is_not_forgotten_by_its_name(version: int, forgotten: int) -> None:
+    """A broker adds first, and then forgets: by its name it would forget the new one, for ever."""
+    again = {A: ASKS[A]._replace(topic_id=bytes(16))}
+    request = SessionRequest(9, 5, again, again, {A: ID}, by_id=True)
+    plain = SessionRequest(9, 5, again, again, {}, by_id=True)
+    is_told = sent(version, request).encode() != sent(version, plain).encode()
+    assert is_told == bool(forgotten)
+
+
 def read(version: int, data: bytes) -> Any:
     """As a connection hands it over: behind a head of eight bytes."""
     frame = BytesIO(b"the head" + data)
