@@ -22,14 +22,14 @@ be read; 3. the answer comes, and begins at an offset that nobody wants.
 
 Errors of a partition:
 
-===============================================  =====================================================
+===============================================  ============================================================
 a leader or an epoch that is out of date         fresh metadata; asked again when they are there, or soon
 out of range, by a follower                      the leader is asked
-out of range, by the leader                      a fault, behind what is buffered
+out of range, by the leader                      asked again; said twice it is a fault, behind what is buffered
 the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
-not authorized, corrupt                          a fault, behind what is buffered
+not authorized, corrupt, or nothing mends it     a fault, behind what is buffered
 any other                                        asked again, soon
-===============================================  =====================================================
+===============================================  ============================================================
 """
 
 from __future__ import annotations
@@ -67,9 +67,19 @@ PACE = 0.02
 SHORT_WAIT = 100
 """Milliseconds that a broker may wait while a partition of it is paused: it may be resumed."""
 
+MOST_THROTTLE = 60.0
+"""Seconds for which a broker is left alone at most when it asks for that."""
+
 OUT_OF_RANGE, CORRUPT, FORBIDDEN = 1, 2, 29
 STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
 """Codes that ask for fresh metadata: no such topic (by name or id), another leader, or none for a moment."""
+HOPELESS = {
+    17: "this is not the name of a topic",
+    35: "the broker cannot answer such a fetch",
+    43: "the broker stores this topic in a format that is too old",
+    76: "the broker sends zstd only to fetches that it does not know itself: use Kafka 2.3 or newer",
+}
+"""Codes that no other answer will follow, and what they mean."""
 SESSION_ERRORS = frozenset({70, 71, 106})
 NO_POSITION = -1
 
@@ -89,7 +99,7 @@ class FetchOptions(NamedTuple):
 
     Attributes:
         max_wait: milliseconds that a broker may wait for `min_bytes`.
-        max_bytes: of a request, and of what is buffered.
+        max_bytes: of what is buffered, and of what all nodes together are asked for.
         max_partition_bytes: of a partition, in one request.
         isolation: 1 to read only what is committed.
         rack: the reader's; empty for none.
@@ -121,6 +131,7 @@ class Cursor:
         queue: what was fetched, and perhaps what is wrong behind it.
         held: bytes that it takes.
         node: whom it was to be fetched from at the last look.
+        missing: an offset that its leader has said, once, not to store; -1 for none.
         changed: called when it may have to be asked for.
     """
 
@@ -136,6 +147,7 @@ class Cursor:
         "last_epoch",
         "last_stable",
         "log_start",
+        "missing",
         "node",
         "paused",
         "position",
@@ -160,6 +172,7 @@ class Cursor:
         self.is_closed = False
         self.is_idle = False
         self.is_noted = False
+        self.missing = NO_POSITION
         self.node: int | None = None
         self.replica: tuple[int, float] | None = None
         self.rests_until = 0.0
@@ -281,11 +294,13 @@ def _nobody() -> None:
     pass
 
 
-def _item(part: PartitionAnswer, offset: int) -> Chunk | Fault:
+def _item(part: PartitionAnswer, ask: Ask) -> Chunk | Fault:
     reach = reach_of(part.records)
     if reach is None:
         return Fault(CorruptRecordException("a length points beyond the answer"))
-    return Chunk(part.records, offset, reach, aborted=part.aborted, highwater=part.highwater)
+    if NO_EPOCH < ask.leader_epoch < reach.epoch:
+        reach = reach._replace(epoch=NO_EPOCH)  # no checksum covers it
+    return Chunk(part.records, ask.offset, reach, aborted=part.aborted, highwater=part.highwater)
 
 
 def _asked(plan: Plan, part: PartitionAnswer, names: Mapping[bytes | None, str]) -> TopicPartition:
@@ -421,7 +436,8 @@ class Cursors:
         self.is_full = room <= 0 and self._is_taken()
         plans = []
         if not self.is_full:
-            room = max(room, self._options.max_partition_bytes)
+            share = self._options.max_bytes // max(len(groups), 1)  # all may answer at once
+            room = max(min(room, share), self._options.max_partition_bytes)
             found = [self._plan(node, group, room, now) for node, group in groups.items()]
             plans = [plan for plan in found if plan is not None]
         is_stale, self._is_stale = self._is_stale, False
@@ -525,18 +541,19 @@ class Cursors:
         parts = [(_asked(plan, part, names), part) for part in answer.partitions]
         node = self._end(plan)
         node.answered_at = now
-        node.rests_until = now + max(answer.throttle, 0) / 1000
+        node.rests_until = now + min(max(answer.throttle / 1000, 0.0), MOST_THROTTLE)
         if not node.session.answered(answer.session, answer.error):
             self._refused(plan, node, answer.error, now)
             return False
         node.failures = 0
-        has_news = False
+        is_empty, has_news = not any(part.records for _tp, part in parts), False
         for tp, part in parts:
             cursor = plan.cursors[tp]
             if cursor.answered(plan.request.asks[tp]):
                 has_news |= self._take_in(plan, cursor, part, now)
+                cursor.is_idle |= is_empty and cursor.replica is None
         for cursor in self._counting(plan):  # a session's broker has nothing to say of them
-            cursor.is_idle = self._is_at_end(cursor, plan)
+            cursor.is_idle = is_empty or self._is_at_end(cursor, plan)
         return has_news
 
     def _refused(self, plan: Plan, node: Node, code: int, now: float) -> None:
@@ -579,13 +596,22 @@ class Cursors:
         cursor.highwater, cursor.last_stable = part.highwater, part.last_stable
         cursor.log_start = part.log_start if part.log_start >= 0 else None
         if part.replica >= 0 and self._options.rack:
-            cursor.replica = part.replica, now + self._options.replica_age
+            self._follow(plan, cursor, part.replica, now)
         cursor.is_idle = part.replica < 0 and self._is_at_end(cursor, plan)
         if not part.records:
             return False
-        cursor.put(_item(part, plan.request.asks[cursor.tp].offset))
+        cursor.missing = NO_POSITION
+        cursor.put(_item(part, plan.request.asks[cursor.tp]))
         self.served(cursor)
         return True
+
+    def _follow(self, plan: Plan, cursor: Cursor, replica: int, now: float) -> None:
+        """The leader names a replica that is to be asked from now on; what it names may be away."""
+        if replica != plan.node and self._leaders.has_node(replica):
+            cursor.replica = replica, now + self._options.replica_age
+            return
+        self._is_stale = True
+        self._rest(cursor, plan.leaders[cursor.tp], now)
 
     def _is_at_end(self, cursor: Cursor, plan: Plan) -> bool:
         """There was nothing more to be read when it was asked."""
@@ -594,24 +620,34 @@ class Cursors:
 
     def _take_error(self, plan: Plan, cursor: Cursor, part: PartitionAnswer, now: float) -> bool:
         code, tp = part.error, cursor.tp
-        is_follower, cursor.replica = cursor.replica is not None, None
-        if code == OUT_OF_RANGE and is_follower:
-            self._rest(cursor, plan.leaders[tp], now)  # it may be behind: the leader is asked
-            return False
+        fault = self._fault_of(plan, cursor, code)
+        cursor.replica = None
+        if fault is not None:
+            cursor.put(fault)
+            return True
+        self._is_stale |= code in STALE or code == OUT_OF_RANGE
+        self._rest(cursor, plan.leaders[tp], now)
+        name = for_code(code).__name__
+        log.info("%s at node %d: %s (%d); asked again", tp, plan.node, name, code, extra=REPEATS)
+        return False
+
+    @staticmethod
+    def _fault_of(plan: Plan, cursor: Cursor, code: int) -> Fault | None:
+        """What a partition's error means to its reader; None: it is asked for again."""
+        tp, offset = cursor.tp, plan.request.asks[cursor.tp].offset
+        if code == OUT_OF_RANGE and plan.node != plan.leaders[tp][0]:
+            return None  # a follower may be behind
         if code == OUT_OF_RANGE:
-            offset = plan.request.asks[tp].offset
-            cursor.put(Fault(OffsetOutOfRangeError({tp: offset})))
-        elif code == FORBIDDEN:
-            cursor.put(Fault(TopicAuthorizationFailedError(tp.topic)))
-        elif code == CORRUPT:
-            cursor.put(Fault(CorruptRecordException("the broker finds its log corrupt")))
-        else:
-            self._is_stale |= code in STALE
-            self._rest(cursor, plan.leaders[tp], now)
-            name = for_code(code).__name__
-            log.info("%s at node %d: %s; asked again", tp, plan.node, name, extra=REPEATS)
-            return False
-        return True
+            # So may a leader that is none any more, and that nobody knows of yet.
+            is_said_twice, cursor.missing = cursor.missing == offset, offset
+            return Fault(OffsetOutOfRangeError({tp: offset})) if is_said_twice else None
+        if code == FORBIDDEN:
+            return Fault(TopicAuthorizationFailedError(tp.topic))
+        if code == CORRUPT:
+            return Fault(CorruptRecordException("the broker finds its log corrupt"))
+        if code in HOPELESS:
+            return Fault(for_code(code)(f"the broker's error {code}: {HOPELESS[code]}"))
+        return None
 
     @staticmethod
     def _diverged(cursor: Cursor, epoch: int, end: int) -> bool:

@@ -36,6 +36,9 @@ __all__ = ["ClientCluster", "Cluster", "FetchChannel", "Fetcher"]
 
 log = logging.getLogger(__name__)
 
+AGAIN = 1.0
+"""Seconds after which metadata that were asked for, and have not come, are asked for again."""
+
 
 class Cluster(Leaders, Protocol):
     """What fetching needs of a connection to a cluster."""
@@ -201,7 +204,7 @@ class Fetcher:
             return again_at if wake_at is None else min(again_at, wake_at)
         self._is_refresh_due, self._refreshed_at = False, now
         self._cluster.refresh()
-        return wake_at
+        return now + AGAIN if wake_at is None else min(now + AGAIN, wake_at)
 
     async def _fetch(self, plan: Plan) -> None:
         has_news = False

@@ -13,14 +13,27 @@ from aiokafka import TopicPartition
 from aiokafka.errors import (
     CorruptRecordException,
     IncompatibleBrokerVersion,
+    InvalidTopicError,
     KafkaConnectionError,
+    KafkaError,
     OffsetOutOfRangeError,
+    UnsupportedVersionError,
 )
 
 from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
-from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
+from consumer_sdk.adapters.kafka.fetch.cursors import (
+    MOST_THROTTLE,
+    Cursor,
+    Cursors,
+    FetchOptions,
+)
 from consumer_sdk.adapters.kafka.fetch.fetcher import Fetcher
-from consumer_sdk.adapters.kafka.fetch.structs import FetchAnswer, FetchRequest
+from consumer_sdk.adapters.kafka.fetch.structs import (
+    FetchAnswer,
+    Fetched,
+    FetchRequest,
+    PartitionAnswer,
+)
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.fetch.fake_cluster import FakeCluster
@@ -481,5 +494,221 @@ def test_partition_without_a_leader_waits_for_one() -> None:
         await reader.read(1)
         assert reader.seen[A] == list(range(5))
         await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_metadata_that_do_not_come_are_asked_for_again() -> None:
+    """Nobody else may ask: the partition has no leader, and nothing is under way."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        del cluster.stale[A]
+        refresh, lost = cluster.refresh, [1, 2, 3]
+
+        def lossy() -> None:
+            lost.pop() if lost else refresh()
+
+        faulty: Any = cluster
+        faulty.refresh = lossy
+        reader = Reader(cluster)
+        reader.open(A)
+        await reader.read(10)
+        assert reader.seen[A] == list(range(5))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_replica_that_nobody_knows_is_not_asked_for_without_a_pause() -> None:
+    """A broker that the metadata do not name: its leader names it again and again."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        cluster.replicas[A] = 9
+        reader = Reader(cluster, SMALL._replace(rack="r"))
+        reader.open(A)
+        await reader.read(5)
+        assert 2 < len(cluster.requests) <= 60
+        del cluster.replicas[A]
+        await reader.read(1)
+        assert reader.seen[A] == list(range(5))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+@pytest.mark.parametrize("has_sessions", [True, False])
+def test_node_that_has_nothing_is_not_asked_without_a_pause(*, has_sessions: bool) -> None:
+    """Though it should have: its high watermark lies further on, and another partition is full."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(B).append(1)
+        log = cluster.create(A)
+        for _ in range(50):
+            log.append(1)
+        part = cluster._part
+
+        def without_records(node: int, tp: TopicPartition, *rest: Any) -> Any:
+            found = part(node, tp, *rest)
+            return (*found[:5], b"", found[6]) if tp == B else found
+
+        async def collect(node: int, broker: Any, request: FetchRequest) -> Any:
+            broker.number = 0
+            asks = request.request.asks.items()
+            return {tp: cluster._part(node, tp, ask, 5000) for tp, ask in asks}
+
+        faulty: Any = cluster
+        faulty._part = without_records
+        if not has_sessions:
+            faulty._collect = collect
+        reader = Reader(cluster)
+        reader.open(A)
+        reader.open(B)
+        await asyncio.sleep(1)
+        begun = len(cluster.requests)
+        await asyncio.sleep(2)
+        assert len(cluster.requests) - begun <= 110
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_broker_says_twice_that_an_offset_is_not_stored() -> None:
+    """One that no longer leads, and does not know, may have less; the metadata may not have told yet."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        log.append(5)
+        reader = Reader(cluster)
+        part = cluster._part
+        said: list[int] = []
+
+        def doubtful(node: int, tp: TopicPartition, ask: Any, room: int) -> Any:
+            if ask.offset == 5 and not said:
+                said.append(node)
+                cluster.append(A, 5)
+                return (1, -1, -1, -1, -1, b"", b"\0")
+            return part(node, tp, ask, room)
+
+        faulty: Any = cluster
+        faulty._part = doubtful
+        reader.open(A)
+        await reader.read(3)
+        assert said
+        assert not reader.faults
+        assert reader.seen[A] == list(range(10))
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_epoch_that_no_leader_has_had_yet_is_not_believed() -> None:
+    """No checksum covers it, and a broker finds the log of a wrong one truncated."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        log.append(5)
+        first, end, epoch, raw = log.batches[0]
+        log.batches[0] = first, end, epoch, raw[:12] + b"\x40" + raw[13:]
+        reader = Reader(cluster)
+        cursor = reader.open(A)
+        await reader.read(1)
+        assert (cursor.position, cursor.last_epoch) == (5, -1)
+        assert {request.request.asks[A].last_epoch for _node, request in cluster.requests} == {-1}
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "code, error",
+    [(17, InvalidTopicError), (35, UnsupportedVersionError), (76, KafkaError)],
+)
+def test_error_that_nothing_mends_is_a_fault(code: int, error: type[Exception]) -> None:
+    """It would be asked again for ever, and nobody would know."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        faulty: Any = cluster
+        faulty._part = lambda *_: (code, -1, -1, -1, -1, b"", b"\0")
+        reader = Reader(cluster)
+        reader.open(A)
+        await reader.read(1)
+        (fault,) = reader.faults
+        assert isinstance(fault, error)
+        assert str(code) in str(fault)
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_rest_that_a_broker_asks_for_is_bounded() -> None:
+    """A bit of it: the node would be left alone for days."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        cursors = Cursors(cluster, SMALL)
+        cursor = Cursor(A)
+        cursors.add(cursor)
+        cursor.seek(0)
+        cursor.resume()
+        (plan,) = cursors.look(100.0).plans
+        cursors.accept(plan, Fetched(2**31 - 1, 0, 0, []), 100.0)
+        found = cursors.look(101.0)
+        assert found.plans == []
+        assert found.wake_at == 100.0 + MOST_THROTTLE
+        assert len(cursors.look(100.0 + MOST_THROTTLE).plans) == 1
+
+    run(test)
+
+
+def test_nodes_share_the_room_there_is() -> None:
+    """What all of them bring at once is bounded, however many there are."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cursors = Cursors(cluster, FetchOptions(max_bytes=9000, max_partition_bytes=1000))
+        for node, tp in enumerate((A, B, C), 1):
+            cluster.create(tp, node)
+            cursor = Cursor(tp)
+            cursors.add(cursor)
+            cursor.seek(0)
+            cursor.resume()
+        plans = cursors.look(0.0).plans
+        assert [plan.limits.max_bytes for plan in plans] == [3000, 3000, 3000]
+
+    run(test)
+
+
+def test_replica_whose_time_is_over_still_speaks_for_itself_alone() -> None:
+    """It is behind, and says so after its leader is to be asked again."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        options = SMALL._replace(rack="r", replica_age=10.0)
+        cursors = Cursors(cluster, options)
+        cursor = Cursor(A)
+        cursors.add(cursor)
+        cursor.seek(5)
+        cursor.resume()
+        cursor.replica = 2, 10.0
+        (plan,) = cursors.look(9.0).plans
+        assert plan.node == 2
+        assert cursors.look(11.0).plans == []
+        part = PartitionAnswer("t", 0, 1, -1, -1, -1, (), -1, None, b"")
+        for now in (11.0, 12.0):
+            assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), now)
+            assert not cursor.queue
+            (plan,) = cursors.look(now + 0.5).plans
+            assert plan.node == 1
 
     run(test)
