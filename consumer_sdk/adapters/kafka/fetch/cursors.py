@@ -15,6 +15,9 @@ one after another):
   to wait: the partitions that are left out would wait, too. Nor is it asked at once again, if those that are
   asked have nothing new.
 
+A node that is asked may hang. If another one leads a partition meanwhile, that one is asked; metadata are asked for when
+an answer is late.
+
 An answer counts for a cursor only if nothing has happened to it since it was asked:
 
 1. a fetch at offset 100 is under way; 2. somebody seeks, the partition is granted anew, or what was fetched cannot
@@ -64,6 +67,8 @@ log = logging.getLogger(__name__)
 
 PACE = 0.02
 """Seconds between two requests to a node that has had nothing for those it is asked for."""
+SLOW = 5.0
+"""Seconds past the broker's own wait after which an answer is late: somebody else may lead by now."""
 SHORT_WAIT = 100
 """Milliseconds that a broker may wait while a partition of it is paused: it may be resumed."""
 
@@ -282,6 +287,10 @@ class Cursor:
         self._ask = Ask(self.topic_id, leader_epoch, offset, epoch, max_bytes)
         return self._ask
 
+    def disregard(self) -> None:
+        """The answer that is on its way is not to count."""
+        self._ask = None
+
     def answered(self, ask: Ask) -> bool:
         """Whether the answer to it counts; only the first one does."""
         if self._ask is not ask:
@@ -344,11 +353,12 @@ class Look(NamedTuple):
 class Node:
     """A broker: what it knows of us, and what it is asked."""
 
-    __slots__ = ("answered_at", "failures", "is_asked", "rests_until", "session")
+    __slots__ = ("answered_at", "due_at", "failures", "is_asked", "rests_until", "session")
 
     def __init__(self) -> None:
         self.session = FetchSession()
         self.is_asked = False
+        self.due_at = 0.0
         self.answered_at = 0.0
         self.rests_until = 0.0
         self.failures = 0
@@ -440,8 +450,17 @@ class Cursors:
             room = max(min(room, share), self._options.max_partition_bytes)
             found = [self._plan(node, group, room, now) for node, group in groups.items()]
             plans = [plan for plan in found if plan is not None]
+        self._watch(now)
         is_stale, self._is_stale = self._is_stale, False
         return Look(plans, is_stale, self._wake_at)
+
+    def _watch(self, now: float) -> None:
+        """Asks for fresh metadata where an answer is late."""
+        for node in self._nodes.values():
+            if node.is_asked:
+                if now >= node.due_at:
+                    self._is_stale, node.due_at = True, now + SLOW
+                self._later(node.due_at)
 
     def _sort(self, cursor: Cursor, groups: dict[int, Group], now: float) -> None:
         if cursor.position < 0:
@@ -451,7 +470,9 @@ class Cursors:
             self._is_stale = True
             return
         node = leader[0] if cursor.replica is None else self._node_of(cursor, leader[0], now)
-        cursor.node = node
+        if cursor.node != node:
+            cursor.node = node
+            cursor.disregard()  # whoever is asked may not answer for long
         group = groups.get(node)
         if group is None:
             group = groups[node] = Group(self._nodes.setdefault(node, Node()))
@@ -473,7 +494,7 @@ class Cursors:
         if cursor.replica is None:
             return leader
         node, until = cursor.replica
-        if now < until and self._leaders.has_node(node):
+        if (now < until or cursor.is_asked) and self._leaders.has_node(node):
             return node
         cursor.replica = None
         return leader
@@ -489,8 +510,9 @@ class Cursors:
         if group.has_full and now < again_at and all(c.is_idle for c in group.wanting):
             self._later(again_at)
             return None
-        node.is_asked = True
-        return self._request(number, node, group, room)
+        plan = self._request(number, node, group, room)
+        node.is_asked, node.due_at = True, now + plan.limits.max_wait / 1000 + SLOW
+        return plan
 
     def _request(self, number: int, node: Node, group: Group, room: int) -> Plan:
         options, asks, cursors = self._options, {}, {}

@@ -36,7 +36,7 @@ from consumer_sdk.adapters.kafka.fetch.structs import (
 )
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.testing import Simulation, simulate
-from tests.adapters.kafka.fetch.fake_cluster import FakeCluster
+from tests.adapters.kafka.fetch.fake_cluster import FakeCluster, answer
 
 A, B, C, D = (TopicPartition("t", n) for n in range(4))
 SMALL = FetchOptions(max_bytes=4000, max_partition_bytes=1000)
@@ -710,5 +710,38 @@ def test_replica_whose_time_is_over_still_speaks_for_itself_alone() -> None:
             assert not cursor.queue
             (plan,) = cursors.look(now + 0.5).plans
             assert plan.node == 1
+
+    run(test)
+
+
+def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
+    """Not only when the request has run into its time; what comes late does not count."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        reader = Reader(cluster)
+        reader.open(A)
+        await reader.read(1)
+        send, thawed = cluster.send, asyncio.Event()
+
+        async def hangs(node: int, request: FetchRequest) -> FetchAnswer:
+            if node == 1:
+                await thawed.wait()
+                return answer({A: (0, 9, 9, 0, -1, b"x" * 100, b"\0")})
+            return await send(node, request)
+
+        faulty: Any = cluster
+        faulty.send = hangs
+        await asyncio.sleep(1)
+        cluster.elect(A, 2)
+        cluster.append(A, 5)
+        await reader.read(9)
+        assert reader.seen[A] == list(range(10))
+        thawed.set()
+        await reader.read(1)
+        assert reader.seen[A] == list(range(10))
+        assert not reader.cursors[A].queue
+        await reader.fetcher.aclose()
 
     run(test)
