@@ -342,12 +342,18 @@ class MemberRunner:
         taken, drain = self._owner.take(tps), Drain(tps)
         task = asyncio.create_task(self._drain(drain, taken), name="kafka: draining")
         self._drains[task] = drain
-        task.add_done_callback(self._drains.pop)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, drain: asyncio.Task[None]) -> None:
+        self._drains.pop(drain, None)
 
     async def _drain(self, drain: Drain, taken: Any) -> None:
         try:
             await self._owner.drain(taken)
         finally:
+            # It ends here, before the task does: what its release gives anew must not wait for it.
+            if (task := asyncio.current_task()) is not None:
+                self._forget(task)
             if drain.to_release:
                 self._member.released(drain.to_release, _now())
             if drain.late and not self._is_closing:

@@ -48,6 +48,7 @@ class ScriptedMember(Member):
     def __init__(self) -> None:
         self.due = True
         self.todo: list[Event] = []
+        self.given_by_release: list[Event] = []
         self.let_go: list[frozenset[TopicPartition]] = []
         self.failures = self.answers = 0
         self.topics: list[Mapping[str, TopicInfo]] = []
@@ -73,6 +74,7 @@ class ScriptedMember(Member):
 
     def released(self, tps: frozenset[TopicPartition], now: float) -> None:
         self.let_go.append(tps)
+        self.todo += self.given_by_release
 
     def metadata_changed(self, topics: Mapping[str, TopicInfo], now: float) -> None:
         self.topics.append(topics)
@@ -277,3 +279,13 @@ async def test_request_under_way_at_the_end_is_cut_short_and_the_member_leaves()
     await bench.runner.leave()
     assert bench.member.failures == 1
     assert bench.member.has_left
+
+
+async def test_what_is_given_back_by_its_release_is_offered() -> None:
+    """The group has given it again while it drained, or its topic was made again."""
+    async with running() as bench:
+        await bench.do(Assigned(of(A)), Revoked(of(A)))
+        bench.member.given_by_release = [Assigned(of(A))]
+        await bench.until_drained()
+        await bench.do()
+        assert bench.owner.told[-2:] == [("drained", of(A)), ("assign", of(A))]
