@@ -1,5 +1,8 @@
 """A real Kafka, as the conformance suite and the tests here use it."""
 
+# The client has no types, so that its classes cannot be subclassed for the type checker.
+# mypy: disable-error-code="misc"
+
 from __future__ import annotations
 
 import asyncio
@@ -12,7 +15,19 @@ from typing import Any, ClassVar, Self
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.protocol.api import Request as WireRequest
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.group import LeaveGroupRequest
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactString,
+    Int8,
+    Int16,
+    Int32,
+    Schema,
+    TaggedFields,
+)
 from aiokafka.record.util import calc_crc32c
 from aiokafka.structs import OffsetAndMetadata
 
@@ -27,6 +42,76 @@ from consumer_sdk.testing.conformance.adapters import AdapterHarness, Record
 from consumer_sdk.testing.conformance.adapters.harness import Ability
 
 __all__ = ["KafkaHarness"]
+
+GROUP = 32  # a type of resource
+SET = 0
+_TEXT = CompactString("utf-8")
+
+
+class GroupConfigsResponse(Response):
+    """What became of it."""
+
+    API_KEY = 44
+    API_VERSION = 1
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "resources",
+            CompactArray(
+                ("error_code", Int16),
+                ("error_message", _TEXT),
+                ("type", Int8),
+                ("name", _TEXT),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("tags", TaggedFields),
+    )
+
+
+class GroupConfigsRequest(RequestStruct):
+    """IncrementalAlterConfigs."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = 44
+    API_VERSION = 1
+    RESPONSE_TYPE = GroupConfigsResponse
+    SCHEMA: ClassVar[Schema] = Schema(
+        (
+            "resources",
+            CompactArray(
+                ("type", Int8),
+                ("name", _TEXT),
+                (
+                    "configs",
+                    CompactArray(
+                        ("name", _TEXT),
+                        ("operation", Int8),
+                        ("value", _TEXT),
+                        ("tags", TaggedFields),
+                    ),
+                ),
+                ("tags", TaggedFields),
+            ),
+        ),
+        ("validate_only", Boolean),
+        ("tags", TaggedFields),
+    )
+
+
+class GroupConfigs(WireRequest[GroupConfigsRequest]):
+    """Sets configs of one group."""
+
+    API_KEY = 44
+
+    def __init__(self, group: str, config: dict[str, str]) -> None:
+        self._group, self._config = group, config
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        configs = [(name, SET, value, {}) for name, value in self._config.items()]
+        return request_struct_class([(GROUP, self._group, configs, {})], False, {})
+
 
 TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_MEMBER_ID = 25
@@ -241,6 +326,11 @@ class KafkaHarness(AdapterHarness):
         """What a group's coordinator answers."""
         coordinator = await self.admin.find_coordinator(group)
         return from_wire(await self.admin._send_request(to_wire(request), coordinator))
+
+    async def configure_group(self, group: str, config: dict[str, str]) -> None:
+        """Sets what a group has of its own, in the place of the broker's."""
+        answer = await self.admin._send_request(GroupConfigs(group, config))
+        assert [found[0] for found in answer.resources] == [0], answer
 
     async def end_sessions(self, group: str, *members: str) -> None:
         """Has a group forget dead members, all by default, as it does when their sessions end.

@@ -13,7 +13,7 @@ from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.adapters.kafka.groups import messages, structs
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Assignment, OutcomeKind, StartPoint
-from consumer_sdk.testing.conformance.adapters.harness import Member
+from consumer_sdk.testing.conformance.adapters.harness import Member, open_member
 from tests.adapters.kafka.world import World, epoch_of, flush_of, numbered, runner_of, values
 
 pytestmark = pytest.mark.kafka
@@ -194,3 +194,29 @@ async def test_session_is_the_groups_own(world: World) -> None:
         await member.holding(1)
         left = member.adapter.held_until() - asyncio.get_running_loop().time()
         assert 0 < left <= 30.0  # the test server's; Kafka's default is 45 s
+
+
+@pytest.mark.campaign
+@INCREMENTAL
+async def test_member_that_falls_silent_loses_its_partitions_after_a_session(
+    world: World, way: dict[str, Any]
+) -> None:
+    """It says nothing to the broker, as a process that was killed; the other member gets all."""
+    topic = await world.kafka.create_stream(2)
+    silent = world.adapter(
+        topic, **(way | ({"session_timeout": 6.0} if way is COOPERATIVE else {}))
+    )
+    if way is CONSUMER:
+        await world.kafka.configure_group(world.group_id, {"consumer.session.timeout.ms": "6000"})
+    async with open_member(world.kafka, world.owner(), silent) as dead:
+        await dead.holding(2)
+        async with world.member(topic, **way) as other:
+            await dead.holding(1)
+            await other.holding(1)
+            task = runner_of(dead)._task
+            task.cancel()
+            await asyncio.wait({task})
+            await other.holding(2)
+            late = dead.adapter.held_until() - asyncio.get_running_loop().time()
+            assert late < 6.0
+            runner_of(dead)._task = None  # it cannot leave any more
