@@ -109,7 +109,7 @@ class GroupConfigs(WireRequest[GroupConfigsRequest]):
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """The request as it is sent."""
-        configs = [(name, SET, value, {}) for name, value in self._config.items()]
+        configs: list[Any] = [(name, SET, value, {}) for name, value in self._config.items()]
         return request_struct_class([(GROUP, self._group, configs, {})], False, {})
 
 

@@ -54,6 +54,8 @@ FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 1.0
 ANSWER = 10.0
 """Seconds for the answer to a heartbeat; a session is longer."""
+LEAST_REST = 0.001
+"""Seconds between two questions to the member: one that is due, and says nothing, does not keep the loop busy."""
 LEAST_TICK = 0.01
 """Seconds between two looks at the member while a request is under way."""
 LEAVE = 2.0
@@ -236,10 +238,7 @@ class MemberRunner:
 
     async def _rest(self) -> None:
         """Until there is something to send."""
-        left = self._member.wake_at() - _now()
-        if left <= 0:
-            await asyncio.sleep(0)
-            return
+        left = max(self._member.wake_at() - _now(), LEAST_REST)
         try:
             async with asyncio.timeout(None if left == math.inf else left):
                 await self._work.wait()
