@@ -32,7 +32,9 @@ IN_URL = {
 RECORDS = 1_000
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", ["eager", pytest.param("cooperative", marks=pytest.mark.campaign), "consumer"]
+)
 async def test_member_that_was_stopped_beyond_its_session_commits_nothing_afterwards(
     field: Field, tmp_path: Path, protocol: str
 ) -> None:

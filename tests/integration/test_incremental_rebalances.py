@@ -145,7 +145,11 @@ async def test_what_stays_goes_on_while_what_moves_is_drained(
     }
 
 
-@both
+@pytest.mark.parametrize(
+    "protocol",
+    [pytest.param(COOPERATIVE, marks=pytest.mark.campaign), CONSUMER],
+    ids=["cooperative", "consumer"],
+)
 async def test_rolling_restart_of_four_members_moves_no_partition_that_its_member_keeps(
     field: Field, protocol: dict[str, Any]
 ) -> None:

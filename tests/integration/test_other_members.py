@@ -68,8 +68,8 @@ GROUPS = {
         java={"protocol": "consumer"},
     ),
 }
-RARE = ("eager, Java can do both", "classic, Java consumer", "auto, Java consumer")
-"""Groups that few tests are enough for."""
+OFTEN = ("classic, aiokafka", "classic, cooperative", "consumer")
+"""Groups whose test is no campaign: one for each kind of rebalance. A process of Java takes seconds."""
 
 
 class Shares:
@@ -153,7 +153,7 @@ def _ends(produced: set[Place]) -> dict[int, int]:
 @pytest.mark.parametrize(
     "shared",
     [
-        pytest.param(GROUPS[name], id=name, marks=pytest.mark.campaign if name in RARE else ())
+        pytest.param(GROUPS[name], id=name, marks=() if name in OFTEN else pytest.mark.campaign)
         for name in GROUPS
     ],
 )
