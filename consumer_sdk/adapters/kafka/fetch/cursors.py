@@ -123,7 +123,7 @@ class FetchOptions(NamedTuple):
 
 
 class Cursor:
-    """One grant's of a partition.
+    """Where one grant of a partition stands, and what was fetched for it.
 
     Args:
         topic_id: 16 bytes; records of a topic with another id are not fetched. None: by name.
@@ -326,7 +326,7 @@ class Plan(NamedTuple):
     """A request.
 
     Attributes:
-        leaders: whom the cursors' leaders were, and their epochs, when it was made.
+        leaders: who led each partition when it was made, and the epoch of that leader.
     """
 
     node: int
@@ -469,13 +469,7 @@ class Cursors:
         if leader is None:
             self._is_stale = True
             return
-        node = leader[0] if cursor.replica is None else self._node_of(cursor, leader[0], now)
-        if cursor.node != node:
-            cursor.node = node
-            cursor.disregard()  # whoever is asked may not answer for long
-        group = groups.get(node)
-        if group is None:
-            group = groups[node] = Group(self._nodes.setdefault(node, Node()))
+        group = self._group_of(cursor, leader[0], groups, now)
         if group.node.is_asked:
             return
         cursor.is_noted = False
@@ -489,6 +483,16 @@ class Cursors:
         elif not cursor.is_asked:
             group.wanting.append(cursor)
             group.leaders[cursor.tp] = leader
+
+    def _group_of(self, cursor: Cursor, leader: int, groups: dict[int, Group], now: float) -> Group:
+        node = leader if cursor.replica is None else self._node_of(cursor, leader, now)
+        if cursor.node != node:
+            cursor.node = node
+            cursor.disregard()  # whoever is asked may not answer for long
+        group = groups.get(node)
+        if group is None:
+            group = groups[node] = Group(self._nodes.setdefault(node, Node()))
+        return group
 
     def _node_of(self, cursor: Cursor, leader: int, now: float) -> int:
         if cursor.replica is None:

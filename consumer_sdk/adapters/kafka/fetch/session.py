@@ -77,7 +77,7 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """One broker's.
+    """What one broker remembers of our fetches.
 
     Attributes:
         number: the session's, by the broker; 0 for none.
