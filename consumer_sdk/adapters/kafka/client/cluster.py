@@ -241,6 +241,7 @@ class Cluster:
                 await self.refresh()
             except Exception as error:  # noqa: BLE001 - nobody would refresh any more
                 log.debug("no fresh metadata: %r", error)
+                self._is_wanted.set()
                 pace.failed(REFRESHES, error, _now())
                 await asyncio.sleep(pace.rest(REFRESHES, _now()))
             else:

@@ -142,11 +142,3 @@ class FetchSession:
     def failed(self) -> None:
         """There was no answer, or none that can be used: nobody knows whether the request came."""
         self.epoch = FULL
-
-    def close(self) -> SessionRequest | None:
-        """The request that ends the session, if there is one."""
-        number, by_id = self.number, self._by_id
-        self.number, self.epoch, self._known = NO_SESSION, FULL, {}
-        if number == NO_SESSION:
-            return None
-        return SessionRequest(number, CLOSING, {}, {}, {}, by_id)

@@ -34,6 +34,7 @@ from consumer_sdk.adapters.kafka.client.lookups import (
     ListedOffset,
     ListOffsetsResponseV4,
 )
+from consumer_sdk.adapters.kafka.client.protocol import MetadataResponseV12
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.testing.servers.ports import HOST
 from tests.adapters.kafka.scripted_broker import (
@@ -206,6 +207,24 @@ async def until(is_so: Callable[[], bool]) -> None:
     """Waits for it."""
     while not is_so():
         await asyncio.sleep(0.005)
+
+
+async def test_metadata_that_nobody_gave_are_asked_for_until_somebody_does(
+    broker: ScriptedBroker, connect: Opener
+) -> None:
+    """Whoever asked in the background waits: a broker that has just started names no broker yet."""
+    cluster = await connect(retry_backoff_ms=1)
+
+    async def names_nobody(_request: Any) -> Any:
+        if broker.asked[METADATA] > 3:
+            del broker.scripts[METADATA]
+        return MetadataResponseV12(0, [], "cluster", 1, [], {})
+
+    broker.scripts[METADATA] = names_nobody
+    broker.topics = [topic("t", (1, 6))]
+    cluster.request_refresh()
+    async with asyncio.timeout(HANG):
+        await until(lambda: cluster.leader_of(TP) == Leader(1, 6))
 
 
 async def test_connection_that_breaks_asks_for_fresh_metadata(

@@ -124,18 +124,6 @@ def test_epochs_begin_anew_behind_the_last_one() -> None:
     assert session.request({A: ask()}).epoch == 1
 
 
-def test_end_of_a_session_is_a_request_of_its_own() -> None:
-    """And none where there is no session."""
-    session = FetchSession()
-    assert session.close() is None
-    session.request({A: ask()})
-    session.answered(7, 0)
-    closing = session.close()
-    assert closing is not None
-    assert closing[:2] == (7, -1)
-    assert session.request({A: ask()})[:2] == (0, 0)
-
-
 class Broker:
     """The other side: at most one session, which it may lose."""
 
