@@ -63,6 +63,9 @@ OF_THE_BROKER = {
 OF_THE_GROUP = ("partition_assignment_strategy", "group_instance_id", "exclude_internal_topics")
 """Client options that the membership goes by, not the client."""
 
+OF_KAFKA = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Topics of the broker itself."""
+
 FORM = "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value"
 
 SESSION = 10.0
@@ -181,9 +184,18 @@ class KafkaOptions:
             return False
         if self.is_chosen_by_broker:
             return True
-        if topic.is_internal and self.client_options.get("exclude_internal_topics", True):
+        if topic.is_internal and self._leaves_out_internal:
             return False
         return re.fullmatch(self.pattern, topic.name) is not None
+
+    @property
+    def _leaves_out_internal(self) -> bool:
+        return bool(self.client_options.get("exclude_internal_topics", True))
+
+    @property
+    def unread_topics(self) -> frozenset[str]:
+        """Topics that a pattern does not mean, whoever evaluates it."""
+        return OF_KAFKA if self.pattern is not None and self._leaves_out_internal else frozenset()
 
     @property
     def session(self) -> float:

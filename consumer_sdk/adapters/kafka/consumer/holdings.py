@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from aiokafka import TopicPartition
@@ -31,7 +32,11 @@ class Taken:
 
 
 class Holdings:
-    """Partitions come and go one by one; those that stay are not touched."""
+    """Partitions come and go one by one; those that stay are not touched.
+
+    Args:
+        unread: topics that the group may assign, and that are held without being granted.
+    """
 
     def __init__(
         self,
@@ -39,11 +44,14 @@ class Holdings:
         granting: Granting,
         revoking: Revoking,
         failures: Failures,
+        *,
+        unread: AbstractSet[str] = frozenset(),
     ) -> None:
         self._grants = grants
         self._granting = granting
         self._revoking = revoking
         self._failures = failures
+        self._unread = unread
         self._has_ended = False
 
     @property
@@ -53,9 +61,20 @@ class Holdings:
 
     def assign(self, tps: Collection[tuple[str, int]]) -> None:
         """They have come. Waits for nothing."""
-        added = frozenset(TopicPartition(*tp) for tp in tps) - self.tps
+        added = self._to_read(frozenset(TopicPartition(*tp) for tp in tps) - self.tps)
         if added and not self._has_ended:
             self._granting.offer(added)
+
+    def _to_read(self, tps: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        # The broker evaluates a pattern for its own topics too. Each commit is a record of one of them: who read
+        # it would commit without end.
+        unread = frozenset(tp for tp in tps if tp.topic in self._unread)
+        if unread:
+            log.info(
+                "%d partitions of Kafka's own topics match the pattern: they are held, and not read",
+                len(unread),
+            )
+        return tps - unread
 
     def take(self, tps: Collection[tuple[str, int]]) -> Taken:
         """Nothing of them is fetched any more; their commits are still valid."""

@@ -117,7 +117,13 @@ class Session:
             opens=self.buffer.add,
             opened=self.wake,
         )
-        self._holdings = Holdings(self.grants, self.granting, self._revoking, self._failures)
+        self._holdings = Holdings(
+            self.grants,
+            self.granting,
+            self._revoking,
+            self._failures,
+            unread=options.unread_topics,
+        )
         self._membership = (
             None
             if options.group is None

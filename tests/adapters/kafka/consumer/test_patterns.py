@@ -112,16 +112,19 @@ async def test_topic_that_is_deleted_leaves_and_the_others_go_on(family: Family)
         assert values(await member.read(2)) == [20, 21]
 
 
+@pytest.mark.parametrize("way", [{"group": None}, CONSUMER], ids=["alone", "consumer"])
 async def test_kafkas_own_topics_are_not_read(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, way: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A pattern for all topics is not meant for the group's offsets."""
+    """A pattern for all topics is not meant for the group's offsets: each commit would be one more record."""
     caplog.set_level(logging.INFO)
     topic = await world.kafka.create_stream()
     async with world.member(topic) as member:
         await member.holding(1)  # so that there is a topic of offsets
     prefix = f"__consumer_.*|{topic}"
-    async with world.member("", group=None, pattern=prefix) as member:
+    async with world.member("", **way, pattern=prefix) as member:
         (held,) = await member.holding(1)
         assert held.partition.stream == topic
         assert len(member.owner.held) == 1
+        is_held_unread = "are held, and not read" in caplog.text
+        assert is_held_unread == (way is CONSUMER)
