@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.kafka
 
 STEADY: dict[str, Any] = {
-    "session_timeout": 30.0,
-    "rebalance_timeout": 30.0,
+    "session_timeout": 300.0,  # a member that hears nothing for so long gives its partitions up
+    "rebalance_timeout": 300.0,
     "heartbeat_interval": 0.5,
 }
 
