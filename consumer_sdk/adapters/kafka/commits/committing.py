@@ -50,6 +50,7 @@ NOT_A_MEMBER = (22, 25, 69, 82)
 """Illegal generation, unknown member, no such group, fenced instance."""
 OLD_STAMP = (22, 113)
 """Illegal generation, stale member epoch: the member may have a newer one by now."""
+REBALANCING = 27
 ROUNDS = 5
 """How often what was refused for its epoch is sent again at once, with the epoch that is the member's by then."""
 
@@ -261,6 +262,8 @@ class Committer:
             return Outcome(OutcomeKind.GONE, error=gone)
         if code in COORDINATOR_MOVED:
             self._membership.coordinator_moved()
+        if code == REBALANCING:
+            error = TransientAdapterError(f"{where}: the group is rebalancing (error {code})")
         if code in OLD_STAMP:
             error = TransientAdapterError(f"{where}: the member is in another epoch (error {code})")
         return Outcome.retry(error)
@@ -274,6 +277,7 @@ def _by_assignment(answers: Iterable[Answer]) -> Answers:
 
 
 LOST = PartitionLostError("the partition is no longer held")
+NOT_JOINED = TransientAdapterError("the member is joining the group anew")
 
 
 class CommitSender:
@@ -310,6 +314,10 @@ class CommitSender:
         if not held:
             return lost
         stamp = self._membership.stamp
+        if (
+            stamp.epoch < 0
+        ):  # from no member a broker takes anything, once the group is empty: also what goes back
+            return lost + [Answer(draft, NOT_JOINED) for draft in held]
         send = self._send_by_id if has_id else self._send_by_name
         codes: Sequence[int | Exception]
         try:

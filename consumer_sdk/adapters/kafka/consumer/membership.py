@@ -43,6 +43,9 @@ ASSIGNORS: Mapping[str, type[Assignor]] = {
     for each in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
 
+LEAST_PATIENCE = 3.0
+"""Seconds for the answer to a heartbeat: a machine may be busy."""
+
 GROUP = 32  # a type of resource
 SESSION = "consumer.session.timeout.ms"
 
@@ -88,6 +91,7 @@ class Membership:
             is_classic=is_classic,
             client=self._client,
             join_patience=options.request_timeout,
+            patience=max(options.session / 2, LEAST_PATIENCE) if is_classic else math.inf,
             wake=self._wake,
         )
         self._runner.start({} if options.is_chosen_by_broker else infos_of(topics))

@@ -44,6 +44,9 @@ NO_MEMBER = (22, 25, 110, 113)  # of no generation or epoch of now
 ILLEGAL_GENERATION = 22
 NO_OFFSET = -1
 
+LOOKUP = 5.0
+"""Seconds for the question who the coordinator is. Any broker answers it: another one is asked then."""
+
 PATIENCE = 3.0
 """Seconds that a commit waits for the answer to a heartbeat, which may bring the member's new epoch."""
 
@@ -78,7 +81,10 @@ class Coordinator(GroupMembership):
     async def _known(self) -> int:
         async with self._looking:
             if self._node is None:
-                found = await self._client.coordinator_lookup(CoordinationType.GROUP, self._group)
+                async with asyncio.timeout(LOOKUP):
+                    found = await self._client.coordinator_lookup(
+                        CoordinationType.GROUP, self._group
+                    )
                 self._node = int(found)
             return self._node
 

@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 FIRST_BACKOFF = 0.1
 LONGEST_BACKOFF = 1.0
 ANSWER = 10.0
-"""Seconds for the answer to a heartbeat; a session is longer."""
+"""Seconds for the answer to a heartbeat, at most."""
 LEAST_REST = 0.001
 """Seconds between two questions to the member: one that is due, and says nothing, does not keep the loop busy."""
 LEAST_TICK = 0.01
@@ -95,6 +95,7 @@ class MemberRunner:
         is_classic: the protocol that the member speaks.
         client: looks up the names of topics.
         join_patience: seconds for the answer to a join.
+        patience: seconds for the answer to a heartbeat. In what is left of the session it is asked again.
         wake: called when there is an error to raise.
     """
 
@@ -108,6 +109,7 @@ class MemberRunner:
         is_classic: bool,
         client: Any,
         join_patience: float,
+        patience: float = ANSWER,
         wake: Callable[[], None],
     ) -> None:
         self._member = member
@@ -117,6 +119,7 @@ class MemberRunner:
         self._is_classic = is_classic
         self._client = client
         self._join_patience = join_patience
+        self._patience = min(patience, ANSWER)
         self._wake_fetch = wake
         self._work = asyncio.Event()
         self._topics: dict[str, TopicInfo] | None = None
@@ -248,7 +251,7 @@ class MemberRunner:
 
     async def _ask(self, request: Request) -> None:
         takes_long = isinstance(request, JoinGroup | SyncGroup)
-        timeout = self._join_patience if takes_long else ANSWER
+        timeout = self._join_patience if takes_long else self._patience
         asking = asyncio.create_task(self._coordinator.ask(to_wire(request), timeout))
         try:
             await self._wait_for(asking)

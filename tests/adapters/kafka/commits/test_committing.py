@@ -219,7 +219,9 @@ async def test_rebalance_in_progress_is_retried_in_the_same_generation() -> None
     """The broker refuses commits between join and sync; the grant is not over."""
     bench = Bench()
     bench.coordinator.codes = {0: 27}
-    assert await bench.commit(5) == [RETRY]
+    (outcome,) = await bench.flush(Checkpoint(4, 5))
+    assert outcome.kind is RETRY
+    assert isinstance(outcome.error, TransientAdapterError)
     bench.coordinator.codes = {}
     assert await bench.commit(5) == [DURABLE]
 
@@ -233,6 +235,14 @@ async def test_commit_with_an_epoch_that_is_over_is_sent_again_with_the_new_one(
     assert await bench.commit(5, 6) == [DURABLE, RETRY]
     assert bench.coordinator.sent == [{0: 5, 1: 6}, {1: 6}, {1: 6}]
     assert [stamp.epoch for stamp in bench.coordinator.stamps] == [7, 8, 9]
+
+
+async def test_nothing_is_committed_in_the_name_of_no_member() -> None:
+    """A broker takes that for a group that is empty, whatever it rewinds."""
+    bench = Bench()
+    bench.coordinator.stamp = Stamp(-1, "me")
+    assert await bench.commit(5) == [RETRY]
+    assert bench.coordinator.sent == []
 
 
 async def test_what_is_lost_between_two_requests_is_not_sent_with_the_next_epoch() -> None:

@@ -91,8 +91,10 @@ class ScriptedCoordinator:
         self.errors: list[Exception] = []
         self.moved = 0
         self.stamp = Stamp(1, "me")
+        self.timeouts: list[float] = []
 
-    async def ask(self, request: Any, _timeout: float) -> Any:
+    async def ask(self, request: Any, timeout: float) -> Any:
+        self.timeouts.append(timeout)
         await asyncio.sleep(0)
         if self.errors:
             raise self.errors.pop(0)
@@ -131,7 +133,7 @@ class Owner:
 class Bench:
     """A runner among the three."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 10.0) -> None:
         self.member, self.coordinator, self.owner = ScriptedMember(), ScriptedCoordinator(), Owner()
         self.wakes = 0
         coordinator: Any = self.coordinator
@@ -143,6 +145,7 @@ class Bench:
             is_classic=True,
             client=None,
             join_patience=30.0,
+            patience=patience,
             wake=self._wake,
         )
 
@@ -169,9 +172,9 @@ class Bench:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Bench]:
+async def running(bench: Bench | None = None) -> AsyncIterator[Bench]:
     """A bench whose member has joined."""
-    bench = Bench()
+    bench = bench or Bench()
     bench.runner.start({})
     try:
         await bench.runner.wait_joined(30)
@@ -289,3 +292,11 @@ async def test_what_is_given_back_by_its_release_is_offered() -> None:
         await bench.until_drained()
         await bench.do()
         assert bench.owner.told[-2:] == [("drained", of(A)), ("assign", of(A))]
+
+
+async def test_heartbeat_is_given_up_while_there_is_session_left() -> None:
+    """Its connection may hang, and another one not."""
+    bench = Bench(patience=2.5)
+    async with running(bench):
+        await bench.do()
+        assert set(bench.coordinator.timeouts) == {2.5}
