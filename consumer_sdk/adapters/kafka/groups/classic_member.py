@@ -27,6 +27,8 @@ has been under way for a heartbeat interval the time counts from the last `poll`
 - An answer that comes quickly proves nothing by itself, for Kafka 4 begins no session where it repeats an answer: a JoinGroup of a generation
   that it has told already, a SyncGroup of a stable group. The first answer of a generation does, unless a JoinGroup has failed before
   it, or the member has not looked for half a session. In the other cases the member sends a heartbeat before its SyncGroup.
+- A member that only heartbeats keeps what it holds when `held_until` has passed, for the coordinator may have been away and keep
+  it too. The next answer tells.
 - `held_until` may be late by the time that a request and its answer take through the network.
 - One gap is left: a JoinGroup that is lost on a connection that looks alive. The coordinator then gives the partitions away after a session,
   while this member waits. Java has the same gap. Whoever runs the member bounds it by a timeout for the request, ``rebalance_timeout`` and
@@ -169,6 +171,7 @@ class ClassicMember(Member):
         self._is_doubtful = False
         """A JoinGroup has failed since: its answer may have begun a session."""
         self._is_proven = True
+        self._is_overdue = False
         """That answer began one."""
         self._lead = _Lead()
 
@@ -219,6 +222,11 @@ class ClassicMember(Member):
         if self._is_kept:
             return max(self._proof, self._waited) + self._session
         return min(self._proof + self._session, self._calm + self._rebalance_timeout)
+
+    @property
+    def _ends(self) -> float:
+        """When something is to be done about `held_until`."""
+        return math.inf if self._is_overdue else self.held_until
 
     @property
     def _is_joining(self) -> bool:
@@ -278,7 +286,7 @@ class ClassicMember(Member):
         """See `Member`."""
         if self._pending is not None:
             tick = self._waited + self._interval if self._is_joining else math.inf
-            return min(tick, self.held_until)
+            return min(tick, self._ends)
         if self._is_leaving:
             return math.inf if self.has_left else self._not_before
         if self._is_refused or not self._knows_topics:
@@ -286,7 +294,7 @@ class ClassicMember(Member):
         is_due = self._may_join() or (self._joined is not None and self._may_sync())
         due = self._not_before if is_due else max(self._next_heartbeat, self._not_before)
         is_member = self._epoch >= 0 or self._joined is not None
-        return min(self.held_until, self._looks_again, due if is_due or is_member else math.inf)
+        return min(self._ends, self._looks_again, due if is_due or is_member else math.inf)
 
     def _may_join(self) -> bool:
         """An eager member drains first."""
@@ -526,13 +534,23 @@ class ClassicMember(Member):
         self._target = frozenset()
 
     def _expire(self, now: float) -> None:
-        if now >= self.held_until:
-            is_silent = self._is_kept or now >= self._proof + self._session
-            self._lose(SILENT if is_silent else OVERDUE)
-            if self._joined is not None and not self._is_joining:
-                self._is_proven, self._next_heartbeat = False, now
-            elif not self._is_joining:
-                self._wants_to_join("the session or the rebalance was over")
+        is_over = now >= self.held_until
+        # A coordinator that is away for longer than a session, as one that restarts, keeps its members: it begins their
+        # sessions anew. Nothing is handled after `held_until`, and the next heartbeat that is answered tells.
+        self._is_overdue = is_over and self._is_steady
+        if not is_over or self._is_steady:
+            return
+        is_silent = self._is_kept or now >= self._proof + self._session
+        self._lose(SILENT if is_silent else OVERDUE)
+        if self._joined is not None and not self._is_joining:
+            self._is_proven, self._next_heartbeat = False, now
+        elif not self._is_joining:
+            self._wants_to_join("the session or the rebalance was over")
+
+    @property
+    def _is_steady(self) -> bool:
+        """It heartbeats, and neither joins nor is about to."""
+        return self._joined is None and self._rejoin is None and not self._is_joining
 
     def released(self, tps: frozenset[TopicPartition], now: float) -> None:  # noqa: ARG002 - part of the seam
         """See `Member`. What is not being drained is left: it is lost by now, or was never revoked."""

@@ -708,21 +708,38 @@ def test_answer_within_the_session_saves_it(error: int) -> None:
     assert play.events() == []
 
 
-def test_silence_for_a_session_loses_all() -> None:
-    """Others may have it; the member joins with nothing, under its own id."""
+def test_silence_for_a_session_ends_the_trust_and_not_the_membership() -> None:
+    """A coordinator that was away begins the sessions of its members anew: nothing is delivered again for that."""
     play = Play()
     play.start()
-    beat_at = play.member.wake_at()
-    play.now = beat_at
+    play.now = play.member.wake_at()
     beat = play.asks(Heartbeat)
     assert play.member.wake_at() == play.member.held_until == 100 + SESSION
     play.now = play.member.wake_at()
     assert play.member.poll(play.now) is None
+    assert play.member.held_until <= play.now < play.member.wake_at()
+    play.member.failed(beat, play.now)
+    assert play.events() == [CoordinatorLost()]
+    play.now = play.member.wake_at()
+    sent = play.now
+    beat = play.asks(Heartbeat)
+    play.member.answered(beat, HeartbeatAnswer(0), play.now + 1)
+    assert (play.events(), play.member.held_until) == ([], sent + SESSION)
+    assert play.member.wake_at() > sent + 1
+
+
+def test_member_that_was_forgotten_meanwhile_loses_all() -> None:
+    """It joins with nothing."""
+    play = Play()
+    play.start()
+    play.now = play.member.held_until + 1
+    beat = play.asks(Heartbeat)
+    assert play.events() == []
+    play.member.answered(beat, HeartbeatAnswer(25), play.now)
     assert names(play.events()) == ["Lost"]
     assert (play.member.epoch, play.member.held_until) == (-1, math.inf)
-    play.member.answered(beat, HeartbeatAnswer(0), play.now)
     join = play.asks(JoinGroup)
-    assert (join.member_id, said(join).owned) == ("me", frozenset())
+    assert (join.member_id, said(join).owned) == ("", frozenset())
 
 
 def test_join_may_take_longer_than_a_session() -> None:
