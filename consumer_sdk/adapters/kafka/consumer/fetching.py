@@ -159,7 +159,9 @@ class FetchBuffer:
             checks=self._checks,
         )
         skips_old = grant.acquitted == grant.cursor.position
-        chunk.unpacker = Unpacker(batches, chunk.highwater, skips_old=skips_old)
+        chunk.unpacker = Unpacker(
+            batches, chunk.highwater, skips_old=skips_old, continues=chunk.continues
+        )
         return chunk.unpacker  # type: ignore[no-any-return]  # a Salvaged may be there, too
 
     def _refused(self, grant: Grant, error: Exception) -> Run | None:

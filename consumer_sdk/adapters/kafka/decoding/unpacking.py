@@ -91,6 +91,7 @@ class Unpacker:
         batches: what came.
         highwater: the broker's high watermark, as the response says.
         skips_old: batches that end before the position are passed over, as this broker sends them.
+        continues: the position is where a batch has ended: the first one cannot begin before it.
 
     Attributes:
         next_fetch_offset: the position after what was taken; it also moves without records.
@@ -111,7 +112,12 @@ class Unpacker:
     )
 
     def __init__(
-        self, batches: Batches, highwater: int | None = None, *, skips_old: bool = False
+        self,
+        batches: Batches,
+        highwater: int | None = None,
+        *,
+        skips_old: bool = False,
+        continues: bool = False,
     ) -> None:
         self.next_fetch_offset = batches.position
         self.is_empty = False
@@ -119,7 +125,7 @@ class Unpacker:
         self._highest = sys.maxsize if highwater is None else highwater + AHEAD
         self._ahead: Any = None
         self._skips_old = skips_old
-        self._is_first = True
+        self._is_first = skips_old or not continues
         self._batch: Any = None
         self._batch_end = 0
         self._error: Exception | None = None
@@ -214,9 +220,12 @@ class Unpacker:
         position, end = self.next_fetch_offset, batch.next_offset
         if self._skips_old and end <= position:
             return
-        check_place(batch, position, self._highest, is_first=self._is_first)
+        leaves_gap = _first_of(batch) > position
+        # Compaction leaves gaps, but none where the log ends.
+        highest = self._highest - AHEAD if leaves_gap else self._highest
+        check_place(batch, position, highest, is_first=self._is_first)
         self._is_first = False
-        if _first_of(batch) > position:
+        if leaves_gap:
             self._ahead = self._batches.next()
             if self._ahead is not None and _first_of(self._ahead) < end:
                 raise _misplaced(batch, position)

@@ -75,12 +75,14 @@ class Chunk:
         size: bytes that it takes.
         aborted: producer and first offset of each aborted transaction in it.
         highwater: the partition's high watermark, as the answer says.
+        continues: the position is where a batch has ended.
         is_sure: what comes behind it may be asked for before it was read.
         unpacker: reads it; None before it is first looked at.
     """
 
     __slots__ = (
         "aborted",
+        "continues",
         "data",
         "end",
         "epoch",
@@ -100,6 +102,7 @@ class Chunk:
         *,
         aborted: Sequence[tuple[int, int]] = (),
         highwater: int = -1,
+        continues: bool = False,
     ) -> None:
         self.data = data
         self.position = position
@@ -107,6 +110,7 @@ class Chunk:
         self.size = len(data) + OVERHEAD
         self.aborted = aborted
         self.highwater = highwater
+        self.continues = continues
         # A bit in a head: the next request would ask for what there is not, or leave a gap.
         self.is_sure = position < self.end <= highwater + AHEAD
         self.unpacker: Any = None

@@ -142,6 +142,7 @@ class Cursor:
 
     __slots__ = (
         "_ask",
+        "_read_to",
         "changed",
         "failed_leader",
         "held",
@@ -183,6 +184,7 @@ class Cursor:
         self.rests_until = 0.0
         self.failed_leader: tuple[int, int] | None = None
         self._ask: Ask | None = None
+        self._read_to = NO_POSITION
         self.held = 0
 
     def __repr__(self) -> str:
@@ -248,6 +250,13 @@ class Cursor:
         done = self.queue.popleft()
         if isinstance(done, Chunk):
             self.held -= done.size
+            if done.end == self.position > done.position:
+                self._read_to = self.position
+
+    def continues_at(self, offset: int) -> bool:
+        """A batch has ended there, of those that were read, or are buffered."""
+        last = self.queue[-1] if self.queue else None
+        return self._read_to == offset or (isinstance(last, Chunk) and last.end == offset)
 
     def put(self, item: Chunk | Fault) -> None:
         """Appends what was fetched."""
@@ -303,13 +312,20 @@ def _nobody() -> None:
     pass
 
 
-def _item(part: PartitionAnswer, ask: Ask) -> Chunk | Fault:
+def _item(part: PartitionAnswer, ask: Ask, *, continues: bool) -> Chunk | Fault:
     reach = reach_of(part.records)
     if reach is None:
         return Fault(CorruptRecordException("a length points beyond the answer"))
     if NO_EPOCH < ask.leader_epoch < reach.epoch:
         reach = reach._replace(epoch=NO_EPOCH)  # no checksum covers it
-    return Chunk(part.records, ask.offset, reach, aborted=part.aborted, highwater=part.highwater)
+    return Chunk(
+        part.records,
+        ask.offset,
+        reach,
+        aborted=part.aborted,
+        highwater=part.highwater,
+        continues=continues,
+    )
 
 
 def _asked(plan: Plan, part: PartitionAnswer, names: Mapping[bytes | None, str]) -> TopicPartition:
@@ -627,7 +643,8 @@ class Cursors:
         if not part.records:
             return False
         cursor.missing = NO_POSITION
-        cursor.put(_item(part, plan.request.asks[cursor.tp]))
+        ask = plan.request.asks[cursor.tp]
+        cursor.put(_item(part, ask, continues=cursor.continues_at(ask.offset)))
         self.served(cursor)
         return True
 

@@ -201,6 +201,37 @@ def test_partition_that_nobody_reads_is_fetched_up_to_a_bound() -> None:
     run(test)
 
 
+def test_what_is_fetched_behind_a_batch_is_known_to_continue_it() -> None:
+    """Then none may begin before it; after somebody has gone elsewhere, one may."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(3)
+        reader = Reader(cluster, FetchOptions())
+        cursor = reader.open(A)
+
+        def continues() -> list[bool]:
+            return [chunk.continues for chunk in cursor.queue if isinstance(chunk, Chunk)]
+
+        await asyncio.sleep(1)
+        cluster.append(A, 3)
+        await asyncio.sleep(1)
+        assert continues() == [False, True]
+        await reader.read(1)
+        cluster.append(A, 3)
+        await asyncio.sleep(1)
+        assert continues() == [True]
+        cursor.rewind()
+        await asyncio.sleep(1)
+        assert continues() == [True]
+        cursor.seek(7)
+        await asyncio.sleep(1)
+        assert continues() == [False]
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
 def test_paused_partition_keeps_what_was_fetched_and_what_is_on_its_way() -> None:
     """And nothing more is asked for it; nor do the others wait for it."""
 
