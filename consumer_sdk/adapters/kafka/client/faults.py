@@ -17,7 +17,7 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 
-__all__ = ["check_code", "describe", "name_of", "names_of", "translate"]
+__all__ = ["STALE", "check_code", "describe", "name_of", "names_of", "translate"]
 
 Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
 

@@ -50,6 +50,7 @@ from aiokafka.errors import (
     for_code,
 )
 
+from consumer_sdk.adapters.kafka.client import faults
 from consumer_sdk.adapters.kafka.fetch.chunks import NO_EPOCH, Chunk, Fault, reach_of
 from consumer_sdk.adapters.kafka.fetch.session import Ask, FetchSession, SessionRequest
 from consumer_sdk.adapters.kafka.fetch.structs import (
@@ -76,8 +77,8 @@ MOST_THROTTLE = 60.0
 """Seconds for which a broker is left alone at most when it asks for that."""
 
 OUT_OF_RANGE, CORRUPT, FORBIDDEN = 1, 2, 29
-STALE = frozenset({3, 5, 6, 9, 56, 74, 75, 78, 100, 103})
-"""Codes that ask for fresh metadata: no such topic (by name or id), another leader, or none for a moment."""
+STALE = faults.STALE | {100, 103}
+"""Codes that ask for fresh metadata; also of a topic whose id is not known, or is another one."""
 HOPELESS = {
     17: "this is not the name of a topic",
     35: "the broker cannot answer such a fetch",
