@@ -50,9 +50,15 @@ ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """Names of those that Java's consumers know too."""
 
 
+def _is_foreign_assignor(value: object) -> bool:
+    """A class like aiokafka's ``AbstractPartitionAssignor``."""
+    names = ("name", "assign", "metadata", "on_assignment")
+    return inspect.isclass(value) and all(hasattr(value, name) for name in names)
+
+
 def _is_strategy(value: object) -> bool:
     are_known = isinstance(value, list | tuple) and all(
-        inspect.isclass(each) or each in ASSIGNORS for each in value
+        _is_foreign_assignor(each) or each in ASSIGNORS for each in value
     )
     return are_known and bool(value)
 

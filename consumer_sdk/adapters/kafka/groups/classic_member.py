@@ -88,8 +88,8 @@ from consumer_sdk.adapters.kafka.groups.subscriptions import (
 
 __all__ = ["ClassicMember"]
 
-REQUEST_TIMED_OUT = 7
-LOADING = 14
+PASSING = frozenset({7, 13, 14, 19, 20, 56, 89})
+"""Timeout, network, group is loading, replicas, storage, throttling: the broker's trouble, not ours."""
 NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
 ILLEGAL_GENERATION = 22
@@ -484,7 +484,7 @@ class ClassicMember(Member):
         elif error in (NOT_AVAILABLE, NOT_COORDINATOR):
             self._events.append(CoordinatorLost())
             self._try_again(request, now)
-        elif error in (LOADING, REQUEST_TIMED_OUT):
+        elif error in PASSING:
             self._try_again(request, now)
         else:
             self._refuse(error, FENCED_AWAY if error == FENCED else "")

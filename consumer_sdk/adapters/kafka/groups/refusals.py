@@ -5,7 +5,12 @@ from __future__ import annotations
 from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
 
 __all__ = ["refusal", "unsupported"]
 
@@ -55,10 +60,19 @@ def refusal(code: int, message: str, where: str, *, is_classic: bool) -> Consume
         is_classic: the member speaks the classic protocol, in which some codes mean something else.
     """
     if code not in ADVICE or (is_classic and code == INCONSISTENT):
-        return translate(kafka.for_code(code)(message), where)
+        return _for_good(translate(kafka.for_code(code)(message), where))
     kind, advice = ADVICE[code]
     said = f"{message}; " if message else ""
     return kind(f"{where}: {said}{advice} (error {code})")
+
+
+def _for_good(error: ConsumerSdkError) -> ConsumerSdkError:
+    """Elsewhere this passes; here the membership has ended with it, and whoever fetches on waits in vain."""
+    if not isinstance(error, TransientAdapterError):
+        return error
+    found = AdapterError(f"{error}; the group refuses the member: start the consumer again")
+    found.__cause__ = error.__cause__
+    return found
 
 
 def unsupported(error: Exception, where: str) -> ConfigurationError:

@@ -50,7 +50,7 @@ from consumer_sdk.adapters.kafka.groups.subscriptions import (
 from tests.adapters.kafka.groups.java_groups import partitions
 
 SESSION, INTERVAL, REBALANCE = 10.0, 3.0, 60.0
-RETRIABLE = (14, 15, 16, 7)
+RETRIABLE = (14, 15, 16, 7, 13, 19, 20, 56, 89)
 FINAL = (23, 24, 26, 30, 35, 81, 82, -1)
 
 R = TypeVar("R", bound=Request)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from consumer_sdk.adapters.kafka.groups.refusals import refusal
-from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerSdkError
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
 
 OTHER_STRATEGY = "give the partition_assignment_strategy that the others use"
 OTHER_TYPE = "the group is of another type"
@@ -31,3 +36,11 @@ def test_refusal_says_what_to_do_and_not_only_the_code(
     assert str(error).startswith("joining group 'g': ")
     assert said in str(error)
     assert "UnknownError" not in str(error)
+
+
+@pytest.mark.parametrize("code", range(-1, 130))
+def test_refusal_is_never_called_transient(code: int) -> None:
+    """The membership is over: a consumer that fetched on would wait outside the group for ever."""
+    for is_classic in (True, False):
+        error = refusal(code, "its own words", "joining group 'g'", is_classic=is_classic)
+        assert not isinstance(error, TransientAdapterError)
