@@ -13,7 +13,7 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java servers fmt lint types layers collect docs docs-serve coverage mutants wheel-test check test campaigns sim fuzz brokers bench demo lock clean
+.PHONY: help setup java servers fmt lint types layers collect docs docs-serve coverage mutants wheel-test release check test campaigns sim fuzz brokers bench demo lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ mutants: $(STAMP)  ## run tests against mutants, of the trackers or a path (ARGS
 
 wheel-test: $(STAMP)  ## build sdist and wheel, use the wheel on each Python here (ARGS=--install: get more)
 	$(BIN)/python scripts/wheel_test.py $(ARGS)
+
+release: $(STAMP)  ## changelog, version, distributions, commit and tag; pushes nothing (VERSION=1.2.0, ARGS=--dry-run)
+	@$(BIN)/python scripts/release.py $(or $(VERSION),$(error VERSION=1.2.0 is missing)) $(ARGS)
 
 check: $(STAMP)  ## all checks that need no server, two at a time, the longest first
 	@$(MAKE) --no-print-directory -j2 --output-sync=target coverage types layers collect lint docs

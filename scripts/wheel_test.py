@@ -3,11 +3,12 @@
 uv builds the sdist, and the wheel from that sdist. Each Python gets an environment with the wheel
 and its base dependencies; `wheel_probe.py` and the command line run in there. Interpreters are
 those on PATH, pyenv's and uv's. With ``--install``, or ``CI`` in the environment, uv may download
-those that are missing.
+those that are missing. ``--dist FOLDER`` keeps sdist and wheel there if nothing is wrong with them.
 """
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -173,14 +174,25 @@ def check(folder: Path, *, may_download: bool) -> dict[str, str]:
     return {each: outcome(each, found, wheel, packages) for each, found in pythons.items()}
 
 
+def keep(built: Path, folder: Path) -> None:
+    """Copy sdist and wheel, the very files that were tried."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in (*built.glob("*.tar.gz"), *built.glob("*.whl")):
+        shutil.copy2(each, folder)
+
+
 def main() -> int:
     """Print what came of each Python; 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--install", action="store_true", help="let uv download missing Pythons")
-    may_download = parser.parse_args().install or "CI" in os.environ
+    parser.add_argument("--dist", type=Path, help="keep sdist and wheel in this folder")
+    given = parser.parse_args()
+    may_download = given.install or "CI" in os.environ
     try:
         with tempfile.TemporaryDirectory() as folder:
             outcomes = check(Path(folder), may_download=may_download)
+            if given.dist and "failed" not in outcomes.values():
+                keep(Path(folder) / "dist", given.dist)
     except CheckError as error:
         print(error, file=sys.stderr)
         return 1
