@@ -51,16 +51,20 @@ def build(folder: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
+def package_files() -> set[str]:
+    """Return the tracked files that belong into a wheel."""
+    modules = ":(glob)*_consumer_sdk.py"  # at the root only: some pages' programs are called so too
+    listing = run("git lists no files", "git", "ls-files", "-z", "consumer_sdk", modules)
+    return {name for name in listing.split("\0") if name}
+
+
 def compare(wheel: Path) -> int:
     """Return how many files of the package the wheel has.
 
     Raises:
         CheckError: the package in the repository has others.
     """
-    listing = run(
-        "git lists no files", "git", "ls-files", "-z", "consumer_sdk", "*_consumer_sdk.py"
-    )
-    tracked = {name for name in listing.split("\0") if name}
+    tracked = package_files()
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wrong = [f"  not in the wheel: {name}" for name in sorted(tracked - packed)]
     wrong += [f"  in the wheel, but not tracked: {name}" for name in sorted(packed - tracked)]

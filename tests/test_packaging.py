@@ -4,6 +4,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 from hatchling.builders.sdist import SdistBuilder
@@ -36,6 +37,14 @@ def test_sdist_has_every_file_of_the_package() -> None:
     listed = subprocess.run(command, check=True, capture_output=True, text=True)
     packed = {file.relative_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
     assert {name for name in listed.stdout.split() if (ROOT / name).exists()} <= packed
+
+
+def test_wheel_has_the_package_and_what_spark_looks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make wheel-test` expects no program of a page, whatever it is called."""
+    monkeypatch.chdir(ROOT)
+    expected = run_path(str(ROOT / "scripts" / "wheel_test.py"))["package_files"]()
+    others = {name for name in expected if not name.startswith("consumer_sdk/")}
+    assert others == {"pyspark_consumer_sdk.py"}
 
 
 def test_version_is_that_of_the_metadata() -> None:
