@@ -58,7 +58,9 @@ class Model:
     def __init__(self, topic: str) -> None:
         topics = ClusterTopics(random.Random(1))
         self.topic, self.topic_id = topic, topics.create(topic, PARTITIONS).topic_id
-        options = CoordinatorOptions(initial_rebalance_delay=0.0, min_session_timeout=0.1)
+        options = CoordinatorOptions(  # as the tests' Kafka has them
+            initial_rebalance_delay=0.0, min_session_timeout=0.1, assignment_interval=0.0
+        )
         self._coordinator = GroupCoordinator(topics, random.Random(2), options)
         self._now = 0.0
 

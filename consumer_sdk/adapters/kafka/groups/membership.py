@@ -6,6 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
 from aiokafka import OffsetAndMetadata, TopicPartition
 
 __all__ = ["GroupMembership", "Stamp"]
