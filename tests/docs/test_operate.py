@@ -55,10 +55,10 @@ def test_commands_print_what_the_page_shows(
 ) -> None:
     """A stuck record, a dead letter, the mended service, a replay and a reset."""
     servers = kafka_server.bootstrap_servers
-    assert PAGE.printed("python send.py", KAFKA=servers) == PAGE.shown("python send.py")
+    assert PAGE.printed("python order.py", KAFKA=servers) == PAGE.shown("python order.py")
     _one_is_stuck(servers, run)
-    shown = PAGE.shown("python billing.py mended")
-    with PAGE.running("python billing.py mended", KAFKA=servers) as service:
+    shown = PAGE.shown("python charge.py mended")
+    with PAGE.running("python charge.py mended", KAFKA=servers) as service:
         assert service.lines(1) == shown
         for each in (SETTLED, WOULD_REPLAY, REPLAY):
             run(each)
@@ -68,8 +68,8 @@ def test_commands_print_what_the_page_shows(
 
 
 def _one_is_stuck(servers: str, run: Callable[[tuple[str, str]], None]) -> None:
-    shown = PAGE.shown("python billing.py")
-    with PAGE.running("python billing.py", KAFKA=servers) as service:
+    shown = PAGE.shown("python charge.py")
+    with PAGE.running("python charge.py", KAFKA=servers) as service:
         assert service.lines(8) == shown
         for each in (STUCK, LAG, LETTERS):
             run(each)

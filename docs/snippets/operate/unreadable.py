@@ -20,9 +20,12 @@ async def handle(message: Message) -> None:
         consumer.stop()
 
 
-policy = "dead_letter" if "dead_letter" in sys.argv else "fail"
 adapter = MemoryAdapter(broker, "orders", group="billing")
-consumer = Consumer(adapter, dead_letters=letters, unreadable=policy)
+consumer = Consumer(
+    adapter,
+    dead_letters=letters,
+    unreadable="dead_letter" if "dead_letter" in sys.argv else "fail",
+)
 try:
     asyncio.run(consumer.run(handle))
 except UnreadableRecordError as error:

@@ -1,4 +1,4 @@
-"""Charges the orders of Kafka. ``python billing.py mended``: every card company answers."""
+"""Charges the orders of Kafka. ``python charge.py mended``: every card company answers."""
 
 import asyncio
 import json
