@@ -97,6 +97,19 @@ class Stage:
         return PartitionRange(self.partition, start, stop)
 
 
+async def readers(stage: Stage) -> set[str]:
+    """The names of the readers that the topic has."""
+    [stats] = await stage.server.stats(stage.topic)
+    return set(stats["subscriptions"]) - {"kept"}
+
+
+async def gone(stage: Stage) -> None:
+    """Returns when the topic has no reader: a broker may take a moment to remove one."""
+    async with asyncio.timeout(300):
+        while await readers(stage):
+            await asyncio.sleep(0.01)
+
+
 async def read(ranges: PulsarRanges, wanted: PartitionRange, **options: Any) -> list[Columns]:
     """All parts of a range."""
     return [part async for part in ranges.read_range(wanted, **options)]

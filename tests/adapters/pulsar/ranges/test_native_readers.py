@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -15,7 +14,7 @@ from consumer_sdk.adapters.pulsar.ranges import PulsarRanges, native_readers
 from consumer_sdk.adapters.pulsar.ranges.native_readers import QUEUE_BYTES, NativeReader, Queue
 from consumer_sdk.errors import AdapterError
 from consumer_sdk.records import Position, StartPoint
-from tests.adapters.pulsar.ranges.stage import Stage, read, values
+from tests.adapters.pulsar.ranges.stage import Stage, gone, read, readers, values
 
 Result = _pulsar.Result
 
@@ -52,19 +51,6 @@ async def test_what_time_does_not_mend_is_told_at_once() -> None:
 
 SENT = [b"%04d" % number for number in range(1000)]
 FEW = SENT[:100]
-
-
-async def readers(stage: Stage) -> set[str]:
-    """The names of the readers that the topic has."""
-    [stats] = await stage.server.stats(stage.topic)
-    return set(stats["subscriptions"]) - {"kept"}
-
-
-async def gone(stage: Stage) -> None:
-    """Returns when the topic has no reader."""
-    async with asyncio.timeout(300):
-        while await readers(stage):
-            await asyncio.sleep(0.01)
 
 
 async def next_of(ranges: PulsarRanges, stage: Stage) -> Position:
