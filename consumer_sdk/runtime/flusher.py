@@ -45,6 +45,9 @@ REST = 20
 LEAST_REST = 0.01
 """Seconds from one flush to the next, unless the interval is shorter: each has a price of its own,
 and assignments that turn dirty meanwhile share it."""
+EARLY = 0.5
+"""Of the interval: an assignment that is due within this time shares the flush of one that is due now. Two
+that were first acked at different times would else be written by turns, for ever."""
 TOGETHER = 250
 """Assignments in one write at most: a round trip or an fsync for so many is little for each."""
 FEW = 50
@@ -102,6 +105,7 @@ class Flusher:
         self._backoff = 0.0
         self._rest_until = 0.0
         self._least_rest = min(LEAST_REST, options.flush_interval)
+        self._early = EARLY * options.flush_interval
         self._dues: list[tuple[float, int, HeldPartition]] = []
         self._numbers = itertools.count()  # holdings do not compare
         self._holdings = context.holdings
@@ -190,13 +194,13 @@ class Flusher:
         return max(min(dues), self._rest_until) if dues else None
 
     def _take_due(self, *, force: bool) -> Iterator[HeldPartition]:
-        """Those that are due when the flush reaches them; with ``force`` all that are dirty now."""
+        """Those that are due, or soon will be, when the flush reaches them; with ``force`` all that are dirty now."""
         if force:
             yield from [holding for _, _, holding in self._dues]
             self._forget_flushed()
             return
         for _ in range(len(self._dues)):
-            if self._dues[0][0] > self._options.clock.monotonic():
+            if self._dues[0][0] > self._options.clock.monotonic() + self._early:
                 return
             yield heappop(self._dues)[2]
 
@@ -258,7 +262,8 @@ class Flusher:
             flushes += (
                 (h, flush)
                 for h in holdings
-                if not h.is_closed and (flush := h.tracker.flush(now, wall, force=force))
+                if _is_due(h, math.inf if force else now + self._early)
+                and (flush := h.tracker.flush(now, wall, force=True))
             )
             if not flushes:
                 return None
@@ -409,9 +414,10 @@ def _most_in_a_turn(count: int, took: float) -> int:
     return min(int(count * TURN / took) + 1, TOGETHER) if took > 0 else TOGETHER
 
 
-def _is_due(holding: HeldPartition) -> bool:
-    """Or it was flushed or closed meanwhile, and waits no longer."""
-    return not holding.is_closed and holding.tracker.flush_due is not None
+def _is_due(holding: HeldPartition, until: float = math.inf) -> bool:
+    """By that time. Or it was flushed or closed meanwhile, and waits no longer."""
+    due = None if holding.is_closed else holding.tracker.flush_due
+    return due is not None and due <= until
 
 
 def _copy_of(flush: AckFlush) -> AckFlush:

@@ -159,3 +159,27 @@ def test_partitions_acked_a_moment_apart_share_a_flush(interval: float, rounds: 
             assert consumer.stats().flushes == rounds
 
     bench(test, partitions=8)
+
+
+def test_partitions_first_acked_at_different_times_share_a_flush_from_then_on() -> None:
+    """Each interval has one flush of both, and not one of each."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(200)))
+        async with b.consumer() as consumer:
+            async for batch in consumer.batches(max_messages=200, max_wait=1):
+                of = {
+                    p: [m for m in batch if m.partition == p] for p in consumer.stats().partitions
+                }
+                break
+            for place in sorted(of):
+                of[place].pop().ack()
+                await asyncio.sleep(0.04)
+            before = consumer.stats().flushes
+            for pair in zip(*of.values(), strict=True):
+                for message in pair:
+                    message.ack()
+                await asyncio.sleep(0.01)
+            assert consumer.stats().flushes - before <= 11
+
+    bench(test, partitions=2)
