@@ -77,6 +77,9 @@ JOIN_MARGIN = 10_000
 LEAST_BUDGET = 0.5
 """Seconds that a revoke needs at the very least."""
 
+REJOIN = 1.0
+"""Seconds beyond two heartbeats that a rebalance of a classic group takes at the least."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
@@ -158,6 +161,13 @@ class KafkaOptions:
                 f"rebalance_timeout={self.rebalance_timeout} is too short: after one "
                 f"heartbeat_interval ({self.heartbeat:.3g} s) and a margin it leaves "
                 f"{max(self.revoke_budget, 0):.1f} s to drain; give more"
+            )
+        least = 2 * self.heartbeat + REJOIN
+        if self.protocol != "consumer" and self.rebalance_timeout < least:
+            raise ConfigurationError(
+                f"rebalance_timeout={self.rebalance_timeout} is shorter than two heartbeats and "
+                f"{REJOIN:.3g} s ({least:.3g} s): a member hears of a rebalance by its heartbeat, and if one is lost "
+                f"it would be out of the group before the next; give more, or a shorter heartbeat_interval"
             )
 
     def with_protocol(self, protocol: Literal["classic", "consumer"]) -> KafkaOptions:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.options import client_kinds, read_servers
@@ -34,6 +37,8 @@ GOOD: dict[str, Any] = {"bootstrap_servers": "localhost:9092", "group": "g"}
         ({"session_timeout": True}, "session_timeout=True: give seconds"),
         ({"heartbeat_interval": 6.0, "session_timeout": 10.0}, "at most half of it"),
         ({"rebalance_timeout": 1.0, "heartbeat_interval": 0.9}, "leaves 0.0 s to drain"),
+        ({"rebalance_timeout": 2.0}, r"shorter than two heartbeats and 1 s \(2.33 s\).* give more"),
+        ({"rebalance_timeout": 2.9, "protocol": "auto"}, "a shorter heartbeat_interval"),
         ({"request_timeout_ms": 9_000}, "shorter than rebalance_timeout=30.0"),
         ({"connect_timeout": -1}, "connect_timeout=-1: give seconds"),
         ({"bootstrap_servers": ""}, "give 'host:port'"),
@@ -114,6 +119,19 @@ def test_drain_budget_is_what_the_rebalance_leaves() -> None:
     assert adapter._options.revoke_budget == 26.0
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rebalance_timeout": 3.0},
+        {"rebalance_timeout": 1.3, "heartbeat_interval": 0.1},
+        {"rebalance_timeout": 1.0, "protocol": "consumer"},  # it begins when the member hears of it
+    ],
+)
+def test_rebalance_may_be_as_short_as_a_lost_heartbeat_allows(options: dict[str, Any]) -> None:
+    """Two heartbeats and a second; in the consumer protocol what a drain needs."""
+    assert KafkaAdapter("t", **(GOOD | options))._options.revoke_budget > 0.5
+
+
 def test_join_may_take_as_long_as_the_rebalance() -> None:
     """The client would give up its join while the group still waits for another member."""
     adapter = KafkaAdapter("t", rebalance_timeout=300.0, **GOOD)
@@ -136,11 +154,65 @@ def test_strategy_may_be_named_as_for_javas_consumers() -> None:
     given = assignors_of((RoundRobinPartitionAssignor,))
     assert [(type(each), each.name) for each in given] == [(ForeignAssignor, "roundrobin")]
     assert [each.name for each in assignors_of(None)] == ["roundrobin"]
-    for other in (("sticks",), (int,), "range", ()):
-        with pytest.raises(
-            ConfigurationError, match="range, roundrobin, sticky, cooperative-stick"
-        ):
-            KafkaAdapter("t", partition_assignment_strategy=other, **GOOD)
+
+
+class OfInstances(AbstractPartitionAssignor):  # type: ignore[misc]  # the client has no types
+    """Its method is that of an instance, and nobody makes one."""
+
+    name = "mine"
+    metadata = on_assignment = classmethod(lambda _cls, _told: None)
+
+    def assign(self, cluster: object, members: object) -> None:
+        """Shares nothing out."""
+
+
+class Cooperative(RoundRobinPartitionAssignor):  # type: ignore[misc]
+    """It would give away what its members still hold."""
+
+    name = "cooperative-sticky"
+
+
+@pytest.mark.parametrize(
+    "strategy, fault",
+    [
+        ("range", "'range'"),
+        ((), ""),
+        ((int,), "class int has no text as its name"),
+        ((7,), "7 is neither a name nor a class"),
+        ((None,), "None is neither"),
+        (("sticks",), "'sticks' is no assignor"),
+        (("range", ""), "'' is no assignor"),
+        (("range", "sticky", "range"), "'range' is there twice"),
+        (("roundrobin", RoundRobinPartitionAssignor), "'roundrobin' is there twice"),
+        ((AbstractPartitionAssignor,), "AbstractPartitionAssignor has no text as its name"),
+        ((OfInstances,), r"OfInstances.assign is not .* 2 arguments: make it a classmethod"),
+        ((Cooperative,), "Cooperative is eager, and has the name of a cooperative one"),
+        ((RoundRobinPartitionAssignor, "x", "range"), "'x' is no assignor"),
+    ],
+)
+def test_strategy_that_cannot_share_out_is_refused_with_what_may_be_given(
+    strategy: Any, fault: str
+) -> None:
+    """It would fail at the first rebalance, or not be asked at all."""
+    may_be_given = (
+        "give a sequence of range, roundrobin, sticky, cooperative-sticky, or of aiokafka"
+    )
+    with pytest.raises(ConfigurationError, match=f"{fault}.*{may_be_given}"):
+        KafkaAdapter("t", partition_assignment_strategy=strategy, **GOOD)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        ["cooperative-sticky", RoundRobinPartitionAssignor],
+        (StickyPartitionAssignor, RangePartitionAssignor, "roundrobin"),
+    ],
+)
+def test_names_and_classes_of_aiokafka_may_be_mixed(strategy: Any) -> None:
+    """As in a group that moves from one to the other."""
+    adapter = KafkaAdapter("t", partition_assignment_strategy=strategy, **GOOD)
+    given = adapter._options.client_options["partition_assignment_strategy"]
+    assert len(assignors_of(given)) == len(strategy)
 
 
 def test_tls_without_a_context_takes_the_systems_certificates() -> None:

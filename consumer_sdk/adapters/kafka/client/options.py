@@ -49,18 +49,12 @@ LEGAL_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 """Names of those that Java's consumers know too."""
 
+COOPERATIVE = "cooperative-sticky"
 
-def _is_foreign_assignor(value: object) -> bool:
-    """A class like aiokafka's ``AbstractPartitionAssignor``."""
-    names = ("name", "assign", "metadata", "on_assignment")
-    return inspect.isclass(value) and all(hasattr(value, name) for name in names)
+STRATEGY = f"a sequence of {', '.join(ASSIGNORS)}, or of aiokafka's assignors, each name once"
 
-
-def _is_strategy(value: object) -> bool:
-    are_known = isinstance(value, list | tuple) and all(
-        _is_foreign_assignor(each) or each in ASSIGNORS for each in value
-    )
-    return are_known and bool(value)
+CALLED = {"assign": 2, "metadata": 1, "on_assignment": 1}
+"""What is called of an assignor's class, and with how many arguments."""
 
 
 def _not_empty(kind: OptionType) -> OptionType:
@@ -98,8 +92,8 @@ TYPES: Mapping[str, OptionType] = {
     "fetch_min_bytes": LEAST_0,
     "max_partition_fetch_bytes": COUNT,
     "partition_assignment_strategy": OptionType(
-        f"a sequence of {', '.join(ASSIGNORS)}, or of aiokafka's assignors",
-        _is_strategy,
+        STRATEGY,
+        lambda value: isinstance(value, list | tuple) and bool(value),
         lambda text: tuple(text.split(",")),
     ),
 }
@@ -174,6 +168,7 @@ def check_client_options(
             raise unknown_option(name, meant, "it is none of aiokafka's either")
     check_options(dict(options), {name: kinds[name] for name in options})
     _check_security(options)
+    _check_strategy(options.get("partition_assignment_strategy", ()))
 
 
 def client_kinds(client: Callable[..., Any]) -> dict[str, OptionType]:
@@ -214,6 +209,48 @@ def _check_sasl(mechanism: str, given: Collection[str]) -> None:
     for name in needed.get(mechanism, ("sasl_plain_username", "sasl_plain_password")):
         if name not in given:
             raise ConfigurationError(f"sasl_mechanism={mechanism!r} needs {name}=…: give it too")
+
+
+def _check_strategy(strategy: Sequence[object]) -> None:
+    names: list[str] = []
+    for each in strategy:
+        name, fault = _assignor(each)
+        fault = fault or (f"{name!r} is there twice" if name in names else "")
+        if fault:
+            raise ConfigurationError(
+                f"partition_assignment_strategy={strategy!r:.200}: {fault}; give {STRATEGY}"
+            )
+        names.append(name)
+
+
+def _assignor(given: object) -> tuple[str, str]:
+    """The name of one assignor, and what is wrong with it, or nothing."""
+    if isinstance(given, str):
+        return given, "" if given in ASSIGNORS else f"{given!r} is no assignor"
+    if not inspect.isclass(given):
+        return "", f"{given!r:.100} is neither a name nor a class"
+    name = getattr(given, "name", None)
+    if not isinstance(name, str) or not name:
+        return "", f"the class {given.__name__} has no text as its name"
+    if name == COOPERATIVE:
+        return name, f"the class {given.__name__} is eager, and has the name of a cooperative one"
+    wrong = [method for method, count in CALLED.items() if not _takes(given, method, count)]
+    fault = f"{given.__name__}.{wrong[0]} is not to be called on the class" if wrong else ""
+    return name, fault and f"{fault}, with {CALLED[wrong[0]]} arguments: make it a classmethod"
+
+
+def _takes(given: type, name: str, count: int) -> bool:
+    """Whether the class itself has a method that can be called with so many arguments."""
+    method = getattr(given, name, None)
+    if not callable(method) or getattr(method, "__isabstractmethod__", False):
+        return False
+    try:
+        inspect.signature(method).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # it does not say what it takes
+        return True
+    return True
 
 
 def connection_options(options: Mapping[str, Any]) -> dict[str, Any]:
