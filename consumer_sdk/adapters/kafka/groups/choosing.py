@@ -1,11 +1,11 @@
-"""Which protocol to join a group by, where that is left open."""
+"""What a group is: which protocol to join it by, where that is left open, and how its members share out."""
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
 # mypy: disable-error-code="misc"
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
@@ -26,7 +26,7 @@ from aiokafka.protocol.types import (
 
 from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
 
-__all__ = ["choose_protocol"]
+__all__ = ["ClassicMembers", "choose_protocol", "describe_members"]
 
 DESCRIBE = 69
 _TEXT = CompactString("utf-8")
@@ -35,6 +35,20 @@ NOT_FOUND = 69
 UNSUPPORTED = 35
 NO_MEMBERS = ("", "Dead", "Empty")
 """States of a classic group that anybody may join by another protocol."""
+
+
+class ClassicMembers(NamedTuple):
+    """The members of a classic group.
+
+    Attributes:
+        kind: ``consumer`` for consumers; Kafka Connect's workers have another one.
+        assignor: that they share out by; empty while they rebalance.
+        size: how many there are.
+    """
+
+    kind: str
+    assignor: str
+    size: int
 
 
 class ConsumerGroupDescribeResponseV0(Response):
@@ -91,10 +105,25 @@ async def choose_protocol(coordinator: Coordinator, group: str) -> Literal["clas
     _check(coordinator, answer[0], {NOT_FOUND, UNSUPPORTED})
     if answer[0] != NOT_FOUND:
         return "classic" if answer[0] == UNSUPPORTED else "consumer"
-    (found, *_) = (await coordinator.send(DescribeGroupsRequest([group]))).groups
-    code, _name, state, *_ = found
-    _check(coordinator, code, {NOT_FOUND})
+    code, _name, state, *_ = await _describe(coordinator, group)
     return "consumer" if code == NOT_FOUND or state in NO_MEMBERS else "classic"
+
+
+async def describe_members(coordinator: Coordinator, group: str) -> ClassicMembers | None:
+    """How the members of a classic group share out; None where there is no such group.
+
+    Raises:
+        KafkaError, OSError, TimeoutError: the coordinator does not say.
+    """
+    code, _name, _state, kind, assignor, members, *_ = await _describe(coordinator, group)
+    return None if code == NOT_FOUND else ClassicMembers(kind, assignor, len(members))
+
+
+async def _describe(coordinator: Coordinator, group: str) -> Any:
+    """Code, name, state, kind, assignor and members of a classic group."""
+    (found, *_) = (await coordinator.send(DescribeGroupsRequest([group]))).groups
+    _check(coordinator, found[0], {NOT_FOUND})
+    return found
 
 
 def _check(coordinator: Coordinator, code: int, meant: set[int]) -> None:

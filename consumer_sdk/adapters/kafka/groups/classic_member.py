@@ -486,6 +486,8 @@ class ClassicMember(Member):
             self._try_again(request, now)
         elif error in PASSING:
             self._try_again(request, now)
+        elif error == INCONSISTENT_PROTOCOL:
+            self._refuse(error, "", offered=tuple(self._assignors))
         else:
             self._refuse(error, FENCED_AWAY if error == FENCED else "")
 
@@ -501,12 +503,12 @@ class ClassicMember(Member):
             self._joined = None
             self._wants_to_join("the last join was cut short")
 
-    def _refuse(self, error: int, message: str) -> None:
+    def _refuse(self, error: int, message: str, offered: tuple[str, ...] = ()) -> None:
         self._lose(FENCED_AWAY if error == FENCED else "the group has refused this member")
         self._joined, self._rejoin = None, None
         self._is_refused = True
         self._is_silent = self._is_silent or error == FENCED
-        self._events.append(Refused(error, message))
+        self._events.append(Refused(error, message, offered))
 
     # -- partitions -----------------------------------------------------------------------------
 

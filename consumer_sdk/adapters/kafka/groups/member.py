@@ -88,10 +88,12 @@ class Refused:
     Attributes:
         error: Kafka's code.
         message: the broker's own words, where it has some.
+        offered: the member's assignors, where the group's members have none of these in common.
     """
 
     error: int
     message: str = ""
+    offered: tuple[str, ...] = ()
 
 
 Event: TypeAlias = Assigned | Revoked | Lost | CoordinatorLost | Refused

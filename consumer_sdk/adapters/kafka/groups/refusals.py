@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
 from aiokafka import errors as kafka
 
 from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.options import ASSIGNORS
+from consumer_sdk.adapters.kafka.groups.choosing import ClassicMembers
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -15,7 +19,7 @@ from consumer_sdk.errors import (
     TransientAdapterError,
 )
 
-__all__ = ["refusal", "unsupported"]
+__all__ = ["refusal", "unlike", "unsupported"]
 
 OTHER_TYPE = (
     "the group is of another type: give another group=, or the protocol= that its members use "
@@ -52,6 +56,9 @@ ADVICE: dict[int, tuple[type[ConsumerSdkError], str]] = {
 """Codes that the client has no error for, or another advice → the error, and what to do."""
 
 INCONSISTENT = 23
+"""In the classic protocol: no assignor in common."""
+
+CONSUMERS = "consumer"
 
 
 def refusal(code: int, message: str, where: str, *, is_classic: bool) -> ConsumerSdkError:
@@ -67,6 +74,32 @@ def refusal(code: int, message: str, where: str, *, is_classic: bool) -> Consume
     kind, advice = ADVICE[code]
     said = f"{message}; " if message else ""
     return kind(f"{where}: {said}{advice} (error {code})")
+
+
+def unlike(offered: Sequence[str], where: str, members: ClassicMembers | None) -> ConsumerSdkError:
+    """The error for a classic group whose members have no assignor in common with this one.
+
+    Args:
+        offered: this one's assignors.
+        members: as the coordinator describes them; None where it does not.
+    """
+    said = f"this member offers the assignors {', '.join(map(repr, offered))}"
+    is_known = members is not None and members.assignor not in ("", *offered)
+    if members is None or (members.kind == CONSUMERS and not is_known):
+        return refusal(INCONSISTENT, said, where, is_classic=True)
+    if members.kind != CONSUMERS:
+        advice = f"the group is of another type, {members.kind!r}: give another group="
+    else:
+        advice = _of_assignor(members)
+    return ConfigurationError(f"{where}: {said}; {advice} (error {INCONSISTENT})")
+
+
+def _of_assignor(members: ClassicMembers) -> str:
+    name = members.assignor
+    said = f"the group's members ({members.size}) share partitions out by {name!r}: give"
+    if name in ASSIGNORS:
+        return f"{said} partition_assignment_strategy=[{name!r}], or another group="
+    return f"{said} an assignor class of that name in partition_assignment_strategy=, or another group="
 
 
 def _for_good(error: ConsumerSdkError) -> ConsumerSdkError:

@@ -28,6 +28,7 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
 from consumer_sdk.adapters.kafka.client.topics import Topic, describe_topic_ids, describe_topics
+from consumer_sdk.adapters.kafka.groups.choosing import ClassicMembers, describe_members
 from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
 from consumer_sdk.adapters.kafka.groups.member import (
     Assigned,
@@ -41,7 +42,7 @@ from consumer_sdk.adapters.kafka.groups.member import (
     TopicPartition,
 )
 from consumer_sdk.adapters.kafka.groups.messages import JoinGroup, Request, SyncGroup
-from consumer_sdk.adapters.kafka.groups.refusals import refusal, unsupported
+from consumer_sdk.adapters.kafka.groups.refusals import refusal, unlike, unsupported
 from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
 from consumer_sdk.errors import AdapterError, ConsumerSdkError, TransientAdapterError
 from consumer_sdk.log_limits import REPEATS
@@ -115,6 +116,7 @@ class MemberRunner:
         self._member = member
         self._coordinator = coordinator
         self._owner = owner
+        self._group = group
         self._where = f"group {group!r}"
         self._is_classic = is_classic
         self._client = client
@@ -129,6 +131,8 @@ class MemberRunner:
         self._learning: asyncio.Task[None] | None = None
         self._joined = asyncio.Event()
         self._refusal: ConsumerSdkError | None = None
+        self._unlike: tuple[str, ...] = ()
+        """The member's assignors, if the group has refused these: the error will say what it has."""
         self._backoff = 0.0
         self._is_closing = False
         coordinator.member = member
@@ -229,7 +233,9 @@ class MemberRunner:
             while self._refusal is None and not self._member.has_left:
                 request = self._member.poll(_now())
                 self._apply()
-                if request is None:
+                if self._unlike:
+                    await self._explain()
+                elif request is None:
                     await self._rest()
                 else:
                     await self._ask(request)
@@ -323,9 +329,22 @@ class MemberRunner:
                 self._lose(tps, reason)
             case CoordinatorLost():
                 self._look_again()
+            case Refused(offered=offered) if offered:
+                self._unlike = offered
             case Refused(code, message):
                 where = f"joining {self._where}"
                 self._refuse(refusal(code, message, where, is_classic=self._is_classic))
+
+    async def _explain(self) -> None:
+        """Without an answer the error says less."""
+        offered, self._unlike = self._unlike, ()
+        members: ClassicMembers | None = None
+        try:
+            async with asyncio.timeout(self._patience):
+                members = await describe_members(self._coordinator, self._group)
+        except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+            log.info("%s does not say how its members share out: %r", self._where, error)
+        self._refuse(unlike(offered, f"joining {self._where}", members))
 
     def _assign(self, tps: frozenset[TopicPartition]) -> None:
         """What the owner is still draining of an older membership is offered when that has ended."""

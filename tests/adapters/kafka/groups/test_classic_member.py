@@ -576,7 +576,7 @@ def test_refusal_is_told_and_ends_all(step: Step, error: int) -> None:
     lost, refused = play.events()
     assert isinstance(lost, Lost)
     assert isinstance(refused, Refused)
-    assert refused.error == error
+    assert (refused.error, refused.offered) == (error, ("cooperative-sticky",) * (error == 23))
     assert (play.member.poll(play.now + 99), play.member.wake_at()) == (None, math.inf)
     assert (play.member.held, play.member.epoch) == (frozenset(), -1)
 

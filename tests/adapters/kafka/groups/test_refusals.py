@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.adapters.kafka.groups.refusals import refusal
+from consumer_sdk.adapters.kafka.groups.choosing import ClassicMembers
+from consumer_sdk.adapters.kafka.groups.refusals import refusal, unlike
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -44,3 +45,27 @@ def test_refusal_is_never_called_transient(code: int) -> None:
     for is_classic in (True, False):
         error = refusal(code, "its own words", "joining group 'g'", is_classic=is_classic)
         assert not isinstance(error, TransientAdapterError)
+
+
+@pytest.mark.parametrize(
+    "members, said",
+    [
+        (None, OTHER_STRATEGY),
+        (ClassicMembers("consumer", "", 3), OTHER_STRATEGY),  # they rebalance just now
+        (ClassicMembers("consumer", "sticky", 3), OTHER_STRATEGY),  # by now they do
+        (
+            ClassicMembers("consumer", "range", 3),
+            r"members \(3\) share .* by 'range': give partition_assignment_strategy=\['range'\]",
+        ),
+        (ClassicMembers("consumer", "mine", 1), "by 'mine': give an assignor class of that name"),
+        (ClassicMembers("connect", "default", 1), "another type, 'connect': give another group="),
+    ],
+)
+def test_members_that_share_out_otherwise_are_named_with_what_to_give(
+    members: ClassicMembers | None, said: str
+) -> None:
+    """Whoever reads it does not see their configuration."""
+    with pytest.raises(ConfigurationError, match=said) as found:
+        raise unlike(["cooperative-sticky", "sticky"], "joining group 'g'", members)
+    assert "this member offers the assignors 'cooperative-sticky', 'sticky'; " in str(found.value)
+    assert str(found.value).startswith("joining group 'g': ")

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -265,6 +266,35 @@ async def test_group_that_refuses_a_member_later_is_an_error_of_each_fetch() -> 
         for _ in range(2):
             with pytest.raises(AdapterError, match="replaced"):
                 bench.runner.check()
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        ((0, "g", "Stable", "consumer", "range", [("m",)]), r"strategy=\['range'\]"),
+        ((69, "g", "", "", "", []), "give the partition_assignment_strategy that the others use"),
+        (
+            KafkaConnectionError("away"),
+            "give the partition_assignment_strategy that the others use",
+        ),
+    ],
+)
+async def test_group_that_shares_out_otherwise_is_asked_how(answer: Any, said: str) -> None:
+    """While nobody says, the error is a general one."""
+    bench = Bench()
+    coordinator: Any = bench.coordinator
+
+    async def send(_request: Any) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return SimpleNamespace(groups=[answer])
+
+    coordinator.send = send
+    bench.member.todo = [Refused(23, "", ("cooperative-sticky",))]
+    bench.runner.start({})
+    with pytest.raises(ConfigurationError, match=f"offers the assignors 'coop.*{said}"):
+        await bench.runner.wait_joined(30)
+    await bench.runner.leave()
 
 
 async def test_request_under_way_at_the_end_is_cut_short_and_the_member_leaves() -> None:
