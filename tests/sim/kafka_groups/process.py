@@ -296,6 +296,8 @@ class Process:
         duration = self.scene.chance.expovariate(1 / mean) if mean else 0.0
         if self.scene.chance.random() < 0.03:
             duration *= 10
+        # An adapter ends a drain when the rebalance timeout is over, or about that.
+        duration = min(duration, 2 * self.scene.plan.rebalance_timeout)
         if not self.scene.network.is_faulty:
             duration = min(duration, self.scene.plan.rebalance_timeout / 2)
         self.after(duration, lambda: self._drained(tps))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
@@ -357,3 +358,26 @@ async def test_model_answers_as_kafka_does(kafka_server: KafkaServer) -> None:
             ):
                 kafka = Kafka(topic, await first.topic_id(topic), (first, second))
                 assert await play(kafka, group) == expected
+
+
+async def syncs_until_it_is_out(server: Server, group: str) -> int:
+    """A static member comes back to a stable group, and sends nothing but SyncGroup; what ends that."""
+    for instance in ("i", "i"):
+        join = JoinGroup(group, "", instance, 1.0, LONG, (("range", b""),))
+        joined = await server.ask(0, join)
+        assert isinstance(joined, JoinAnswer)
+        own = joined.member_id
+        sync = SyncGroup(group, joined.generation, own, instance, "range", ((own, b"all"),))
+        assert await server.ask(0, sync) == SyncAnswer(0, b"all")
+    while (answer := await server.ask(0, sync)) == SyncAnswer(0, b"all"):
+        await asyncio.sleep(0)
+    return int(answer.error)
+
+
+@pytest.mark.kafka
+async def test_sync_of_a_stable_group_renews_no_session(kafka_server: KafkaServer) -> None:
+    """If it did, this would not end."""
+    topic, group = "t", f"stable-{uuid.uuid4().hex}"
+    assert await syncs_until_it_is_out(Model(topic), group) == 25
+    async with line_to(kafka_server.bootstrap_servers, group) as line:
+        assert await syncs_until_it_is_out(Kafka(topic, bytes(16), (line, line)), group) == 25

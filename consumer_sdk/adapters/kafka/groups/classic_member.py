@@ -24,9 +24,12 @@ has been under way for a heartbeat interval the time counts from the last `poll`
   sent right after. It finds that out before it handles anything in the group's name.
 - A request that fails was perhaps never seen, or its answer was lost and has begun the session: then the time counts from the last proof
   again, and may be over at once.
-- An answer that comes quickly proves nothing by itself, for Kafka 4 begins no session where it repeats an answer: a JoinGroup of a generation
-  that it has told already, a SyncGroup of a stable group. The first answer of a generation does, unless a JoinGroup has failed before
-  it, or the member has not looked for half a session. In the other cases the member sends a heartbeat before its SyncGroup.
+- An answer by itself proves little, for Kafka 4 begins no session where it repeats one: a JoinGroup of a generation
+  that it has told already, a SyncGroup of a stable group. The first answer of a generation does, if it comes quickly, and no JoinGroup has failed before
+  it. In the other cases the member sends a heartbeat before its SyncGroup. One that comes late is such a case: it may have been sent
+  long before, and the SyncGroup find a stable group. Until the heartbeat is answered the time counts from the last proof: nothing is
+  handled when that is over, but what is held is kept. A static member that comes back is another case: its session began with its
+  JoinGroup, and has its predecessor's length.
 - A member that only heartbeats keeps what it holds when `held_until` has passed, for the coordinator may have been away and keep
   it too. The next answer tells.
 - `held_until` may be late by the time that a request and its answer take through the network.
@@ -171,8 +174,10 @@ class ClassicMember(Member):
         self._is_doubtful = False
         """A JoinGroup has failed since: its answer may have begun a session."""
         self._is_proven = True
-        self._is_overdue = False
         """That answer began one."""
+        self._succeeds = False
+        """The last JoinGroup may have taken a predecessor's place."""
+        self._is_overdue = False
         self._lead = _Lead()
 
         self._held = set[TopicPartition]()
@@ -191,6 +196,8 @@ class ClassicMember(Member):
 
         self._pending: Request | None = None
         self._sent = self._waited = self._proof = self._calm = -math.inf
+        self._hope = -math.inf
+        """The last look before an answer that came late: its session has begun since, if it was not late on its way."""
         self._next_heartbeat = self._not_before = -math.inf
         self._looks_again = math.inf
         self._attempts = 0
@@ -224,9 +231,15 @@ class ClassicMember(Member):
         return min(self._proof + self._session, self._calm + self._rebalance_timeout)
 
     @property
+    def _lost_at(self) -> float:
+        """`held_until`, or later: who waits for a heartbeat to prove an answer that came late handles nothing, and keeps all."""
+        hoped = self._hope + min(self._session, self._rebalance_timeout)
+        return max(self.held_until, math.inf if self._is_steady else hoped)
+
+    @property
     def _ends(self) -> float:
         """When something is to be done about `held_until`."""
-        return math.inf if self._is_overdue else self.held_until
+        return self._lost_at if self._is_overdue else self.held_until
 
     @property
     def _is_joining(self) -> bool:
@@ -309,6 +322,7 @@ class ClassicMember(Member):
         self._looks_again = math.inf
         self._joined_topics = frozenset(self._topics)
         self._claims = Claims(frozenset(self._held), self._held_in)
+        self._succeeds = self._instance_id is not None and not self._member_id
         reason, self._rejoin, self._joins_when_drained = self._rejoin or "", None, False
         return JoinGroup(
             self._group,
@@ -400,10 +414,13 @@ class ClassicMember(Member):
     def _on_generation(self, answer: JoinAnswer, now: float) -> None:
         if self._has_missed(answer.generation):
             self._lose(MISSED)
-        is_new = answer.generation > self._told and not self._is_doubtful
-        if self._is_kept or is_new:
+        is_new = answer.generation > self._told and not (self._is_doubtful or self._succeeds)
+        if self._is_kept:
+            self._hope = self._waited
+        elif is_new:
             self._proof = self._calm = max(self._proof, self._waited)
-        self._is_proven = (self._is_kept or is_new) and now < self._proof + self._session / 2
+        is_quick = not self._is_kept and now < self._proof + self._session / 2
+        self._is_proven = is_new and is_quick
         self._next_heartbeat = self._proof + self._interval if self._is_proven else now
         self._told, self._is_doubtful = answer.generation, False
         self._member_id, self._epoch = answer.member_id, answer.generation
@@ -423,7 +440,7 @@ class ClassicMember(Member):
 
     def _on_sync(self, request: SyncGroup, answer: SyncAnswer, now: float) -> None:
         if self._is_kept and answer.error in (0, REBALANCE_IN_PROGRESS):
-            self._proof = self._calm = max(self._proof, self._waited)
+            self._hope, self._next_heartbeat = self._waited, now
         if answer.error:
             self._on_error(answer.error, now)
             return
@@ -536,11 +553,10 @@ class ClassicMember(Member):
         self._target = frozenset()
 
     def _expire(self, now: float) -> None:
-        is_over = now >= self.held_until
         # A coordinator that is away for longer than a session, as one that restarts, keeps its members: it begins their
         # sessions anew. Nothing is handled after `held_until`, and the next heartbeat that is answered tells.
-        self._is_overdue = is_over and self._is_steady
-        if not is_over or self._is_steady:
+        self._is_overdue = self.held_until <= now < self._lost_at
+        if now < self._lost_at:
             return
         is_silent = self._is_kept or now >= self._proof + self._session
         self._lose(SILENT if is_silent else OVERDUE)

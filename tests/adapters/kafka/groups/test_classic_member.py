@@ -95,9 +95,11 @@ class Play:
         return request
 
     def join(self, generation: int = 1, protocol: str = "cooperative-sticky") -> JoinGroup:
-        """Follows another leader."""
-        answer = JoinAnswer(0, generation, protocol, "leader", "me")
-        return self.answer(JoinGroup, answer)
+        """Follows another leader; a static member that has no id yet heartbeats before its sync."""
+        request = self.answer(JoinGroup, JoinAnswer(0, generation, protocol, "leader", "me"))
+        if request.instance_id is not None and not request.member_id:
+            self.beat()
+        return request
 
     def sync(self, tps: str) -> SyncGroup:
         """Is given these."""
@@ -229,6 +231,7 @@ def test_leader_that_came_back_assigns_nothing() -> None:
     members = (("me", "i", own.protocols[0][1]),)
     answer = JoinAnswer(0, 4, "range", "me", "me", members, skip_assignment=True)
     play.member.answered(own, answer, play.now)
+    play.beat()
     assert play.asks(SyncGroup).assignments == ()
 
 
@@ -239,6 +242,7 @@ def test_cooperative_leader_that_came_back_joins_once_more() -> None:
     members = (("me", "i", own.protocols[0][1]),)
     answer = JoinAnswer(0, 4, "cooperative-sticky", "me", "me", members, skip_assignment=True)
     play.member.answered(own, answer, play.now)
+    play.beat()
     play.sync("t:0")
     again = play.asks(JoinGroup)
     assert said(again).owned == partitions("t:0")
@@ -743,11 +747,14 @@ def test_member_that_was_forgotten_meanwhile_loses_all() -> None:
 
 
 def test_join_may_take_longer_than_a_session() -> None:
-    """The coordinator keeps who waits; the member looks at each interval that no answer has come."""
+    """The coordinator keeps who waits; the member looks at each interval that no answer has come.
+
+    When one has come it may have been on its way for long: nothing is handled until a heartbeat is answered, nor lost.
+    """
     play = Play()
     play.start()
     play.beat(27)
-    join = play.asks(JoinGroup)
+    held_until, join = play.member.held_until, play.asks(JoinGroup)
     for _ in range(20):
         assert play.member.wake_at() == play.now + INTERVAL
         play.now = play.member.wake_at()
@@ -755,17 +762,67 @@ def test_join_may_take_longer_than_a_session() -> None:
         assert play.member.held_until == play.now + SESSION
     play.now += 1
     play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
-    assert play.member.held_until == play.now - 1 + SESSION
+    assert play.member.held_until == held_until < play.now
+    assert play.member.wake_at() <= play.now
+    play.beat()
+    assert play.member.held_until == play.now + SESSION
     play.sync("t:0,t:1")
     assert play.events() == []
 
 
-def test_first_heartbeat_after_a_long_join_comes_before_its_time_is_over() -> None:
-    """The time counts from the last poll while it joined, and so does the heartbeat."""
+def test_heartbeat_that_does_not_prove_a_late_answer_in_time_loses_all() -> None:
+    """A session after the last look before that answer, whatever was on its way, the session is over."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    join = play.asks(JoinGroup)
+    for _ in range(5):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    looked = play.now
+    play.now += 1
+    play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
+    play.asks(Heartbeat)
+    assert play.member.wake_at() == looked + SESSION
+    play.now = looked + SESSION
+    play.member.poll(play.now)
+    assert names(play.events()) == ["Lost"]
+
+
+def test_answer_to_a_join_that_comes_late_is_proven_by_a_heartbeat() -> None:
+    """The group may be stable by then: the session began long ago, and the SyncGroup does not renew it."""
+    play = Play()
+    join = play.asks(JoinGroup)
+    for _ in range(2):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
+    sent, beat = play.now, play.asks(Heartbeat)
+    play.now += 2
+    play.member.answered(beat, HeartbeatAnswer(0), play.now)
+    play.sync("t:0")
+    assert play.member.held_until == sent + SESSION
+
+
+@pytest.mark.parametrize("waits", [0, 2])
+def test_static_member_that_comes_back_heartbeats_before_its_sync(waits: int) -> None:
+    """Its session began with its join, and may have the length of its predecessor's."""
+    play = Play(instance="i")
+    join = play.asks(JoinGroup)
+    for _ in range(waits):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    play.member.answered(join, JoinAnswer(0, 7, "cooperative-sticky", "leader", "me"), play.now)
+    sent = play.now
+    play.beat()
+    play.sync("t:0")
+    assert (play.now, play.member.held_until) == (sent, sent + SESSION)
+
+
+def test_first_heartbeat_after_a_join_comes_before_its_time_is_over() -> None:
+    """The time counts from when the join was sent, and so does the heartbeat."""
     play = Play(rebalance=5.0)
     request = play.asks(JoinGroup)
-    play.now = play.member.wake_at()
-    assert play.member.poll(play.now) is None
     play.now += 2.5
     joined = JoinAnswer(0, 1, "cooperative-sticky", "leader", "me")
     play.member.answered(request, joined, play.now)
@@ -814,8 +871,7 @@ def test_member_that_holds_nothing_may_wait_as_long(*, looks: bool) -> None:
             assert play.member.poll(play.now) is None
     play.now += 0.5
     play.member.answered(join, JoinAnswer(0, 2, "cooperative-sticky", "leader", "me"), play.now)
-    if not looks:
-        play.beat()
+    play.beat()
     play.now += 0.7
     play.sync("t:0")
     assert play.events() == [Assigned(partitions("t:0"))]
@@ -831,10 +887,27 @@ def test_sync_may_take_longer_than_a_session() -> None:
     for _ in range(20):
         play.now = play.member.wake_at()
         assert play.member.poll(play.now) is None
+    held_until = play.member.held_until
     play.member.answered(sync, SyncAnswer(27), play.now)
     assert play.events() == []
-    assert play.member.held_until == play.now + SESSION
+    assert held_until == play.now + SESSION > play.now > play.member.held_until
     assert said(play.asks(JoinGroup)).owned == partitions("t:0,t:1")
+
+
+def test_sync_that_is_answered_late_is_proven_by_a_heartbeat() -> None:
+    """Nothing of what it gives is handled before that."""
+    play = Play()
+    play.join()
+    sync = play.asks(SyncGroup)
+    for _ in range(4):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    given = SyncAnswer(0, write_assignment(Assignment(partitions("t:0"))))
+    play.member.answered(sync, given, play.now)
+    assert play.events() == [Assigned(partitions("t:0"))]
+    assert play.member.held_until < play.now
+    play.beat()
+    assert (play.events(), play.member.held_until) == ([], play.now + SESSION)
 
 
 def test_quick_sync_begins_no_session() -> None:
