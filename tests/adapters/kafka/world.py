@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +29,7 @@ __all__ = [
     "coordinator_of",
     "epoch_of",
     "flush_of",
+    "muted",
     "numbered",
     "runner_of",
     "values",
@@ -71,6 +73,24 @@ def coordinator_of(member: Member) -> Any:
 def epoch_of(member: Member) -> int:
     """The generation or epoch of now."""
     return int(runner_of(member)._member.epoch)
+
+
+@asynccontextmanager
+async def muted(member: Member) -> AsyncIterator[None]:
+    """Nothing that keeps the membership is sent meanwhile."""
+    coordinator, spoken = coordinator_of(member), asyncio.Event()
+    ask = coordinator.ask
+
+    async def wait(request: Any, timeout: float) -> Any:
+        await spoken.wait()
+        return await ask(request, timeout)
+
+    coordinator.ask = wait
+    try:
+        yield
+    finally:
+        coordinator.ask = ask
+        spoken.set()
 
 
 class World:

@@ -6,14 +6,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any, Literal
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
-from aiokafka.protocol.admin import DescribeConfigsRequest
+from aiokafka.errors import KafkaError
 
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import Topic
@@ -27,10 +25,12 @@ from consumer_sdk.adapters.kafka.groups.assignors import (
 )
 from consumer_sdk.adapters.kafka.groups.choosing import choose_protocol
 from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
-from consumer_sdk.adapters.kafka.groups.consumer_member import SESSION_TIMEOUT, ConsumerMember
+from consumer_sdk.adapters.kafka.groups.consumer_member import ConsumerMember
 from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
 from consumer_sdk.adapters.kafka.groups.foreign_assignor import ForeignAssignor
+from consumer_sdk.adapters.kafka.groups.member import Member
 from consumer_sdk.adapters.kafka.groups.runner import MemberRunner, infos_of
+from consumer_sdk.adapters.kafka.groups.session_timeout import read_session_timeout
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.opening import keep_trying
 
@@ -46,8 +46,8 @@ ASSIGNORS: Mapping[str, type[Assignor]] = {
 LEAST_PATIENCE = 3.0
 """Seconds for the answer to a heartbeat: a machine may be busy."""
 
-GROUP = 32  # a type of resource
-SESSION = "consumer.session.timeout.ms"
+SESSION_AGE = 30.0
+"""Seconds after which the session of a group of the consumer protocol is asked for again."""
 
 
 class Membership:
@@ -73,7 +73,9 @@ class Membership:
         self._options = options
         self._wake = wake
         self._runner: MemberRunner | None = None
+        self._member: Member | None = None
         self._missed: set[str] = set()
+        self._session_due = math.inf
 
     async def join(self, topics: Mapping[str, Topic]) -> None:
         """Joins. Another member's drain may hold that up: it then goes on behind.
@@ -83,8 +85,9 @@ class Membership:
         """
         options = self._options
         is_classic = options.protocol == "classic"
+        self._member = self._classic_member() if is_classic else await self._consumer_member()
         self._runner = MemberRunner(
-            self._classic_member() if is_classic else await self._consumer_member(),
+            self._member,
             self._coordinator,
             self._holdings,
             group=options.group or "",
@@ -142,17 +145,26 @@ class Membership:
             rack=options.client_options.get("client_rack") or None,
         )
 
-    async def _session_timeout(self) -> float:
-        """The group's, in seconds; the broker's default where nobody may know it."""
-        request = DescribeConfigsRequest([(GROUP, self._options.group, [SESSION])])
+    async def _session_timeout(self) -> float | None:
+        """The group's, in seconds; None where it is not known."""
+        loop = asyncio.get_running_loop()
+        self._session_due = loop.time()
         try:
-            answer = await self._client.send(self._client.get_random_node(), request)
-        except (KafkaError, IncompatibleBrokerVersion, NotImplementedError, OSError, TimeoutError):
-            return SESSION_TIMEOUT
-        for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
-            if name == SESSION and value is not None and value.isdigit():
-                return int(value) / 1000
-        return SESSION_TIMEOUT
+            async with asyncio.timeout(self._options.request_timeout):
+                found = await read_session_timeout(self._coordinator, self._options.group or "")
+        except (KafkaError, OSError, TimeoutError) as error:
+            log.info("the session of group %r is not known: %r", self._options.group, error)
+            return None
+        self._session_due = loop.time() + SESSION_AGE
+        return found
+
+    async def _look_at_session(self) -> None:
+        """Whoever runs the broker may have changed it."""
+        is_due = asyncio.get_running_loop().time() >= self._session_due
+        if isinstance(self._member, ConsumerMember) and is_due:
+            session = await self._session_timeout()
+            if session is not None:
+                self._member.session_is(session)
 
     async def seen(self, topics: Mapping[str, Topic]) -> None:
         """The topics at a look; where the broker chooses them, those that are held.
@@ -169,6 +181,7 @@ class Membership:
         self._missed = missed
         self._runner.see({**{n: known[n] for n in missed - is_gone}, **news})
         await self._runner.look_at_others()
+        await self._look_at_session()
 
     def check(self) -> None:
         """Sees that the membership lives.

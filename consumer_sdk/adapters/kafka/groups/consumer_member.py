@@ -13,10 +13,18 @@ The rules, which are those of Java's ``ConsumerMembershipManager`` where nothing
   epoch or the assignment in an answer that never came, and tells them again to such a heartbeat alone.
 * Fenced or unknown, the member loses all, and joins again under the same id.
 
-Two rules are ours. A static member whose join was not answered, or that is fenced, gives its instance id back (epoch
+Some rules are ours. A static member whose join was not answered, or that is fenced, gives its instance id back (epoch
 -2) before it joins again: the coordinator refuses to let an id go twice, even to the same member, for a whole session.
 And an answer that is read later than a session after its request was sent counts as none, because the coordinator may
 have given the partitions away since.
+
+A heartbeat that was given up may still lie in a queue of the broker's, and be carried out after those that follow it. Its answer, which nobody reads, may give
+partitions, which then nobody has; or take some, which the coordinator gives to the next member when the rebalance timeout is over. No later answer
+says it again, but to a heartbeat that tells everything. So for `LATE` seconds after that each heartbeat tells everything, and what
+is held counts a rebalance timeout from the last one that was answered.
+
+A static member whose instance id another one has waits for that one's session to end: its predecessor may have been killed. Who still has
+the id then lives, and the member is refused. (Java's is refused at once.)
 """
 
 from __future__ import annotations
@@ -53,7 +61,16 @@ __all__ = ["SESSION_TIMEOUT", "ConsumerMember"]
 log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT = 45.0
-"""Seconds; the broker's default of ``group.consumer.session.timeout.ms``, which no answer tells."""
+"""Seconds; the broker's default of ``group.consumer.session.timeout.ms``, and of the least that a group may have."""
+
+LATE = 60.0
+"""Seconds for which a heartbeat that was given up may yet be carried out."""
+
+LONGEST_SESSION = 60.0
+"""Seconds; the broker's default of ``group.consumer.max.session.timeout.ms``."""
+
+UNKNOWN_SESSION = 3
+"""Heartbeat intervals that a session has at the least, where nobody may know it."""
 
 JOINS, LEAVES, LEAVES_FOR_A_WHILE = 0, -1, -2
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 0.1, 1.0
@@ -83,6 +100,7 @@ class ConsumerMember(Member):
         rebalance_timeout: seconds that the owner may take to drain what is revoked.
         session_timeout: seconds after which the coordinator gives up a silent member. It is the broker's or the
             group's setting (``group.consumer.session.timeout.ms``), and is never told; longer than that is not safe.
+            None for unknown: see `session_timeout`.
         instance_id: of a static member: it leaves so that it may come back within a session.
         assignor: of the broker's; None for the group's.
         member_id: a UUID by default.
@@ -98,7 +116,7 @@ class ConsumerMember(Member):
         topics: Collection[str] = (),
         pattern: str | None = None,
         rebalance_timeout: float,
-        session_timeout: float = SESSION_TIMEOUT,
+        session_timeout: float | None = SESSION_TIMEOUT,
         instance_id: str | None = None,
         rack: str | None = None,
         assignor: str | None = None,
@@ -112,7 +130,7 @@ class ConsumerMember(Member):
         self._topics = tuple(sorted(set(topics)))
         self._pattern = pattern or ""
         self._rebalance_timeout = rebalance_timeout
-        self._session_timeout = session_timeout
+        self._known_session = session_timeout
         self._instance_id = instance_id
         self._rack = rack
         self._assignor = assignor
@@ -127,7 +145,7 @@ class ConsumerMember(Member):
         self._told: TopicPartitions | None = None  # owned, as the coordinator heard it last
         self._may_be_known = False
         self._frees_instance = False
-        self._session_end = -math.inf
+        self._heard_of = -math.inf  # when the last request that was answered well was sent
         self._drain_end = math.inf
         self._unheard_since = (
             -math.inf
@@ -135,6 +153,8 @@ class ConsumerMember(Member):
         self._hears = True  # that answer was the last one of all
         self._acknowledges = False  # what is in flight names nothing that is being drained
         self._leave_end = math.inf
+        self._unreleased_since = math.inf
+        self._late_until = -math.inf  # a heartbeat that was given up may be carried out before
         self._warned_of = 0
 
     # -- what it is -----------------------------------------------------------------------------
@@ -155,10 +175,21 @@ class ConsumerMember(Member):
         2. when the rebalance timeout is over, the coordinator removes the member, and assigns all that it had;
         3. the session would have ended later.
         """
+        session_end = self._heard_of + self._session_timeout
         if self._hears:
-            return min(self._session_end, self._drain_end)
+            return min(session_end, self._drain_end)
         unheard_end = self._unheard_since + self._rebalance_timeout
-        return min(self._session_end, self._drain_end, unheard_end)
+        return min(session_end, self._drain_end, unheard_end)
+
+    @property
+    def _session_timeout(self) -> float:
+        if self._known_session is not None:
+            return self._known_session
+        return min(SESSION_TIMEOUT, UNKNOWN_SESSION * self._timing.interval)
+
+    def session_is(self, seconds: float) -> None:
+        """The group's session, as it is now; what is held counts by it from the last heartbeat on."""
+        self._known_session = seconds
 
     @property
     def held(self) -> frozenset[TopicPartition]:
@@ -187,20 +218,20 @@ class ConsumerMember(Member):
         if self._phase is _Phase.LEAVING and now >= self._leave_end:
             self._phase = _Phase.LEFT  # the session has ended, and the membership with it
             return None
-        self._in_flight = self._request()
+        self._in_flight = self._request(now)
         self._timing.sent(now)
         if self._hears:
             self._hears, self._unheard_since = False, now
         return self._in_flight
 
-    def _request(self) -> ConsumerHeartbeat:
+    def _request(self, now: float) -> ConsumerHeartbeat:
         if self._phase is _Phase.LEAVING:
             return self._leave(LEAVES if self._instance_id is None else LEAVES_FOR_A_WHILE)
         if self._frees_instance:
             return self._leave(LEAVES_FOR_A_WHILE)
         owned = self._holdings.owned()
         self._acknowledges = not self._holdings.draining
-        if self._tells_all:
+        if self._tells_all or now < self._late_until:
             return self._full_heartbeat(owned)
         changed = None if owned == self._told else owned
         return ConsumerHeartbeat(
@@ -247,6 +278,7 @@ class ConsumerMember(Member):
             self._unanswered(now)
         else:
             self._answered_well(request, answer, now)
+            self._hear(now)
 
     def failed(self, request: Request, now: float) -> None:
         if request is not self._in_flight:
@@ -259,6 +291,7 @@ class ConsumerMember(Member):
         """The coordinator knows us, or not, and if so by this epoch or by the next one."""
         if self._phase is _Phase.JOINING and self._instance_id is not None:
             self._frees_instance = True
+        self._late_until = now + LATE
         self._tell_all_later(now)
 
     def _try_again(self, error: int, message: str, now: float) -> None:
@@ -281,9 +314,9 @@ class ConsumerMember(Member):
         self._member_id = answer.member_id or self._member_id
         self._epoch = answer.epoch
         self._tells_all = False
-        self._hears = True
+        self._unreleased_since = math.inf
         self._warned_of = 0
-        self._session_end = self._timing.sent_at + self._session_timeout
+        self._heard_of = self._timing.sent_at
         self._timing.answered(answer.interval, keep_back_off=has_joined)
         if request.owned is not None:
             self._told = request.owned
@@ -292,6 +325,12 @@ class ConsumerMember(Member):
         if answer.assignment is not None:
             self._take(answer.assignment, is_told=request.owned is not None)
         self._acknowledge(now)
+
+    def _hear(self, now: float) -> None:
+        """The answer says all; while a late heartbeat may change something behind our back, it says how it was then."""
+        self._hears = now >= self._late_until
+        if not self._hears:
+            self._unheard_since = self._timing.sent_at
 
     def _take(self, assignment: TopicPartitions, *, is_told: bool) -> None:
         if not is_told:  # it waits for what we own, even if that is as before
@@ -318,13 +357,19 @@ class ConsumerMember(Member):
         is_member = self._phase is _Phase.MEMBER
         if error in FENCED or (error == GROUP_NOT_FOUND and is_member):
             self._rejoin(error, message, now)
-        elif error == UNRELEASED_INSTANCE:
+        elif error == UNRELEASED_INSTANCE and now < self._predecessor_ends(now):
             self._warn(error, message)
             self._tell_all_later(now)
         else:
             self._lose(f"the group refused the member: {message or 'no reason given'} ({error})")
             self._events.append(Refused(error, message))
             self._phase = _Phase.LEFT
+
+    def _predecessor_ends(self, now: float) -> float:
+        """When the session of whoever has our instance id is over, if that one is dead."""
+        self._unreleased_since = min(self._unreleased_since, now)
+        session = LONGEST_SESSION if self._known_session is None else self._known_session
+        return self._unreleased_since + session + LONGEST_BACK_OFF
 
     def _rejoin(self, error: int, message: str, now: float) -> None:
         self._lose(
@@ -344,7 +389,7 @@ class ConsumerMember(Member):
             self._events.append(Lost(lost, reason))
 
     def _forget(self) -> frozenset[TopicPartition]:
-        self._session_end, self._drain_end = -math.inf, math.inf
+        self._heard_of, self._drain_end = -math.inf, math.inf
         return self._holdings.clear()
 
     def _warn(self, error: int, message: str) -> None:
@@ -480,13 +525,17 @@ class _Holdings:
 
 
 class _Timing:
-    """When the next request is due. All in seconds of the caller's clock."""
+    """When the next request is due. All in seconds of the caller's clock.
+
+    Attributes:
+        interval: between heartbeats, as the coordinator has told it last.
+    """
 
     def __init__(self) -> None:
         self.sent_at = -math.inf
         self._due = -math.inf
         self._not_before = -math.inf
-        self._interval = 5.0
+        self.interval = 5.0
         self._failures = 0
 
     @property
@@ -497,7 +546,7 @@ class _Timing:
     def sent(self, now: float) -> None:
         """The next one is due an interval after this one was sent, not after its answer."""
         self.sent_at = now
-        self._due = now + self._interval
+        self._due = now + self.interval
 
     def hurry(self, now: float) -> None:
         """Sent as soon as may be."""
@@ -505,8 +554,8 @@ class _Timing:
 
     def answered(self, interval: float, *, keep_back_off: bool) -> None:
         """All is well; or is it so only until the next error? Then ``keep_back_off``."""
-        self._interval = interval if interval > 0 else self._interval
-        self._due = self.sent_at + self._interval
+        self.interval = interval if interval > 0 else self.interval
+        self._due = self.sent_at + self.interval
         self._failures = self._failures if keep_back_off else 0
 
     def back_off(self, now: float) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, AtPosition, OutcomeKind
-from tests.adapters.kafka.world import World, coordinator_of, flush_of, numbered, values
+from tests.adapters.kafka.world import World, coordinator_of, flush_of, muted, numbered, values
 
 pytestmark = pytest.mark.kafka
 
@@ -144,7 +143,7 @@ async def test_evicted_member_loses_its_partitions_and_gets_them_in_a_new_epoch(
     async with world.member(topic) as member:
         (old,) = await member.holding(1)
         await member.adapter.commit([flush_of(old, 50)])
-        async with _muted(member):
+        async with muted(member):
             await _evict(world)
             (outcome,) = await member.adapter.commit([flush_of(old, 60)])
             assert outcome.kind is OutcomeKind.FENCED
@@ -159,24 +158,6 @@ async def _evict(world: World) -> None:
     """The broker throws the member out."""
     await world.kafka.end_sessions(world.group_id)
     assert await world.state() == "Empty"
-
-
-@asynccontextmanager
-async def _muted(member: Any) -> AsyncIterator[None]:
-    """Nothing that keeps the membership is sent meanwhile."""
-    coordinator, spoken = coordinator_of(member), asyncio.Event()
-    ask = coordinator.ask
-
-    async def wait(request: Any, timeout: float) -> Any:
-        await spoken.wait()
-        return await ask(request, timeout)
-
-    coordinator.ask = wait
-    try:
-        yield
-    finally:
-        coordinator.ask = ask
-        spoken.set()
 
 
 async def test_loss_in_the_middle_of_a_drain_is_told_at_once(world: World) -> None:

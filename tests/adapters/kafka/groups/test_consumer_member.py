@@ -368,7 +368,8 @@ def test_lost_answer_makes_the_next_heartbeat_tell_all() -> None:
     assert (beat.epoch, beat.owned, beat.rebalance_timeout) == (1, told("one/0"), DRAIN)
     assert (beat.topics, beat.pattern, beat.rack) == (("one",), "", "r")
     assert play.answer(beat, "one/0", "one/1", epoch=5) == [Assigned(tps("one/1"))]
-    assert play.poll() == ConsumerHeartbeat("g", "me", 5, owned=told("one/0", "one/1"))
+    assert (beat := play.poll()).owned == told("one/0", "one/1")
+    assert (beat.epoch, beat.topics) == (5, ("one",))
 
 
 def test_late_answer_to_what_has_failed_is_not_heard() -> None:
@@ -456,6 +457,59 @@ def test_process_that_stood_still_asks_at_once() -> None:
     assert play.member.held_until == play.now + SESSION
 
 
+def test_heartbeat_that_was_given_up_may_be_carried_out_late() -> None:
+    """What its answer gave is told to nobody again, but to who tells everything; so that goes on for a while."""
+    play = joined("one/0")
+    play.fail(play.later())
+    failed_at = play.now
+    assert play.answer(play.later(), "one/0") == []
+    while play.now < failed_at + 60 - INTERVAL:
+        beat = play.later()
+        assert (beat.topics, beat.owned) == (("one",), told("one/0"))
+        play.say(beat, assignment=told("one/0"))
+    assert play.answer(play.later(), "one/0", "one/1") == [Assigned(tps("one/1"))]
+    play.now = failed_at + 60
+    beat = play.later()
+    assert (beat.topics, beat.owned) == (None, told("one/0", "one/1"))
+    play.say(beat)
+    assert play.later().owned is None
+
+
+def test_drain_counts_from_the_last_answer_before_a_late_heartbeat() -> None:
+    """That may have taken the partition away right after it, though the answer that says so comes an interval later."""
+    play = joined("one/0", rebalance_timeout=8.0)
+    assert play.member.held_until == play.now + SESSION
+    play.fail(play.later())
+    play.say(play.later(), assignment=told("one/0"))
+    since = play.now
+    assert play.member.held_until == since + 8.0
+    assert play.say(play.later(), assignment={}) == [Revoked(tps("one/0"))]
+    assert play.now == since + INTERVAL
+    assert play.member.held_until == since + 8.0
+
+
+@pytest.mark.parametrize("interval, session", [(5.0, 15.0), (1.0, 3.0), (60.0, SESSION)])
+def test_session_that_nobody_may_know_is_taken_as_three_intervals(
+    interval: float, session: float
+) -> None:
+    """The coordinator's own is longer than one interval; by its defaults it is nine, and 45 s."""
+    play = Play(session_timeout=None)
+    play.say(play.poll(), epoch=1, interval=interval, assignment=told("one/0"))
+    assert play.member.held_until == play.now + session
+
+
+def test_session_that_is_changed_counts_from_the_last_heartbeat() -> None:
+    """It may be over with that."""
+    play = joined("one/0")
+    began = play.now
+    play.member.session_is(6.0)
+    assert play.member.held_until == began + 6.0
+    play.now += 10
+    assert play.member.held_until < play.now
+    play.say(play.later())
+    assert play.member.held_until == play.now + 6.0
+
+
 def test_answer_of_another_request_is_a_mistake() -> None:
     """Of the caller's."""
     play = Play()
@@ -477,6 +531,31 @@ def test_instance_id_of_another_member_is_waited_for(caplog: pytest.LogCaptureFi
             assert (request.epoch, request.instance_id) == (0, "i")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert play.answer(request, "one/0") == [Assigned(tps("one/0"))]
+
+
+@pytest.mark.parametrize("session, longest", [(SESSION, SESSION), (6.0, 6.0), (None, 60.0)])
+def test_instance_id_of_a_member_that_lives_is_refused_after_a_session(
+    session: float | None, longest: float
+) -> None:
+    """A predecessor that was killed would be out by then; where the session is not known, the longest counts."""
+    play = Play(instance_id="i", session_timeout=session)
+    request, began, events = play.poll(), play.now, list[Event]()
+    while not (events := play.say(request, UNRELEASED)):
+        assert play.now < began + longest + 2
+        request = play.later()
+    assert play.now > began + longest
+    assert events == [Refused(UNRELEASED, "why")]
+    assert play.member.has_left
+
+
+def test_wait_for_an_instance_id_begins_anew_with_each_membership() -> None:
+    """It was ours in between."""
+    play = Play(instance_id="i", session_timeout=6.0)
+    assert play.say(play.poll(), UNRELEASED) == []
+    assert play.answer(play.later(), "one/0") == [Assigned(tps("one/0"))]
+    play.now += 60
+    play.say(play.later(), UNKNOWN)
+    assert play.say(play.later(), UNRELEASED) == []
 
 
 @pytest.mark.parametrize("error", [0, UNKNOWN, INSTANCE_FENCED, NO_GROUP])

@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from consumer_sdk.adapters.kafka import KafkaAdapter
+from consumer_sdk.adapters.kafka.consumer import membership
 from consumer_sdk.adapters.kafka.groups import messages, structs
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import Assignment, OutcomeKind, StartPoint
 from consumer_sdk.testing.conformance.adapters.harness import Member, open_member
+from tests.adapters.kafka.aiokafka_member import AiokafkaMember
+from tests.adapters.kafka.groups.asking import TRANSIENT, line_to
 from tests.adapters.kafka.world import World, epoch_of, flush_of, numbered, runner_of, values
 
 pytestmark = pytest.mark.kafka
@@ -170,21 +174,41 @@ async def test_group_of_another_type_is_an_error_of_open(world: World) -> None:
     await refused(world.adapter(topic, **CONSUMER), world, "the group is of another type")
 
 
+@pytest.mark.parametrize("protocol", ["classic", "auto"])
+async def test_members_with_another_assignor_are_an_error_that_names_it(
+    world: World, protocol: str
+) -> None:
+    """As Java's consumers with a RangeAssignor alone."""
+    topic = await world.kafka.create_stream()
+    place = (world.kafka.servers, topic, world.group_id)
+    async with AiokafkaMember(
+        *place, partition_assignment_strategy=[RangePartitionAssignor]
+    ) as other:
+        async with asyncio.timeout(world.kafka.patience):
+            while not other.held:
+                await asyncio.sleep(0.02)
+        adapter = world.adapter(topic, **COOPERATIVE, protocol=protocol)
+        said = r"'cooperative-sticky'; .* members \(1\) .* by 'range': give .*=\['range'\]"
+        await refused(adapter, world, said)
+
+
 async def _join_as_worker(world: World) -> None:
-    coordinator = await world.kafka.admin.find_coordinator(world.group_id)
     member_id = ""
-    for _ in range(2):  # the first answer brings the id
-        join = structs.JoinGroup(
-            group=world.group_id,
-            session_timeout=30_000,
-            rebalance_timeout=30_000,
-            member_id=member_id,
-            group_instance_id=None,
-            protocol_type="connect",
-            group_protocols=[("default", b"")],
-            reason=None,
-        )
-        member_id = (await world.kafka.admin._send_request(join, coordinator)).member_id
+    async with line_to(world.kafka.servers, world.group_id) as line:
+        for _ in range(2):  # the first answer brings the id
+            join = structs.JoinGroup(
+                group=world.group_id,
+                session_timeout=30_000,
+                rebalance_timeout=30_000,
+                member_id=member_id,
+                group_instance_id=None,
+                protocol_type="connect",
+                group_protocols=[("default", b"")],
+                reason=None,
+            )
+            while (answer := await line.send(join)).error_code in TRANSIENT:
+                pass
+            member_id = answer.member_id
 
 
 async def test_session_is_the_groups_own(world: World) -> None:
@@ -194,6 +218,22 @@ async def test_session_is_the_groups_own(world: World) -> None:
         await member.holding(1)
         left = member.adapter.held_until() - asyncio.get_running_loop().time()
         assert 0 < left <= 30.0  # the test server's; Kafka's default is 45 s
+
+
+async def test_session_that_is_changed_is_heard_of(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker counts by the new one from the next heartbeat on."""
+    monkeypatch.setattr(membership, "SESSION_AGE", 0.0)
+    topic = await world.kafka.create_stream()
+    async with world.member(topic, **CONSUMER) as member:
+        await member.holding(1)
+        await world.kafka.configure_group(world.group_id, {"consumer.session.timeout.ms": "20000"})
+        session = runner_of(member)._member
+        async with asyncio.timeout(world.kafka.patience):
+            while session._session_timeout != 20.0:
+                await asyncio.sleep(0.02)
+        assert member.adapter.held_until() - asyncio.get_running_loop().time() <= 20.0
 
 
 @pytest.mark.campaign
