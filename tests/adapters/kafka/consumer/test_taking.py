@@ -67,8 +67,8 @@ class Taking:
 
 
 @pytest.mark.parametrize("room", [500, 3000, 100_000])
-def test_whoever_makes_room_has_more_fetched(room: int) -> None:
-    """1. What is buffered fills it; 2. all of it is taken; 3. nobody asks for more, until the metadata are old."""
+def test_all_is_read_through_a_buffer_of_any_size(room: int) -> None:
+    """Also one that each answer overfills."""
 
     async def main(_simulation: Simulation) -> None:
         taking = Taking(FetchOptions(max_bytes=room, max_partition_bytes=400), 50)
@@ -76,6 +76,50 @@ def test_whoever_makes_room_has_more_fetched(room: int) -> None:
             taking.open(tp)
         seen = await taking.read(200 * len(PARTITIONS), 20)
         assert seen == {tp: list(range(200)) for tp in PARTITIONS}
+        await taking.buffer.aclose()
+
+    simulate(main)
+
+
+def test_whoever_makes_room_has_the_others_fetched() -> None:
+    """1. One partition fills the buffer; 2. a part of it is taken, and it is paused; 3. nobody asks for the others.
+
+    It has enough still, and is not asked for itself.
+    """
+
+    async def main(_simulation: Simulation) -> None:
+        taking = Taking(FetchOptions(max_bytes=1500, max_partition_bytes=2000), 0)
+        one, other = PARTITIONS[:2]
+        taking.cluster.append(one, 4)
+        first = taking.open(one)
+        await asyncio.sleep(1)
+        for _ in range(10):
+            taking.cluster.append(one, 4)
+        taking.cluster.append(other, 4)
+        await asyncio.sleep(1)
+        late = taking.open(other)
+        await asyncio.sleep(1)
+        assert not late.cursor.queue, "there is room"
+        (run,) = taking.buffer.take(4, 1 << 20)
+        first.pause()
+        assert len(run.messages) == 4
+        assert (await taking.read(4, 20))[other] == [0, 1, 2, 3]
+        await taking.buffer.aclose()
+
+    simulate(main)
+
+
+def test_whoever_reads_the_last_record_has_the_next_one_fetched() -> None:
+    """1. A partition has enough, and its node is not asked; 2. all of it is taken; 3. nobody asks for more."""
+
+    async def main(_simulation: Simulation) -> None:
+        taking = Taking(FetchOptions(max_partition_bytes=400), 0)
+        taking.cluster.append(PARTITIONS[0], 20)
+        taking.open(PARTITIONS[0])
+        await asyncio.sleep(1)
+        taking.cluster.append(PARTITIONS[0], 20)
+        await asyncio.sleep(1)
+        assert (await taking.read(40, 20))[PARTITIONS[0]] == list(range(40))
         await taking.buffer.aclose()
 
     simulate(main)
