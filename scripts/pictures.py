@@ -1,10 +1,11 @@
-"""Draws the pictures of docs/architecture.md: the rooms, and the way of a Kafka record.
+"""Draws the pictures of docs/architecture.md (the rooms, and the way of a Kafka record) and of docs/concepts.md.
 
-python scripts/pictures.py          # write docs/architecture-rooms.svg and docs/architecture-way.svg
+python scripts/pictures.py          # write docs/architecture-….svg and docs/concepts-….svg
 python scripts/pictures.py --check  # say which of them is not what the sources tell
 
 The rooms and their order are `LAYERS` of tests/test_repository.py, and the arrows are the imports of
-the sources. The way is the first table of docs/architecture.md. The same sources give the same bytes.
+the sources. The way is the first table of docs/architecture.md. scripts/concept_pictures.py has those of
+docs/concepts.md. The same sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from html import escape
 from pathlib import Path
 
+from concept_pictures import concepts
+from drawing import Place, arrow, label, rect, svg
 from house import ROOT, Step, ways_of_page
 
 sys.path.insert(0, str(ROOT))
@@ -50,19 +52,8 @@ FLOOR = "floor"
 WIDTH, MARGIN = 780, 14
 BOX, HIGH, GAP_X, GAP_Y = 168, 36, 26, 30
 LINE = 13
-FONT = "'DejaVu Sans', 'Bitstream Vera Sans', 'Lucida Grande', Verdana, Arial, sans-serif"
-STYLE = (
-    f"text {{font: 9px {FONT}; fill: #000}} .name {{font-size: 11px; font-weight: bold}} "
-    "rect {fill: #1f77b4; fill-opacity: 0.15; stroke: #1f77b4} "
-    ".arrow {stroke: #555; fill: none; marker-end: url(#head)}"
-)
-HEAD = (
-    '<defs><marker id="head" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
-    'orient="auto"><path d="M 0 0 L 8 4 L 0 8 z" fill="#555"/></marker></defs>'
-)
-
-Place = tuple[float, float, float, float]
-"""Left, top, width and height of a box."""
+SIZE = 9
+"""Of the text, in pixels."""
 
 
 def main() -> int:
@@ -87,6 +78,7 @@ def _pictures() -> dict[Path, str]:
     return {
         ROOT / "docs/architecture-rooms.svg": rooms(),
         ROOT / "docs/architecture-way.svg": way(next(iter(ways_of_page().values()))),
+        **{ROOT / f"docs/concepts-{name}.svg": text for name, text in concepts().items()},
     }
 
 
@@ -101,7 +93,7 @@ def rooms() -> str:
     """Returns the rooms from the highest layer down, with an arrow to each that a room needs."""
     places = _places()
     arrows = [
-        _arrow(places[one], places[other]) for one, other in sorted(_needed()) if one in places
+        _import(places[one], places[other]) for one, other in sorted(_needed()) if one in places
     ]
     floor = ", ".join(sorted(LAYERS[0]))
     boxes = [
@@ -110,7 +102,8 @@ def rooms() -> str:
     ]
     left, top, _, high = places[FLOOR]
     note = "An arrow leads to what a room imports. Imports that other arrows imply are not drawn."
-    return _svg(top + high + 30, [*arrows, *boxes, _label(left, top + high + 18, note)])
+    parts = [*arrows, *boxes, label(left, top + high + 18, note)]
+    return svg(WIDTH, top + high + 30, parts, size=SIZE, title="The rooms and what they import")
 
 
 def _subject(name: str, floor: str) -> str:
@@ -155,16 +148,22 @@ def _reached(uses: Mapping[str, set[str]], room: str) -> set[str]:
     return found
 
 
-def _arrow(one: Place, other: Place) -> str:
+def _import(one: Place, other: Place) -> str:
     left, top, wide, high = one
     to_left, to_top, to_wide, _ = other
     if top == to_top:  # neighbours in a row
         start, end = (left + wide, to_left) if left < to_left else (left, to_left + to_wide)
-        return _line(start, top + high / 2, end, top + high / 2)
+        return arrow(start, top + high / 2, end, top + high / 2)
     middle = left + wide / 2
     end = middle if to_wide > wide else to_left + to_wide / 2
     shift = 0.2 * BOX * ((end < middle) - (end > middle))  # so that arrows end beside each other
-    return _line(middle - shift, top + high, end + (0 if to_wide > wide else shift), to_top)
+    return arrow(middle - shift, top + high, end + (0 if to_wide > wide else shift), to_top)
+
+
+def _box(place: Place, name: str, subject: str) -> str:
+    left, top, _, _ = place
+    texts = (label(left + 8, top + 15, name, "name"), label(left + 8, top + 29, subject))
+    return "\n".join((rect(place), *texts))
 
 
 # -- the way of a record ----------------------------------------------------------------------
@@ -185,51 +184,22 @@ def _svg_of_way(groups: Mapping[str, list[Step]]) -> str:
         files = [file for step in steps for file in step.files]
         high = LINE * len(files) + 14
         if number:
-            parts.append(_line(MARGIN + 60, top - 18, MARGIN + 60, top))
+            parts.append(arrow(MARGIN + 60, top - 18, MARGIN + 60, top))
         parts += _step((MARGIN, top, WIDTH - 2 * MARGIN, high), name, steps)
         top += high + 18
-    return _svg(top, parts)
+    return svg(WIDTH, top, parts, size=SIZE, title="The way of a Kafka record")
 
 
 def _step(place: Place, name: str, steps: Iterable[Step]) -> Iterator[str]:
-    left, top, wide, high = place
-    yield f'<rect x="{left}" y="{top}" width="{wide}" height="{high}"/>'
-    yield _label(left + 12, top + high / 2 + 4, name, "name")
+    left, top, _, high = place
+    yield rect(place)
+    yield label(left + 12, top + high / 2 + 4, name, "name")
     line = top + 17
     for step in steps:
-        yield _label(left + 340, line, step.task)
+        yield label(left + 340, line, step.task)
         for file in step.files:
-            yield _label(left + 92, line, file)
+            yield label(left + 92, line, file)
             line += LINE
-
-
-# -- what both are made of ----------------------------------------------------------------------
-
-
-def _svg(high: float, parts: Iterable[str]) -> str:
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {high:g}" '
-        f'width="{WIDTH}" height="{high:g}">\n<style>{STYLE}</style>\n{HEAD}\n'
-        f'<path d="M 0 0 H {WIDTH} V {high:g} H 0 z" fill="#fff"/>\n{body}\n</svg>\n'
-    )
-
-
-def _box(place: Place, name: str, subject: str) -> str:
-    left, top, wide, high = place
-    rect = f'<rect x="{left}" y="{top}" width="{wide}" height="{high}" style="fill: #dbe9f4; fill-opacity: 1"/>'
-    return "\n".join(
-        (rect, _label(left + 8, top + 15, name, "name"), _label(left + 8, top + 29, subject))
-    )
-
-
-def _label(left: float, line: float, text: str, kind: str = "") -> str:
-    named = f' class="{kind}"' if kind else ""
-    return f'<text x="{left:g}" y="{line:g}"{named}>{escape(text)}</text>'
-
-
-def _line(left: float, top: float, to_left: float, to_top: float) -> str:
-    return f'<path class="arrow" d="M {left:g} {top:g} L {to_left:g} {to_top:g}"/>'
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import dedent
 
 DOCS = Path(__file__).parents[2] / "docs"
 SNIPPETS = DOCS / "snippets"
@@ -19,24 +20,40 @@ class Page:
     """A page of docs.
 
     Args:
-        name: without its suffix, also the name of its folder of snippets.
+        name: without its suffix, also the name of its folder of snippets; "readme" is README.md.
     """
 
     def __init__(self, name: str) -> None:
         self.snippets = SNIPPETS / name
-        self.text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        path = DOCS.parent / "README.md" if name == "readme" else DOCS / f"{name}.md"
+        self.text = path.read_text(encoding="utf-8")
 
     def shown(self, command: str) -> str:
         """What the page shows below ``$ command``, up to the next command or the end of its block."""
         found = re.search(
-            rf"^\$ {re.escape(command)}\n(.*?)^(?:```|\$ )", self.text, re.MULTILINE | re.DOTALL
+            rf"^ *\$ {re.escape(command)}\n(.*?)^ *(?:```|\$ )", self.text, re.MULTILINE | re.DOTALL
         )
         assert found, f"the page does not show: $ {command}"
-        return found[1]
+        return dedent(found[1])
 
     def included(self) -> set[str]:
         """The snippets that the page includes."""
-        return set(re.findall(r"^```\{literalinclude\} snippets/(\S+)$", self.text, re.MULTILINE))
+        return set(re.findall(r"^ *```\{literalinclude\} snippets/(\S+)$", self.text, re.MULTILINE))
+
+    def copied(self, folder: Path, names: dict[str, str]) -> Page:
+        """The page with copies of its snippets, in which streams have names of the test's own.
+
+        Args:
+            names: what stands in the snippets → what stands in the copies.
+        """
+        copy = Page.__new__(Page)
+        copy.text, copy.snippets = self.text, folder
+        for path in self.snippets.glob("*.*"):
+            text = path.read_text(encoding="utf-8")
+            for name, other in names.items():
+                text = text.replace(name, other)
+            (folder / path.name).write_text(text, encoding="utf-8")
+        return copy
 
     def printed(self, command: str, **environment: str) -> str:
         """What a snippet prints that ends by itself."""
