@@ -31,12 +31,6 @@ BELOW = "0.15"
 """As the ``kafka`` extra of ``pyproject.toml`` has them."""
 
 REQUIRED: Mapping[str, tuple[str, ...]] = {
-    "aiokafka:AIOKafkaConsumer": (
-        "_client",
-        "_closed",
-        "_coordinator",
-        "_fetcher",
-    ),
     "aiokafka.client:AIOKafkaClient": (
         "_conns",
         "_connections_max_idle_ms",
@@ -48,10 +42,8 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         "_sync_task",
         "bootstrap",
         "cluster",
-        "coordinator_lookup",
         "get_random_node",
         "send",
-        "_bootstrap_servers",
         "_client_id",
         "_request_timeout_ms",
         "_security_protocol",
@@ -63,16 +55,14 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         "_sasl_kerberos_domain_name",
         "_sasl_oauth_token_provider",
         "hosts",
-        "set_topics",
     ),
     "aiokafka.conn:AIOKafkaConnection": ("authenticator_oauth", "connect"),
     "aiokafka.conn:OAuthAuthenticator": ("step",),
-    "aiokafka.consumer.fetcher:Fetcher": ("_fetch_task", "close"),
     "aiokafka.codec": (
         *("has_gzip", "has_lz4", "has_snappy", "has_zstd"),
         *("gzip_decode", "lz4_decode", "snappy_decode", "zstd_decode"),
     ),
-    "aiokafka.client": ("ConnectionGroup", "CoordinationType"),
+    "aiokafka.client": ("ConnectionGroup",),
     "aiokafka.conn": ("CloseReason", "collect_hosts"),
     "aiokafka.partitioner": ("murmur2",),
     "aiokafka.protocol.abstract": ("AbstractType",),

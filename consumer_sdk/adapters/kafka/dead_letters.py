@@ -36,7 +36,6 @@ from aiokafka.errors import MessageSizeTooLargeError
 from aiokafka.protocol.admin import CreateTopicsRequest
 
 from consumer_sdk.abc import DeadLetters
-from consumer_sdk.adapters.kafka.client.client import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
@@ -44,6 +43,7 @@ from consumer_sdk.adapters.kafka.client.options import (
     connection_options,
     read_servers,
 )
+from consumer_sdk.adapters.kafka.client.producers import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics, describe_topics
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import (

@@ -28,7 +28,7 @@ from consumer_sdk.options import (
     optional,
 )
 
-__all__ = ["OURS", "GroupProtocol", "IsolationLevel", "KafkaOptions", "parse_url"]
+__all__ = ["LEVELS", "OURS", "GroupProtocol", "IsolationLevel", "KafkaOptions", "parse_url"]
 
 OURS = {
     "group_id": "use group=",
@@ -50,6 +50,9 @@ OURS = {
 
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 
+LEVELS: Mapping[str, int] = {"read_uncommitted": 0, "read_committed": 1}
+"""As Kafka's requests have them."""
+
 GroupProtocol = Literal["classic", "consumer", "auto"]
 
 OF_THE_BROKER = {
@@ -59,9 +62,6 @@ OF_THE_BROKER = {
     "partition_assignment_strategy": "group.consumer.assignors",
 }
 """Options of classic groups → the broker's setting that a group of the consumer protocol has instead."""
-
-OF_THE_GROUP = ("partition_assignment_strategy", "group_instance_id", "exclude_internal_topics")
-"""Client options that the membership goes by, not the client."""
 
 OF_KAFKA = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics of the broker itself."""
@@ -243,21 +243,22 @@ class KafkaOptions:
         }
         return {"bootstrap_servers": list(self.servers), "client_id": self.client_id} | chosen
 
-    def for_consumer(self) -> dict[str, Any]:
-        """The options of the client, which has no group."""
+    def for_cluster(self) -> dict[str, Any]:
+        """The options of the connections; what is none of theirs does no harm."""
         return connection_options(
             {
                 "metadata_max_age_ms": 30_000,
+                **self.client_options,
                 "request_timeout_ms": round(self.request_timeout * 1000),
-                **{k: v for k, v in self.client_options.items() if k not in OF_THE_GROUP},
                 "bootstrap_servers": list(self.servers),
                 "client_id": self.client_id,
-                "group_id": None,
-                "isolation_level": self.isolation_level,
-                "enable_auto_commit": False,
-                "auto_offset_reset": "none",
             }
         )
+
+    @property
+    def level(self) -> int:
+        """The isolation level as Kafka's requests have it."""
+        return LEVELS[self.isolation_level]
 
 
 def parse_url(url: str) -> tuple[list[str], dict[str, Any]]:

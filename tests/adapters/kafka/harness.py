@@ -301,11 +301,11 @@ class KafkaHarness(AdapterHarness):
     async def crash(self, adapter: Adapter) -> None:
         """Its tasks end and its connections break, without a word to the broker."""
         assert isinstance(adapter, KafkaAdapter)
-        consumer = adapter._session._consumer
-        membership = adapter._session._membership
+        session = adapter._session
+        membership = session._membership
         assert membership is not None
         await self._crash_member(membership)
-        for connection in consumer._client._conns.values():
+        for connection in session._cluster._connections._made.values():
             connection.close()
 
     async def _crash_member(self, membership: Membership) -> None:

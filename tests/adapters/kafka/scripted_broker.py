@@ -22,7 +22,6 @@ from consumer_sdk.adapters.kafka.client.lookups import (
     FindCoordinatorResponseV4,
     ListOffsetsRequestV4,
     ListOffsetsResponseV4,
-    OffsetFetchRequestV5,
 )
 from consumer_sdk.adapters.kafka.client.protocol import MetadataRequestV12, MetadataResponseV12
 from consumer_sdk.testing.servers.ports import HOST
@@ -38,7 +37,6 @@ REQUESTS: Sequence[Any] = (
     ListOffsetsRequestV4,
     MetadataRequestV12,
     OffsetFetchRequest_v1,
-    OffsetFetchRequestV5,
 )
 NEWEST = {LIST_OFFSETS: 4, METADATA: 12, OFFSET_FETCH: 5, COORDINATOR: 4, HEARTBEAT: 1}
 

@@ -46,7 +46,7 @@ def test_other_version_is_refused_with_those_that_are_supported(version: str) ->
 @pytest.mark.parametrize(
     "place,named",
     [
-        ("aiokafka:AIOKafkaConsumer", r"AIOKafkaConsumer\._gone"),
+        ("aiokafka.client:AIOKafkaClient", r"AIOKafkaClient\._gone"),
         ("aiokafka.protocol.api", r"aiokafka\.protocol\.api\._gone"),
         ("aiokafka:Nothing", "aiokafka:Nothing"),
         ("aiokafka.nothing:Consumer", "aiokafka.nothing:Consumer"),

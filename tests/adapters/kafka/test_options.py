@@ -135,15 +135,15 @@ def test_rebalance_may_be_as_short_as_a_lost_heartbeat_allows(options: dict[str,
 def test_join_may_take_as_long_as_the_rebalance() -> None:
     """The client would give up its join while the group still waits for another member."""
     adapter = KafkaAdapter("t", rebalance_timeout=300.0, **GOOD)
-    assert adapter._options.for_consumer()["request_timeout_ms"] == 310_000
+    assert adapter._options.for_cluster()["request_timeout_ms"] == 310_000
 
 
-def test_client_joins_no_group_and_commits_nothing() -> None:
-    """T16: the membership is ours: it depends on heartbeats, not on how often the handler asks for more."""
-    options = KafkaAdapter("t", group_instance_id="one", **GOOD)._options.for_consumer()
-    assert options["group_id"] is None
-    assert options["enable_auto_commit"] is False
-    assert "group_instance_id" not in options
+@pytest.mark.parametrize("option", ["max_poll_interval_ms", "enable_auto_commit", "group_id"])
+def test_membership_and_commits_are_no_clients(option: str) -> None:
+    """T16: they depend on heartbeats and on what is settled, not on how often somebody asks for more."""
+    given: dict[str, Any] = {option: 1}
+    with pytest.raises(ConfigurationError, match=f"{option}= is not for you to set here"):
+        KafkaAdapter("t", **given, **GOOD)
 
 
 def test_strategy_may_be_named_as_for_javas_consumers() -> None:
@@ -218,7 +218,7 @@ def test_names_and_classes_of_aiokafka_may_be_mixed(strategy: Any) -> None:
 def test_tls_without_a_context_takes_the_systems_certificates() -> None:
     """The client would refuse to start."""
     adapter = KafkaAdapter("t", security_protocol="SSL", **GOOD)
-    assert adapter._options.for_consumer()["ssl_context"] is not None
+    assert adapter._options.for_cluster()["ssl_context"] is not None
 
 
 def test_dead_letters_get_the_connection_options_and_no_other() -> None:

@@ -25,7 +25,7 @@ from tests.adapters.kafka.harness import KafkaHarness
 
 __all__ = [
     "World",
-    "client_of",
+    "cluster_of",
     "coordinator_of",
     "epoch_of",
     "flush_of",
@@ -51,10 +51,10 @@ def flush_of(assignment: Assignment, resume: int, number: int = 1) -> AckFlush:
     return AckFlush(assignment, number, Checkpoint(resume=resume))
 
 
-def client_of(member: Member) -> Any:
-    """The client's consumer."""
+def cluster_of(member: Member) -> Any:
+    """Its connections."""
     assert isinstance(member.adapter, KafkaAdapter)
-    return member.adapter._session._consumer
+    return member.adapter._session._cluster
 
 
 def runner_of(member: Member) -> Any:

@@ -39,21 +39,22 @@ from consumer_sdk.adapters.kafka.client.connections import (
     versions_of,
 )
 from consumer_sdk.adapters.kafka.client.faults import check_code
+from consumer_sdk.adapters.kafka.client.group_offsets import (
+    GroupOffset,
+    OffsetFetch,
+    group_offsets_in,
+)
 from consumer_sdk.adapters.kafka.client.listeners import reach_first
 from consumer_sdk.adapters.kafka.client.lookups import (
     Coordinator,
     FindCoordinator,
-    GroupOffset,
     ListedOffset,
     ListOffsets,
-    OffsetFetch,
     coordinator_in,
-    group_offsets_in,
     listed_in,
 )
 from consumer_sdk.adapters.kafka.client.options import connection_options
 from consumer_sdk.adapters.kafka.client.protocol import TopicDescriptions
-from consumer_sdk.adapters.kafka.client.topics import Topic, described
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.log_limits import REPEATS
 
@@ -265,6 +266,11 @@ class Cluster:
         self._listeners.pop(listener, None)
 
     @property
+    def is_closed(self) -> bool:
+        """Whatever is asked fails."""
+        return self._is_closed
+
+    @property
     def age(self) -> float:
         """Seconds since the last metadata."""
         return self.metadata.age(_now())
@@ -284,14 +290,6 @@ class Cluster:
     def topic_id(self, topic: str) -> bytes | None:
         """See `ClusterMetadata.topic_id`."""
         return self.metadata.topic_id(topic)
-
-    async def describe_topics(self, names: Collection[str] | None = None) -> dict[str, Topic]:
-        """What a broker says of topics now, absent ones too; None: of all. `metadata` stays as it is.
-
-        Raises:
-            KafkaError: no broker answered, or it refused.
-        """
-        return described(await self.send(None, TopicDescriptions(names)))
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -461,12 +459,12 @@ class Cluster:
             KafkaError: the coordinator did not answer, or refused.
         """
         coordinator = Coordinator(group)
-        answer = await self.send(coordinator, OffsetFetch(group, tps))
-        try:
-            return group_offsets_in(answer, group, tps)
-        except KafkaError as error:
-            self.check_coordinator(coordinator, getattr(error, "errno", 0))
-            raise
+        request = OffsetFetch(group, tps, require_stable=False)
+        found = group_offsets_in(await self.send(coordinator, request), tps)
+        for code in (found.error, *found.errors.values()):
+            self.check_coordinator(coordinator, code)
+        found.check(group)
+        return dict(found.offsets)
 
 
 def _tell(listener: Listener, metadata: ClusterMetadata) -> None:

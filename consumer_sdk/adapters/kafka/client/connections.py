@@ -222,10 +222,10 @@ class Channel(Enum):
 
     QUESTIONS = "questions"
     COORDINATION = "coordination"
-    """Heartbeats and commits, which may never wait."""
+    """Commits, which may never wait."""
     JOINS = "joins"
-    """Answered when all members have asked: a heartbeat or commit sent meanwhile would wait behind. A cancelled one
-    ends the connection."""
+    """What keeps a membership. A join is answered when all members have asked: what is sent meanwhile waits behind. A
+    cancelled one ends the connection."""
     FETCHES = "fetches"
     """The broker waits for records."""
 

@@ -1,4 +1,4 @@
-"""Requests that the client has not, or only in old versions: who coordinates, where a time lies, what a group has committed.
+"""Requests that the client has not, or only in old versions: who coordinates, where a time lies.
 
 Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that was replaced, and does not know, answers nothing.
 """
@@ -9,7 +9,7 @@ Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, ClassVar, NamedTuple
@@ -17,11 +17,6 @@ from typing import Any, ClassVar, NamedTuple
 from aiokafka import TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, InvalidGroupIdError, for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.commit import (
-    OffsetFetchRequest_v1,
-    OffsetFetchRequest_v2,
-    OffsetFetchRequest_v3,
-)
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorRequest_v1
 from aiokafka.protocol.offset import OffsetRequest_v1, OffsetRequest_v2, OffsetRequest_v3
 from aiokafka.protocol.types import (
@@ -38,7 +33,6 @@ from aiokafka.protocol.types import (
 )
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH, Broker, Leader
-from consumer_sdk.adapters.kafka.client.faults import check_code
 
 __all__ = [
     "EARLIEST",
@@ -46,12 +40,9 @@ __all__ = [
     "Coordinator",
     "CoordinatorKind",
     "FindCoordinator",
-    "GroupOffset",
     "ListOffsets",
     "ListedOffset",
-    "OffsetFetch",
     "coordinator_in",
-    "group_offsets_in",
     "listed_in",
 ]
 
@@ -266,98 +257,3 @@ def listed_in(answer: Any) -> Iterator[tuple[TopicPartition, int, ListedOffset |
         for number, code, _time, offset, *epoch in partitions:
             found = ListedOffset(offset, epoch[0] if epoch else NO_EPOCH) if offset >= 0 else None
             yield TopicPartition(topic, number), code, found
-
-
-# -- what a group has committed -----------------------------------------------------------------
-
-ABSENT = frozenset({3, 100})
-"""There is no such topic or partition: nothing is committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupOffset:
-    """What a group has committed.
-
-    Attributes:
-        epoch: of the leader, as the commit told it; -1 for none.
-    """
-
-    offset: int
-    metadata: str
-    epoch: int = NO_EPOCH
-
-
-class OffsetFetchResponseV5(Response):
-    """With epochs of leaders."""
-
-    API_KEY = 9
-    API_VERSION = 5
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", _TEXT),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                        ("error_code", Int16),
-                    ),
-                ),
-            ),
-        ),
-        ("error_code", Int16),
-    )
-
-
-class OffsetFetchRequestV5(RequestStruct):
-    """As those before it."""
-
-    API_KEY = 9
-    API_VERSION = 5
-    RESPONSE_TYPE = OffsetFetchResponseV5
-    SCHEMA: ClassVar[Schema] = OffsetFetchRequest_v3.SCHEMA
-
-
-class OffsetFetch(
-    Request[
-        OffsetFetchRequest_v1 | OffsetFetchRequest_v2 | OffsetFetchRequest_v3 | OffsetFetchRequestV5
-    ]
-):
-    """What a group has committed of some partitions."""
-
-    API_KEY = 9
-
-    def __init__(self, group: str, tps: Iterable[TopicPartition]) -> None:
-        self._group = group
-        self._topics: dict[str, list[int]] = defaultdict(list)
-        for topic, partition in tps:
-            self._topics[topic].append(partition)
-
-    def build(self, request_struct_class: type[Any]) -> Any:
-        """The request as it is sent."""
-        return request_struct_class(self._group, list(self._topics.items()))
-
-
-def group_offsets_in(
-    answer: Any, group: str, tps: Collection[TopicPartition]
-) -> dict[TopicPartition, GroupOffset | None]:
-    """What is committed of each partition; None for nothing.
-
-    Raises:
-        KafkaError: the coordinator refused, or is another one.
-    """
-    check_code(getattr(answer, "error_code", 0), f"group {group!r}")
-    found: dict[TopicPartition, GroupOffset | None] = dict.fromkeys(tps)
-    for topic, partitions in answer.topics:
-        for number, offset, *epoch, text, code in partitions:
-            tp = TopicPartition(topic, number)
-            if code not in ABSENT:
-                check_code(code, tp)
-            if offset >= 0:
-                found[tp] = GroupOffset(offset, text or "", *epoch)
-    return found

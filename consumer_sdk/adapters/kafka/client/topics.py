@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka.errors import KafkaError
 
@@ -14,9 +14,9 @@ from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import TopicDescriptions
 
 __all__ = [
+    "Asked",
     "Topic",
     "await_topics",
-    "describe_all_topics",
     "describe_topic_ids",
     "describe_topics",
     "described",
@@ -62,51 +62,48 @@ class Topic:
         return self.error == FORBIDDEN
 
 
-async def describe_topics(client: Any, names: Sequence[str]) -> dict[str, Topic]:
-    """The topics, by name, absent ones too.
+class Asked(Protocol):
+    """Whom to ask: a `Cluster`, or a producer's client; see `producers`."""
 
-    Args:
-        client: an ``AIOKafkaClient`` that is connected.
+    async def send(self, to: None, request: Any) -> Any:
+        """The answer of any node.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: there is none.
+        """
+
+
+async def describe_topics(cluster: Asked, names: Collection[str] | None) -> dict[str, Topic]:
+    """The topics, by name, absent ones too; None: all that this principal may see.
 
     Raises:
         AdapterError: the broker did not answer, or refused.
     """
-    return await _describe(client, names, (), f"describing {', '.join(names)}")
+    where = f"describing {', '.join(names) if names is not None else 'all topics'}"
+    return await _describe(cluster, names, (), where)
 
 
-async def describe_all_topics(client: Any) -> dict[str, Topic]:
-    """The topics that this principal may see, by name.
-
-    Raises:
-        AdapterError: the broker did not answer, or refused.
-    """
-    return await _describe(client, None, (), "describing all topics")
-
-
-async def describe_topic_ids(client: Any, ids: Collection[bytes]) -> dict[str, Topic]:
+async def describe_topic_ids(cluster: Asked, ids: Collection[bytes]) -> dict[str, Topic]:
     """The topics of these ids, by name; those that no longer exist are left out.
 
     Raises:
         AdapterError: the broker did not answer, or refused.
     """
-    found = await _describe(client, [], ids, f"asking for the names of {len(ids)} topics")
+    found = await _describe(cluster, [], ids, f"asking for the names of {len(ids)} topics")
     return {name: topic for name, topic in found.items() if topic.error == 0}
 
 
 async def _describe(
-    client: Any, names: Sequence[str] | None, ids: Collection[bytes], where: str
+    cluster: Asked, names: Collection[str] | None, ids: Collection[bytes], where: str
 ) -> dict[str, Topic]:
-    node = client.get_random_node()
-    node = "bootstrap" if node is None else node
     try:
-        answer = await client.send(node, TopicDescriptions(names, ids))
+        return described(await cluster.send(None, TopicDescriptions(names, ids)))
     except (KafkaError, OSError, TimeoutError) as error:
         raise translate(error, where) from error
-    return described(answer)
 
 
 async def await_topics(
-    client: Any, names: Sequence[str], patience: float = PROPAGATION
+    cluster: Asked, names: Sequence[str], patience: float = PROPAGATION
 ) -> dict[str, Topic]:
     """The topics; those that are absent may still appear within ``patience`` seconds.
 
@@ -115,7 +112,7 @@ async def await_topics(
     deadline = asyncio.get_running_loop().time() + patience
     while True:
         is_late = asyncio.get_running_loop().time() >= deadline
-        topics = await describe_topics(client, names)
+        topics = await describe_topics(cluster, names)
         if is_late or not any(topic.is_absent for topic in topics.values()):
             return topics
         await asyncio.sleep(LOOK_AGAIN)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
 from aiokafka import TopicPartition
 
+from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
@@ -51,7 +51,7 @@ class CommittedOffsets:
         return read
 
     async def _checkpoint_of(
-        self, assignment: Assignment, commit: Any, identity: str | None
+        self, assignment: Assignment, commit: GroupOffset, identity: str | None
     ) -> Committed:
         partition, text = assignment.partition, commit.metadata
         committed, flaw = read_metadata(

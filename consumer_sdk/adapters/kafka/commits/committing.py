@@ -23,6 +23,7 @@ from aiokafka import errors as kafka
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import (
     NO_TOPIC_ID,
@@ -33,7 +34,7 @@ from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, offset_of, write_metadata
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.groups.membership import GroupMembership, Stamp
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator, Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind
@@ -122,25 +123,24 @@ class Committer:
     """Commits for one group, one request in the air at a time.
 
     Args:
-        consumer: the client.
         limit: how much metadata a commit may carry.
-        membership: whose commits they are.
+        coordinator: of the member whose commits they are.
     """
 
     def __init__(
         self,
-        consumer: Any,
+        cluster: Cluster,
         grants: AssignmentBook[Grant],
         options: KafkaOptions,
         limit: MetadataLimit,
-        membership: GroupMembership,
+        coordinator: GroupCoordinator,
     ) -> None:
-        self._consumer = consumer
+        self._cluster = cluster
         self._grants = grants
         self._group = options.group or ""
         self._limit = limit
-        self._membership = membership
-        self._sender = CommitSender(membership, options)
+        self._coordinator = coordinator
+        self._sender = CommitSender(coordinator, options)
         self._lock = asyncio.Lock()
         self._has_warned = False
 
@@ -212,7 +212,7 @@ class Committer:
         the old epoch comes before that answer has arrived. It is refused, and nothing is lost.
         """
         renewed = {
-            stamp: await self._membership.renewed(stamp)
+            stamp: await self._coordinator.renewed(stamp)
             for stamp in {a.stamp for a in answers.values() if a.code in OLD_STAMP}
             if stamp is not None
         }
@@ -226,7 +226,7 @@ class Committer:
             return
         try:
             names = sorted({answer.draft.grant.tp.topic for answer in doubtful})
-            topics = await describe_topics(self._consumer._client, names)
+            topics = await describe_topics(self._cluster, names)
         except AdapterError as error:
             answers |= _by_assignment(replace(answer, code=error) for answer in doubtful)
             return
@@ -255,13 +255,13 @@ class Committer:
     def _failed(self, code: int, where: str) -> Outcome:
         """What the broker's code means for one grant."""
         error = translate(kafka.for_code(code)(), where)
-        if code in NOT_A_MEMBER and self._membership.is_gone(code):
+        if code in NOT_A_MEMBER and self._coordinator.is_gone(code):
             return Outcome(OutcomeKind.FENCED, error=error)
         if code in UNKNOWN_TOPIC:
             gone = AdapterError(f"{where}: the topic no longer exists (error {code})")
             return Outcome(OutcomeKind.GONE, error=gone)
         if code in COORDINATOR_MOVED:
-            self._membership.coordinator_moved()
+            self._coordinator.moved()
         if code == REBALANCING:
             error = TransientAdapterError(f"{where}: the group is rebalancing (error {code})")
         if code in OLD_STAMP:
@@ -283,8 +283,8 @@ NOT_JOINED = TransientAdapterError("the member is joining the group anew")
 class CommitSender:
     """Sends drafts to the coordinator; retries nothing, but sends less after it was too much."""
 
-    def __init__(self, membership: GroupMembership, options: KafkaOptions) -> None:
-        self._membership = membership
+    def __init__(self, coordinator: GroupCoordinator, options: KafkaOptions) -> None:
+        self._coordinator = coordinator
         self._group = options.group or ""
         self._group_instance_id = options.client_options.get("group_instance_id")
         self._speaks_topic_ids = True
@@ -313,7 +313,7 @@ class CommitSender:
         lost = [Answer(draft, LOST) for draft in drafts if draft.grant.is_closed]
         if not held:
             return lost
-        stamp = self._membership.stamp
+        stamp = self._coordinator.stamp
         if (
             stamp.epoch < 0
         ):  # from no member a broker takes anything, once the group is empty: also what goes back
@@ -332,8 +332,8 @@ class CommitSender:
             topics[draft.grant.topic_id or NO_TOPIC_ID].append(_entry(draft))
         request = OffsetCommitById(self._group, *stamp, self._group_instance_id, topics)
         try:
-            response = await self._membership.send(request)
-        except (NotImplementedError, IncompatibleBrokerVersion):  # a broker before Kafka 4.1
+            response = await self._coordinator.send(request)
+        except IncompatibleBrokerVersion:  # a broker before Kafka 4.1
             self._speaks_topic_ids = False
             return await self._send_by_name(stamp, drafts)
         found = {(t, p): code for t, ps, _ in response.topics for p, code, _ in ps}
@@ -344,7 +344,7 @@ class CommitSender:
         for draft in drafts:
             topics[draft.grant.tp.topic].append(_entry(draft))
         request = OffsetCommitByName(self._group, *stamp, self._group_instance_id, topics)
-        response = await self._membership.send(request)
+        response = await self._coordinator.send(request)
         found = {(t, p): code for t, ps in response.topics for p, code in ps}
         return _codes(found, [d.grant.tp for d in drafts])
 

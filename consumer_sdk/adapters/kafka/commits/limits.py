@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 from itertools import chain
-from typing import Any
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
-from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.lookups import Coordinator
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST
-from consumer_sdk.adapters.kafka.groups.membership import GroupMembership
 
 __all__ = ["MetadataLimit"]
 
@@ -27,16 +27,15 @@ class MetadataLimit:
     """Starts at what a broker takes by default, and shrinks where one takes less.
 
     Args:
-        consumer: the client.
-        membership: in the group whose coordinator is asked.
+        group: whose coordinator is asked: a broker answers for itself alone.
 
     Attributes:
         size: UTF-16 units.
     """
 
-    def __init__(self, consumer: Any, membership: GroupMembership) -> None:
-        self._consumer = consumer
-        self._membership = membership
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
+        self._coordinator = Coordinator(group)
         self._is_known = False
         self.size = MOST
 
@@ -59,14 +58,11 @@ class MetadataLimit:
         return self.size >= HEAD_SIZE
 
     async def _ask(self) -> None:
-        """Asks the coordinator; another broker, whose limit is the same as a rule, before it is known."""
-        client = self._consumer._client
-        node = self._membership.coordinator_id
-        node = client.get_random_node() if node is None else node
-        request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
         try:
-            answer = await client.send(node, request)
-        except (KafkaError, IncompatibleBrokerVersion, NotImplementedError, OSError, TimeoutError):
+            node = await self._cluster.coordinator(self._coordinator)
+            request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
+            answer = await self._cluster.send(node, request)
+        except (KafkaError, OSError, TimeoutError):
             return
         for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
             if name == NAME and value is not None and value.isdigit():

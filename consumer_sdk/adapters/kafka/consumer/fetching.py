@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 from aiokafka.errors import (
     CorruptRecordException,
@@ -22,7 +21,7 @@ from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged
 from consumer_sdk.adapters.kafka.decoding.unpacking import Batches, Unpacker
 from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
-from consumer_sdk.adapters.kafka.fetch.fetcher import ClientCluster, Fetcher
+from consumer_sdk.adapters.kafka.fetch.fetcher import FetchCluster, Fetcher
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, ConsumerSdkError
 from consumer_sdk.records import Run
@@ -35,21 +34,19 @@ log = logging.getLogger(__name__)
 class FetchBuffer:
     """What was fetched, seen through the grants.
 
-    Args:
-        consumer: the client.
-
     Attributes:
         salvage: what could not be read twice; to be run before anything is taken, where something waits.
     """
 
-    def __init__(self, consumer: Any, grants: AssignmentBook[Grant], options: KafkaOptions) -> None:
+    def __init__(
+        self, cluster: FetchCluster, grants: AssignmentBook[Grant], options: KafkaOptions
+    ) -> None:
         self._grants = grants
         self._options = options
-        self._is_committed = options.isolation_level == "read_committed"
+        self._is_committed = bool(options.level)
         self._checks = bool(options.client_options.get("check_crcs", True))
         self._waiter: asyncio.Future[None] | None = None
         limits = fetch_options(options)
-        cluster = ClientCluster(consumer._client)
         self._fetcher = Fetcher(cluster, limits, self.wake)
         self.salvage = Salvage(self._fetcher, options.max_batch_bytes, limits)
 
@@ -226,7 +223,7 @@ def fetch_options(options: KafkaOptions) -> FetchOptions:
         min_bytes=client.get("fetch_min_bytes", given.min_bytes),
         max_bytes=client.get("fetch_max_bytes", given.max_bytes),
         max_partition_bytes=client.get("max_partition_fetch_bytes", given.max_partition_bytes),
-        isolation=int(options.isolation_level == "read_committed"),
+        isolation=options.level,
         rack=client.get("client_rack") or "",
         backoff=client.get("retry_backoff_ms", given.backoff * 1000) / 1000,
         replica_age=client.get("metadata_max_age_ms", 30_000) / 1000,

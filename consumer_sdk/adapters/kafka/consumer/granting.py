@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook, GrantState
 from consumer_sdk.adapters.grant_rounds import GrantRounds
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
@@ -27,7 +27,7 @@ class Granting:
     """One round after another, in a task that a revoke can end.
 
     Args:
-        client: describes topics.
+        cluster: describes topics.
         has_group: the group knows where the partitions stand.
         opens: called with the cursor of each grant that is opened.
         opened: called when they were.
@@ -38,7 +38,7 @@ class Granting:
 
     def __init__(
         self,
-        client: Any,
+        cluster: Cluster,
         *,
         rounds: GrantRounds[Grant],
         grants: AssignmentBook[Grant],
@@ -48,7 +48,7 @@ class Granting:
         opens: Callable[[Cursor], None],
         opened: Callable[[], None],
     ) -> None:
-        self._client = client
+        self._cluster = cluster
         self._rounds = rounds
         self._grants = grants
         self._offsets = offsets
@@ -136,7 +136,7 @@ class Granting:
         if not grants:
             return []
         names = sorted({grant.tp.topic for grant in grants})
-        topics = await describe_topics(self._client, names)
+        topics = await describe_topics(self._cluster, names)
         present = [grant for grant in grants if not topics[grant.tp.topic].is_absent]
         for grant in present:
             grant.topic_id = topics[grant.tp.topic].topic_id

@@ -13,6 +13,7 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 # isort: split
 from aiokafka.errors import KafkaError
 
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
@@ -26,7 +27,7 @@ from consumer_sdk.adapters.kafka.groups.assignors import (
 from consumer_sdk.adapters.kafka.groups.choosing import choose_protocol
 from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
 from consumer_sdk.adapters.kafka.groups.consumer_member import ConsumerMember
-from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 from consumer_sdk.adapters.kafka.groups.foreign_assignor import ForeignAssignor
 from consumer_sdk.adapters.kafka.groups.member import Member
 from consumer_sdk.adapters.kafka.groups.runner import MemberRunner, infos_of
@@ -54,20 +55,19 @@ class Membership:
     """One member, which is run from `join` on.
 
     Args:
-        consumer: the client, which has no group.
         wake: called when there is an error to raise.
     """
 
     def __init__(
         self,
-        consumer: Any,
-        coordinator: Coordinator,
+        cluster: Cluster,
+        coordinator: GroupCoordinator,
         holdings: Holdings,
         options: KafkaOptions,
         *,
         wake: Callable[[], None],
     ) -> None:
-        self._client = consumer._client
+        self._cluster = cluster
         self._coordinator = coordinator
         self._holdings = holdings
         self._options = options
@@ -92,7 +92,7 @@ class Membership:
             self._holdings,
             group=options.group or "",
             is_classic=is_classic,
-            client=self._client,
+            cluster=self._cluster,
             join_patience=options.request_timeout,
             patience=max(options.session / 2, LEAST_PATIENCE) if is_classic else math.inf,
             wake=self._wake,

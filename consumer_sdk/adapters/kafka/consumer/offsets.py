@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 
-from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.asking import look_up, time_of
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.faults import names_of, translate
+from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.groups.membership import GroupMembership
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 from consumer_sdk.errors import TransientAdapterError
 from consumer_sdk.records import AtPosition, AtTime, Start, StartPoint
 
@@ -23,57 +25,46 @@ class Offsets:
     """Asks the broker; decides nothing.
 
     Args:
-        consumer: the client.
+        level: 1: what lies behind an open transaction does not count.
         timeout: seconds for each question.
-        membership: in the group whose commits are read.
+        coordinator: of the group whose commits are read.
     """
 
-    def __init__(self, consumer: Any, timeout: float, membership: GroupMembership) -> None:
-        self._consumer = consumer
+    def __init__(
+        self, cluster: Cluster, coordinator: GroupCoordinator, *, level: int, timeout: float
+    ) -> None:
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._level = level
         self._timeout = timeout
-        self._membership = membership
 
     async def at(
         self, tps: Iterable[TopicPartition], start: Start
     ) -> dict[TopicPartition, int | None]:
         """What a start stands for now; None where no record is that new."""
         wanted = list(tps)
-        if not wanted:
-            return {}
-        try:
-            async with asyncio.timeout(self._timeout):
-                return await self._at(wanted, start)
-        except (KafkaError, OSError, TimeoutError) as error:
-            raise translate(error, f"looking up positions of {_names(wanted)}") from error
-
-    async def _at(
-        self, tps: Sequence[TopicPartition], start: Start
-    ) -> dict[TopicPartition, int | None]:
         if isinstance(start, AtPosition):
-            return dict.fromkeys(tps, int(start.position))
-        if isinstance(start, AtTime):
-            times = dict.fromkeys(tps, _milliseconds(start.time))
-            found = await self._consumer.offsets_for_times(times)
-            return {tp: None if at is None else at.offset for tp, at in found.items()}
-        if start is StartPoint.EARLIEST:
-            return dict(await self._consumer.beginning_offsets(tps))
-        if start is StartPoint.LATEST:
-            return dict(await self._consumer.end_offsets(tps))
-        return dict.fromkeys(tps)
+            return dict.fromkeys(wanted, int(start.position))
+        if start in (StartPoint.BROKER, StartPoint.ENDED):
+            return dict.fromkeys(wanted)
+        seconds, time = self._timeout, time_of(start)
+        return await look_up(self._cluster, wanted, time, level=self._level, seconds=seconds)
 
-    async def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+    async def committed(
+        self, tps: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, GroupOffset | None]:
         """The group's committed offsets with their metadata, from its coordinator."""
         wanted = list(tps)
         try:
             async with asyncio.timeout(self._timeout):
-                found = dict(await self._membership.committed(wanted))
+                return await self._coordinator.committed(wanted)
         except (KafkaError, OSError, TimeoutError) as error:
-            raise translate(error, f"reading the group's positions of {_names(wanted)}") from error
-        return found
+            where = f"reading the group's positions of {names_of(wanted)}"
+            raise translate(error, where) from error
 
     async def partitions(self, topic: str) -> Sequence[int]:
         """The numbers of a topic's partitions; none if it is gone."""
-        topics = await describe_topics(self._consumer._client, [topic])
+        topics = await describe_topics(self._cluster, [topic])
         return sorted(topics[topic].partitions)
 
     async def resolve(self, grants: Sequence[Grant], *, has_group: bool) -> Mapping[Grant, int]:
@@ -100,7 +91,7 @@ class Offsets:
         if start is StartPoint.BROKER:
             committed = await self.committed(tps) if has_group else {}
             found: Mapping[TopicPartition, int | None]
-            found = {tp: each.offset for tp, each in committed.items()}
+            found = {tp: each.offset for tp, each in committed.items() if each is not None}
             otherwise = StartPoint.EARLIEST  # no position yet: nothing may be skipped
         else:
             found = await self.at(tps, start)
@@ -109,14 +100,5 @@ class Offsets:
         rest = ends or await self.at(absent, otherwise)
         offsets = {tp: rest.get(tp) if found.get(tp) is None else found[tp] for tp in tps}
         if None in offsets.values():
-            raise TransientAdapterError(f"the broker did not say where {_names(tps)} stands")
+            raise TransientAdapterError(f"the broker did not say where {names_of(tps)} stands")
         return {grant: int(offsets[grant.tp] or 0) for grant in grants}
-
-
-def _milliseconds(time: float) -> int:
-    """Rounded up, but for what a float cannot hold of a whole millisecond."""
-    return max(-(-round(time * 1_000_000) // 1000), 0)
-
-
-def _names(tps: Iterable[TopicPartition]) -> str:
-    return ", ".join(sorted(f"{tp.topic}[{tp.partition}]" for tp in tps))

@@ -1,4 +1,4 @@
-"""One connected client, and all that works on it."""
+"""One connected cluster, and all that works on it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import asyncio
 import logging
 import math
 from collections.abc import Collection
-from typing import Any
-
-from aiokafka.errors import KafkaError
 
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.grant_rounds import GrantRounds
-from consumer_sdk.adapters.kafka.client.client import connect, make_consumer, stop_client
-from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
@@ -34,7 +30,8 @@ from consumer_sdk.adapters.kafka.consumer.watching import (
     await_chosen,
     partitions_of,
 )
-from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.fetch.fetcher import FetchChannel
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
@@ -87,17 +84,19 @@ class Session:
 
     def __init__(self, options: KafkaOptions, owner: AssignmentOwner) -> None:
         self._options = options
-        self._consumer: Any = make_consumer(**options.for_consumer())
+        self._cluster = cluster = Cluster(options.for_cluster(), options.topics or None)
         self._stall = StallDetector(options)
         self._closing = asyncio.Lock()
         self.is_closed = False
         self._failures = Failures(self.wake)
         self.grants = AssignmentBook[Grant]()
-        coordinator = Coordinator(self._consumer._client, options.group or "")
-        self.buffer = FetchBuffer(self._consumer, self.grants, options)
-        self.offsets = Offsets(self._consumer, options.request_timeout, coordinator)
-        self.limit = MetadataLimit(self._consumer, coordinator)
-        self.committer = Committer(self._consumer, self.grants, options, self.limit, coordinator)
+        coordinator = GroupCoordinator(cluster, options.group or "")
+        self.buffer = FetchBuffer(FetchChannel(cluster), self.grants, options)
+        self.offsets = Offsets(
+            cluster, coordinator, level=options.level, timeout=options.request_timeout
+        )
+        self.limit = MetadataLimit(cluster, options.group or "")
+        self.committer = Committer(cluster, self.grants, options, self.limit, coordinator)
         self.committed_offsets = CommittedOffsets(self.offsets, self.limit, options.group or "")
         self._rounds = GrantRounds(
             owner,
@@ -108,7 +107,7 @@ class Session:
         )
         self._revoking = Revoking(self._rounds, self.grants, self._failures)
         self.granting = Granting(
-            self._consumer._client,
+            cluster,
             rounds=self._rounds,
             grants=self.grants,
             offsets=self.offsets,
@@ -127,7 +126,7 @@ class Session:
         self._membership = (
             None
             if options.group is None
-            else Membership(self._consumer, coordinator, self._holdings, options, wake=self.wake)
+            else Membership(cluster, coordinator, self._holdings, options, wake=self.wake)
         )
 
     def _topics_seen(self) -> Look:
@@ -146,7 +145,7 @@ class Session:
             ConfigurationError: a topic does not exist, or the group refuses the options.
             AdapterError: the servers cannot be reached, or refused.
         """
-        await keep_trying(self._connect, self._options.connect_timeout)
+        await self._cluster.open(self._options.connect_timeout)
         if self._membership is not None:
             self._options = await self._membership.decide()
         topics = await keep_trying(self._look, self._options.connect_timeout)
@@ -156,11 +155,8 @@ class Session:
         if self._options.group is not None:
             await self.limit.learn()
 
-    async def _connect(self, seconds: float) -> None:
-        await connect(self._consumer._client, seconds)
-
     async def _look(self, _seconds: float) -> dict[str, Topic]:
-        return await await_chosen(self._consumer._client, self._options)
+        return await await_chosen(self._cluster, self._options)
 
     def _check(self, topics: Collection[Topic]) -> None:
         if not topics:
@@ -182,12 +178,6 @@ class Session:
 
     async def _join(self, topics: Topics) -> None:
         """Joins the group. Another member's drain may hold that up: it then goes on behind."""
-        self._consumer._client.set_topics(self._options.topics)  # none: all
-        try:
-            await self._consumer.start()
-        except KafkaError as error:
-            raise translate(error, "starting the client") from error
-        self._consumer._fetcher._fetch_task.cancel()  # what is fetched is in the buffer
         if self._membership is not None:
             await self._membership.join(topics)
         else:
@@ -198,7 +188,7 @@ class Session:
     async def run(self) -> None:
         """Grants partitions and watches the topics, until cancelled."""
         watch = TopicWatch(
-            self._consumer, self.grants, self.granting, self._options, self._topics_seen()
+            self._cluster, self.grants, self.granting, self._options, self._topics_seen()
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._rounds.run())
@@ -232,7 +222,7 @@ class Session:
         return runs
 
     def _raise_errors(self) -> None:
-        """Nothing else watches the client's tasks: a dead one would look like an idle topic."""
+        """Nothing else watches the tasks: a dead one would look like an idle topic."""
         self._failures.raise_kept()
         self.buffer.check()
         if self._membership is not None:
@@ -260,5 +250,5 @@ class Session:
             if self._membership is not None:
                 await self._membership.leave()
             await self.buffer.aclose()
-            await stop_client(self._consumer)
+            await self._cluster.aclose()
             self.is_closed = True

@@ -1,7 +1,7 @@
 """Watches the topics: those that appear, grow, or go, and those that are made again.
 
 The membership is told of them; alone all partitions are taken. A topic that was deleted and made
-again within one refresh of the client's metadata would be read on at the old position: its
+again within one refresh of the metadata would be read on at the old position: its
 partitions are dropped instead, and granted again with the new topic's identity.
 """
 
@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import (
     Topic,
     await_topics,
-    describe_all_topics,
     describe_topics,
 )
 from consumer_sdk.adapters.kafka.consumer.granting import Granting
@@ -44,22 +44,22 @@ Topics: TypeAlias = Mapping[str, Topic]
 Look: TypeAlias = Callable[[Topics], Awaitable[None]]
 
 
-async def await_chosen(client: Any, options: KafkaOptions) -> dict[str, Topic]:
+async def await_chosen(cluster: Cluster, options: KafkaOptions) -> dict[str, Topic]:
     """The topics that are named, which may have been made a moment ago, or those that match.
 
     Raises:
         AdapterError: the broker did not answer, or refused.
     """
     if options.pattern is None:
-        return await await_topics(client, options.topics)
-    return await look_at_chosen(client, options)
+        return await await_topics(cluster, options.topics)
+    return await look_at_chosen(cluster, options)
 
 
-async def look_at_chosen(client: Any, options: KafkaOptions) -> dict[str, Topic]:
+async def look_at_chosen(cluster: Cluster, options: KafkaOptions) -> dict[str, Topic]:
     """The topics that are named, absent ones too; or those that match and are not Kafka's own."""
     if options.pattern is None:
-        return await describe_topics(client, options.topics)
-    found = await describe_all_topics(client)
+        return await describe_topics(cluster, options.topics)
+    found = await describe_topics(cluster, None)
     return {name: topic for name, topic in found.items() if options.chooses(topic)}
 
 
@@ -69,22 +69,21 @@ def partitions_of(topics: Topics) -> frozenset[TopicPartition]:
 
 
 class TopicWatch:
-    """Looks whenever the client has refreshed its metadata.
+    """Looks whenever there are fresh metadata.
 
     Args:
-        consumer: the client.
         seen: told of the topics at each look.
     """
 
     def __init__(
         self,
-        consumer: Any,
+        cluster: Cluster,
         grants: AssignmentBook[Grant],
         granting: Granting,
         options: KafkaOptions,
         seen: Look,
     ) -> None:
-        self._consumer = consumer
+        self._cluster = cluster
         self._grants = grants
         self._granting = granting
         self._options = options
@@ -93,19 +92,18 @@ class TopicWatch:
     async def run(self) -> None:
         """Watches for ever."""
         refreshed = asyncio.Event()
-        cluster = self._consumer._client.cluster
 
-        def on_refresh(_cluster: Any) -> None:
+        def on_refresh(_metadata: object) -> None:
             refreshed.set()
 
-        cluster.add_listener(on_refresh)
+        self._cluster.add_listener(on_refresh, each=True)
         try:
             while True:
                 await refreshed.wait()
                 refreshed.clear()
                 await self._look()
         finally:
-            cluster.remove_listener(on_refresh)
+            self._cluster.remove_listener(on_refresh)
 
     async def _look(self) -> None:
         try:
@@ -113,15 +111,15 @@ class TopicWatch:
             self._drop_remade(topics)
             await self._seen(topics)
         except AdapterError as error:
-            if not self._consumer._closed:  # whose connections end with what is asked
+            if not self._cluster.is_closed:  # whose connections end with what is asked
                 log.warning("the topics could not be looked at: %s", error, extra=REPEATS)
 
     async def _chosen(self) -> Topics:
         """What the broker chooses by a pattern is known by what it assigns."""
         if self._options.is_chosen_by_broker:
             names = sorted({grant.tp.topic for grant in self._grants})
-            return await describe_topics(self._consumer._client, names) if names else {}
-        return await look_at_chosen(self._consumer._client, self._options)
+            return await describe_topics(self._cluster, names) if names else {}
+        return await look_at_chosen(self._cluster, self._options)
 
     def _drop_remade(self, topics: Topics) -> None:
         for grant in self._grants:

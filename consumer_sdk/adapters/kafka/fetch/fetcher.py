@@ -19,7 +19,7 @@ from aiokafka.errors import (
     LeaderNotAvailableError,
 )
 
-from consumer_sdk.adapters.kafka.client import cluster as connection_layer
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.connections import Channel
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, Cursors, FetchOptions, Leaders, Plan
 from consumer_sdk.adapters.kafka.fetch.session import CLOSING, NO_SESSION, Ask, SessionRequest
@@ -32,7 +32,7 @@ from consumer_sdk.adapters.kafka.fetch.structs import (
 )
 from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["ClientCluster", "Cluster", "FetchChannel", "Fetcher"]
+__all__ = ["FetchChannel", "FetchCluster", "Fetcher"]
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +40,14 @@ AGAIN = 1.0
 """Seconds after which metadata that were asked for, and have not come, are asked for again."""
 
 
-class Cluster(Leaders, Protocol):
+class FetchCluster(Leaders, Protocol):
     """What fetching needs of a connection to a cluster."""
 
     async def send(self, node: int, request: Any) -> Any:
         """A node's answer.
 
         Raises:
-            KafkaError, OSError, TimeoutError: there is none.
+            KafkaError: there is none.
         """
 
     def refresh(self) -> object:
@@ -60,38 +60,6 @@ class Cluster(Leaders, Protocol):
         """Undoes `add_listener`."""
 
 
-class ClientCluster:
-    """What an ``AIOKafkaClient`` knows; of epochs it knows nothing."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    async def send(self, node: int, request: Any) -> Any:
-        """See `Cluster`; so with the others."""
-        return await self._client.send(node, request)
-
-    def leader_of(self, tp: TopicPartition) -> tuple[int, int] | None:
-        """Node and epoch, which is not known."""
-        node = self._client.cluster.leader_for_partition(tp)
-        return None if node is None or node < 0 else (node, -1)
-
-    def has_node(self, node: int) -> bool:
-        """The node is in the last metadata."""
-        return self._client.cluster.broker_metadata(node) is not None
-
-    def refresh(self) -> object:
-        """At once."""
-        return self._client.force_metadata_update()
-
-    def add_listener(self, listener: Callable[[Any], None]) -> None:
-        """Of the client's metadata."""
-        self._client.cluster.add_listener(listener)
-
-    def remove_listener(self, listener: Callable[[Any], None]) -> None:
-        """Undoes `add_listener`."""
-        self._client.cluster.remove_listener(listener)
-
-
 class FetchChannel:
     """What the connection layer knows, epochs too; fetches have connections of their own.
 
@@ -99,11 +67,11 @@ class FetchChannel:
         cluster: opened; it watches the topics that are fetched.
     """
 
-    def __init__(self, cluster: connection_layer.Cluster) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def send(self, node: int, request: Any) -> Any:
-        """See `Cluster`; so with the others."""
+        """See `FetchCluster`; so with the others."""
         return await self._cluster.send(node, request, channel=Channel.FETCHES)
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, int] | None:
@@ -141,7 +109,7 @@ class Fetcher:
     """
 
     def __init__(
-        self, cluster: Cluster, options: FetchOptions, has_news: Callable[[], None]
+        self, cluster: FetchCluster, options: FetchOptions, has_news: Callable[[], None]
     ) -> None:
         self.cursors = Cursors(cluster, options)
         self.answers = 0
@@ -224,7 +192,7 @@ class Fetcher:
         except asyncio.CancelledError:
             self.cursors.failed(plan, time())
             raise
-        except (NotImplementedError, IncompatibleBrokerVersion):
+        except IncompatibleBrokerVersion:
             text = f"node {plan.node} knows no fetch of Kafka 0.11 or newer: use a newer broker"
             self.cursors.unusable(plan, IncompatibleBrokerVersion(text), time())
             has_news = True

@@ -24,13 +24,12 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 
 __all__ = ["ClassicMembers", "choose_protocol", "describe_members"]
 
 DESCRIBE = 69
 _TEXT = CompactString("utf-8")
-MOVED = (14, 15, 16)  # is loading, not available, not the coordinator
 NOT_FOUND = 69
 UNSUPPORTED = 35
 NO_MEMBERS = ("", "Dead", "Empty")
@@ -92,7 +91,9 @@ class ConsumerGroupDescribe(Request[ConsumerGroupDescribeRequestV0]):
         return request_struct_class([self._group], False, {})
 
 
-async def choose_protocol(coordinator: Coordinator, group: str) -> Literal["classic", "consumer"]:
+async def choose_protocol(
+    coordinator: GroupCoordinator, group: str
+) -> Literal["classic", "consumer"]:
     """The consumer protocol, unless the broker has none, or classic members are in the group.
 
     Raises:
@@ -100,7 +101,7 @@ async def choose_protocol(coordinator: Coordinator, group: str) -> Literal["clas
     """
     try:
         (answer, *_) = (await coordinator.send(ConsumerGroupDescribe(group))).groups
-    except (IncompatibleBrokerVersion, NotImplementedError):
+    except IncompatibleBrokerVersion:
         return "classic"
     _check(coordinator, answer[0], {NOT_FOUND, UNSUPPORTED})
     if answer[0] != NOT_FOUND:
@@ -109,7 +110,7 @@ async def choose_protocol(coordinator: Coordinator, group: str) -> Literal["clas
     return "consumer" if code == NOT_FOUND or state in NO_MEMBERS else "classic"
 
 
-async def describe_members(coordinator: Coordinator, group: str) -> ClassicMembers | None:
+async def describe_members(coordinator: GroupCoordinator, group: str) -> ClassicMembers | None:
     """How the members of a classic group share out; None where there is no such group.
 
     Raises:
@@ -119,15 +120,14 @@ async def describe_members(coordinator: Coordinator, group: str) -> ClassicMembe
     return None if code == NOT_FOUND else ClassicMembers(kind, assignor, len(members))
 
 
-async def _describe(coordinator: Coordinator, group: str) -> Any:
+async def _describe(coordinator: GroupCoordinator, group: str) -> Any:
     """Code, name, state, kind, assignor and members of a classic group."""
     (found, *_) = (await coordinator.send(DescribeGroupsRequest([group]))).groups
     _check(coordinator, found[0], {NOT_FOUND})
     return found
 
 
-def _check(coordinator: Coordinator, code: int, meant: set[int]) -> None:
-    if code in MOVED:
-        coordinator.coordinator_moved()
+def _check(coordinator: GroupCoordinator, code: int, meant: set[int]) -> None:
+    coordinator.check(code)
     if code and code not in meant:
         raise kafka.for_code(code)(code)

@@ -1,4 +1,4 @@
-"""The broker that keeps a group: looked up, asked, and looked up again when it is another one.
+"""Whoever keeps a group, as one member of it asks: for what keeps the membership, and for commits.
 
 A broker answers the requests of a connection one after another, and a join is answered when all members have joined.
 So what keeps the membership has a connection of its own: commits of what the member keeps go on meanwhile.
@@ -8,125 +8,123 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
-from aiokafka import OffsetAndMetadata, TopicPartition
-from aiokafka import errors as kafka
-from aiokafka.client import ConnectionGroup, CoordinationType
-from aiokafka.errors import KafkaError
+from aiokafka import TopicPartition
 
-from consumer_sdk.adapters.kafka.groups import member as groups
-from consumer_sdk.adapters.kafka.groups.member import Member
-from consumer_sdk.adapters.kafka.groups.membership import GroupMembership, Stamp
-from consumer_sdk.adapters.kafka.groups.offset_fetch import (
-    FetchedOffset,
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.connections import Channel
+from consumer_sdk.adapters.kafka.client.group_offsets import (
+    GroupOffset,
+    GroupOffsets,
     OffsetFetch,
-    offsets_from_wire,
+    group_offsets_in,
 )
+from consumer_sdk.adapters.kafka.client.lookups import Coordinator
+from consumer_sdk.adapters.kafka.groups.member import Member
 from consumer_sdk.errors import TransientAdapterError
 
-__all__ = ["Coordinator"]
+__all__ = ["GroupCoordinator", "Stamp"]
 
 log = logging.getLogger(__name__)
 
-MEMBERSHIP = "membership"
-"""The connection of joins and heartbeats, beside the client's own `ConnectionGroup`."""
+
+class Stamp(NamedTuple):
+    """What a commit says of who sends it."""
+
+    epoch: int
+    member_id: str
+
 
 NOBODY = Stamp(-1, "")
-MOVED = (14, 15, 16)  # is loading, not available, not the coordinator
-UNKNOWN_TOPIC = (3, 100)  # by name, by id
 UNSTABLE = 88
-NO_MEMBER = (22, 25, 110, 113)  # of no generation or epoch of now
+NO_MEMBER = frozenset({22, 25, 110, 113})
+"""Of no generation or epoch of now."""
 ILLEGAL_GENERATION = 22
-NO_OFFSET = -1
-
-LOOKUP = 5.0
-"""Seconds for the question who the coordinator is. Any broker answers it: another one is asked then."""
 
 PATIENCE = 3.0
 """Seconds that a commit waits for the answer to a heartbeat, which may bring the member's new epoch."""
 
 
-class Coordinator(GroupMembership):
+class GroupCoordinator:
     """The coordinator of one group, for one member of it.
 
     Args:
-        client: an ``AIOKafkaClient`` that is connected before anything is asked.
+        cluster: opened before anything is asked.
 
     Attributes:
         member: who commits, once that is known.
     """
 
-    def __init__(self, client: Any, group: str) -> None:
-        self._client = client
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
         self._group = group
-        self._node: int | None = None
-        self._looking = asyncio.Lock()
+        self._key = Coordinator(group)
         self._news = asyncio.Event()
         self.member: Member | None = None
 
     # -- asking -------------------------------------------------------------------------------
 
-    @property
-    def coordinator_id(self) -> int | None:
-        return self._node
+    async def node(self) -> int:
+        """The broker that keeps the group.
 
-    def coordinator_moved(self) -> None:
-        self._node = None
+        Raises:
+            KafkaError: nobody says.
+        """
+        return await self._cluster.coordinator(self._key)
 
-    async def _known(self) -> int:
-        async with self._looking:
-            if self._node is None:
-                async with asyncio.timeout(LOOKUP):
-                    found = await self._client.coordinator_lookup(
-                        CoordinationType.GROUP, self._group
-                    )
-                self._node = int(found)
-            return self._node
+    def moved(self) -> None:
+        """An answer said that the coordinator is another one: it is looked up again."""
+        self._cluster.forget(self._key)
+
+    def check(self, code: int) -> None:
+        """See `Cluster.check_coordinator`."""
+        self._cluster.check_coordinator(self._key, code)
 
     async def send(self, request: Any) -> Any:
-        return await self._send(request, ConnectionGroup.COORDINATION)
+        """The coordinator's answer.
+
+        Raises:
+            KafkaError: there is none; the coordinator is looked up again.
+        """
+        return await self._cluster.send(self._key, request)
 
     async def ask(self, request: Any, timeout: float) -> Any:
         """The answer to what keeps the membership.
 
         Args:
-            timeout: seconds.
+            timeout: seconds, from when the coordinator is known.
+
+        Raises:
+            KafkaError, TimeoutError: there is none.
 
         Cancellation: the connection is closed, so that no later request waits for the answer.
         """
-        node = await self._known()
+        await self.node()
         try:
             async with asyncio.timeout(timeout):
-                return await self._send(request, MEMBERSHIP)
+                return await self._cluster.send(self._key, request, channel=Channel.JOINS)
         except (asyncio.CancelledError, TimeoutError):
-            self.coordinator_moved()
-            connection = self._client._conns.pop((node, MEMBERSHIP), None)
-            if connection is not None:
-                connection.close()
-            raise
-
-    async def _send(self, request: Any, connection: Any) -> Any:
-        node = await self._known()
-        try:
-            return await self._client.send(node, request, group=connection)
-        except (KafkaError, OSError, TimeoutError):
-            self.coordinator_moved()
+            self.moved()
             raise
 
     # -- commits ------------------------------------------------------------------------------
 
     @property
     def stamp(self) -> Stamp:
+        """What a commit carries now, of whatever is held: a partition that stays is the member's in each new epoch."""
         member = self.member
         return NOBODY if member is None else Stamp(member.epoch, member.member_id)
 
     def is_gone(self, code: int) -> bool:
-        """Of another generation it may be for a moment; the member says when what it holds is lost."""
+        """Whether a commit that was refused by this code came from no member; if not, it may be tried again.
+
+        Of another generation it may be for a moment; the member says when what it holds is lost.
+        """
         return code != ILLEGAL_GENERATION
 
     def tell_news(self) -> None:
@@ -135,6 +133,11 @@ class Coordinator(GroupMembership):
         news.set()
 
     async def renewed(self, stamp: Stamp) -> bool:
+        """Waits a moment for another stamp than this one, which was refused as an old one.
+
+        Returns:
+            whether there is one.
+        """
         try:
             async with asyncio.timeout(PATIENCE):
                 while self.stamp == stamp:
@@ -145,30 +148,26 @@ class Coordinator(GroupMembership):
 
     async def committed(
         self, tps: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
+    ) -> dict[TopicPartition, GroupOffset | None]:
+        """What the group has committed of these partitions; None for nothing.
+
+        Raises:
+            TransientAdapterError, KafkaError: the coordinator does not say.
+        """
         epoch, member_id = stamp = self.stamp
-        asked = [groups.TopicPartition(*tp) for tp in tps]
         who = member_id if epoch >= 0 else None
-        request = OffsetFetch(self._group, asked, member_id=who, epoch=epoch)
-        answer = offsets_from_wire(await self.send(request))
-        if answer.error in NO_MEMBER and await self.renewed(stamp):
+        request = OffsetFetch(self._group, tps, member_id=who, epoch=epoch)
+        found = group_offsets_in(await self.send(request), tps)
+        if found.error in NO_MEMBER and await self.renewed(stamp):
             return await self.committed(tps)
-        self._check(answer.error)
-        found = {TopicPartition(*tp): offset for tp, offset in answer.offsets.items()}
-        for offset in found.values():
-            self._check(0 if offset.error in UNKNOWN_TOPIC else offset.error)
-        return {tp: _committed(at) for tp, at in found.items() if at.offset != NO_OFFSET}
+        self._check(found)
+        return dict(found.offsets)
 
-    def _check(self, code: int) -> None:
-        if code in MOVED:
-            self.coordinator_moved()
-        if code in (*NO_MEMBER, UNSTABLE):
-            raise TransientAdapterError(
-                f"the coordinator of group {self._group!r} does not say where it stands (error {code})"
-            )
-        if code:
-            raise kafka.for_code(code)(f"group {self._group!r}")
-
-
-def _committed(found: FetchedOffset) -> OffsetAndMetadata:
-    return OffsetAndMetadata(found.offset, found.metadata)
+    def _check(self, found: GroupOffsets) -> None:
+        for code in (found.error, *found.errors.values()):
+            self.check(code)
+            if code == UNSTABLE or code in NO_MEMBER:
+                raise TransientAdapterError(
+                    f"the coordinator of group {self._group!r} does not say where it stands (error {code})"
+                )
+        found.check(self._group)

@@ -25,11 +25,12 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 # isort: split
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
 from consumer_sdk.adapters.kafka.client.topics import Topic, describe_topic_ids, describe_topics
 from consumer_sdk.adapters.kafka.groups.choosing import ClassicMembers, describe_members
-from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 from consumer_sdk.adapters.kafka.groups.member import (
     Assigned,
     CoordinatorLost,
@@ -94,7 +95,7 @@ class MemberRunner:
     Args:
         group: for messages.
         is_classic: the protocol that the member speaks.
-        client: looks up the names of topics.
+        cluster: looks up the names of topics.
         join_patience: seconds for the answer to a join.
         patience: seconds for the answer to a heartbeat. In what is left of the session it is asked again.
         wake: called when there is an error to raise.
@@ -103,12 +104,12 @@ class MemberRunner:
     def __init__(
         self,
         member: Member,
-        coordinator: Coordinator,
+        coordinator: GroupCoordinator,
         owner: PartitionOwner,
         *,
         group: str,
         is_classic: bool,
-        client: Any,
+        cluster: Cluster,
         join_patience: float,
         patience: float = ANSWER,
         wake: Callable[[], None],
@@ -119,7 +120,7 @@ class MemberRunner:
         self._group = group
         self._where = f"group {group!r}"
         self._is_classic = is_classic
-        self._client = client
+        self._cluster = cluster
         self._join_patience = join_patience
         self._patience = min(patience, ANSWER)
         self._wake_fetch = wake
@@ -262,7 +263,7 @@ class MemberRunner:
         try:
             await self._wait_for(asking)
             answer = from_wire(asking.result())
-        except (IncompatibleBrokerVersion, NotImplementedError) as error:
+        except IncompatibleBrokerVersion as error:
             self._member.failed(request, _now())
             self._refuse(unsupported(error, f"joining {self._where}"))
         except (KafkaError, OSError, TimeoutError) as error:
@@ -296,7 +297,7 @@ class MemberRunner:
             self._refuse(found)
 
     def _look_again(self) -> None:
-        self._coordinator.coordinator_moved()
+        self._coordinator.moved()
         self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
 
     def _refuse(self, error: ConsumerSdkError) -> None:
@@ -342,7 +343,7 @@ class MemberRunner:
         try:
             async with asyncio.timeout(self._patience):
                 members = await describe_members(self._coordinator, self._group)
-        except (KafkaError, OSError, TimeoutError, NotImplementedError) as error:
+        except (KafkaError, OSError, TimeoutError) as error:
             log.info("%s does not say how its members share out: %r", self._where, error)
         self._refuse(unlike(offered, f"joining {self._where}", members))
 
@@ -402,7 +403,7 @@ class MemberRunner:
     async def _look_at_ids(self) -> None:
         wanted = self._member.unknown_topic_ids
         if wanted:
-            found = await describe_topic_ids(self._client, wanted)
+            found = await describe_topic_ids(self._cluster, wanted)
             self.see({**self.topics, **infos_of(found)})
 
     async def look_at_others(self) -> None:
@@ -413,7 +414,7 @@ class MemberRunner:
         """
         names = self._member.group_topics
         if names:
-            known = infos_of(await describe_topics(self._client, sorted(names)))
+            known = infos_of(await describe_topics(self._cluster, sorted(names)))
             self._others = names
             self._member.group_metadata_changed({n: known.get(n) for n in names}, _now())
             self._work.set()

@@ -25,7 +25,7 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.admin import DescribeConfigsRequest
 
-from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 
 __all__ = ["read_session_timeout"]
 
@@ -35,24 +35,24 @@ OF_GROUP = "consumer.session.timeout.ms"
 LEAST = "group.consumer.min.session.timeout.ms"
 
 
-async def read_session_timeout(coordinator: Coordinator, group: str) -> float | None:
+async def read_session_timeout(coordinator: GroupCoordinator, group: str) -> float | None:
     """Seconds; None where nobody may know them.
 
     Raises:
         KafkaError, OSError, TimeoutError: the coordinator does not answer.
     """
     found = await _read(coordinator, GROUP, group, OF_GROUP)
-    node = coordinator.coordinator_id
-    if found is None and node is not None:
+    if found is None:
+        node = await coordinator.node()  # which answers for itself alone
         found = await _read(coordinator, BROKER, str(node), LEAST)
     return found
 
 
-async def _read(coordinator: Coordinator, kind: int, name: str, setting: str) -> float | None:
+async def _read(coordinator: GroupCoordinator, kind: int, name: str, setting: str) -> float | None:
     try:
         request = DescribeConfigsRequest([(kind, name, [setting])])
         answer: Any = await coordinator.send(request)
-    except (IncompatibleBrokerVersion, NotImplementedError):
+    except IncompatibleBrokerVersion:
         return None
     entries = chain.from_iterable(found for *_, found in answer.resources)
     texts = [value for key, value, *_ in entries if key == setting]

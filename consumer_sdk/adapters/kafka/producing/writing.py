@@ -20,7 +20,6 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
-from consumer_sdk.adapters.kafka.client.client import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
@@ -29,6 +28,7 @@ from consumer_sdk.adapters.kafka.client.options import (
     read_servers,
     read_url,
 )
+from consumer_sdk.adapters.kafka.client.producers import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
 from consumer_sdk.adapters.kafka.producing.partitioning import lengths_of, partitions_of
 from consumer_sdk.adapters.opening import keep_trying

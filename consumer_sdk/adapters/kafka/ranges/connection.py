@@ -1,28 +1,23 @@
-"""Asks a cluster until it answers, within a bound."""
+"""A cluster, as a reader of ranges asks it."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka.errors import UnknownTopicOrPartitionError
 
+from consumer_sdk.adapters.kafka.client.asking import persist
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.faults import check_code, name_of, translate
+from consumer_sdk.adapters.kafka.client.faults import check_code, name_of
+from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.ranges.options import RangeOptions
-from consumer_sdk.errors import PositionOutOfRangeError, TransientAdapterError
+from consumer_sdk.errors import PositionOutOfRangeError
 
 __all__ = ["Connection"]
 
-log = logging.getLogger(__name__)
-
 T = TypeVar("T")
-
-BACKOFF = 0.05
-"""Seconds between two tries."""
 
 
 class Connection:
@@ -74,11 +69,12 @@ class Connection:
         A list of all topics, for a pattern, leaves out what is forbidden.
 
         Raises:
-            KafkaError: one is there, or nobody can tell, or this principal may not know.
+            AdapterError: nobody can tell.
+            KafkaError: one is there, or this principal may not know.
         """
         if self.options.names:
             return
-        topics = await self.cluster.describe_topics(sorted({tp.topic for tp in tps}))
+        topics = await describe_topics(self.cluster, sorted({tp.topic for tp in tps}))
         for tp in tps:
             topic = topics[tp.topic]
             if topic.error and not topic.is_absent:
@@ -98,32 +94,7 @@ class Connection:
             PositionOutOfRangeError: the partition it asks about is gone.
             AdapterError: asking again would not help.
         """
-        seconds, last = self.options.read_timeout, None
-        try:
-            async with asyncio.timeout(seconds):
-                while True:
-                    try:
-                        return await self._attempt(where, ask)
-                    except TransientAdapterError as error:
-                        last = error
-                    await self._recover(last)
-        except TimeoutError as error:
-            why = last or f"{where}: the broker is silent"
-            raise TransientAdapterError(f"{why}; given up after {seconds:g} s") from (last or error)
-
-    async def _attempt(self, where: str, ask: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await ask()
-        except (KafkaError, OSError, TimeoutError) as error:
-            raise translate(error, where) from error
-
-    async def _recover(self, error: TransientAdapterError) -> None:
-        log.debug("asking again: %s", error)
-        await asyncio.sleep(BACKOFF)
-        try:
-            await self.refresh()
-        except KafkaError as unknown:
-            log.debug("%s", unknown)
+        return await persist(self, self.options.read_timeout, where, ask)
 
     async def aclose(self) -> None:
         """Disconnects. Never raises."""

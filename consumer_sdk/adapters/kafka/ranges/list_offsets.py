@@ -1,13 +1,13 @@
-"""What a start stands for: one request for all partitions of a leader, until all have answered."""
+"""What a start stands for, of partitions that may be gone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from aiokafka import TopicPartition
 
-from consumer_sdk.adapters.kafka.client.faults import names_of
+from consumer_sdk.adapters.kafka.client import asking
 from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 
@@ -25,23 +25,22 @@ async def look_up(
     Raises:
         AdapterError: as `Connection.persist`.
     """
-    wanted = set(tps)
-    cluster, level = connection.cluster, connection.options.level
-    found: dict[TopicPartition, int | None] = {}
+    options = connection.options
 
-    async def ask() -> None:
-        rest = wanted - found.keys()
-        gone = {tp for tp in rest if cluster.is_gone(tp)}
-        if gone:
-            await connection.confirm_gone(gone)
-        found.update(dict.fromkeys(gone))
-        listed, failures = await cluster.list_offsets(dict.fromkeys(rest - gone, time), level=level)
-        found.update({tp: None if at is None else at.offset for tp, at in listed.items()})
-        for failure in failures.values():
-            raise failure
+    async def gone(rest: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        found = {tp for tp in rest if connection.cluster.is_gone(tp)}
+        if found:
+            await connection.confirm_gone(found)
+        return found
 
-    await connection.persist(f"looking up positions of {names_of(wanted)}", ask)
-    return found
+    return await asking.look_up(
+        connection.cluster,
+        list(tps),
+        time,
+        level=options.level,
+        seconds=options.read_timeout,
+        gone=gone,
+    )
 
 
 async def bounds(connection: Connection, tp: TopicPartition) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ from consumer_sdk.adapters.kafka.client.options import (
     read_topics,
     read_url,
 )
-from consumer_sdk.adapters.kafka.options import IsolationLevel, KafkaOptions
+from consumer_sdk.adapters.kafka.options import LEVELS, IsolationLevel, KafkaOptions
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import (
@@ -47,7 +47,6 @@ OURS = {
 
 KNOWS_RACKS = "rack_id" in signature(FetchRequest).parameters
 
-LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 CHOICES = "'orders', several in a list, pattern='orders-.*', or partitions={'orders': [0, 1]}"
 FORM = (
     "write kafka://host:port[,host:port]/topic[,topic]?group=name&option=value, or no topic and "

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
-from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST, GroupOffset
+from consumer_sdk.adapters.kafka.client.asking import time_of
+from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
@@ -30,7 +31,6 @@ from consumer_sdk.options import given_fields, kinds_of, names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import (
     AtPosition,
-    AtTime,
     Committed,
     Outcome,
     Partition,
@@ -189,7 +189,7 @@ class KafkaRanges(RangeReader):
             return {}
         if at is StartPoint.LATEST:
             self._looked_at = tps
-        return await look_up(self._connection, tps, _time(at))
+        return await look_up(self._connection, tps, time_of(at))
 
     async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
         """As many as there are offsets: what gaps hold is not known."""
@@ -269,10 +269,3 @@ def _committed(group: str, partition: Partition, commit: GroupOffset | None) -> 
 
     text, offset = commit.metadata, commit.offset
     return read_metadata(text, offset, group=group, partition=partition, identity=None)[0]
-
-
-def _time(at: Start) -> int:
-    """As Kafka's request has it; rounded up, but for what a float cannot hold of a whole ms."""
-    if isinstance(at, AtTime):
-        return max(-(-round(at.time * 1_000_000) // 1000), 0)
-    return EARLIEST if at is StartPoint.EARLIEST else LATEST

@@ -31,6 +31,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.fetch import FetchRequest
 
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
+from consumer_sdk.adapters.kafka.client.asking import FIRST_BACKOFF
 from consumer_sdk.adapters.kafka.client.faults import check_code, translate
 from consumer_sdk.adapters.kafka.decoding.unpacking import partition_of
 from consumer_sdk.adapters.kafka.ranges.batches import (
@@ -39,7 +40,7 @@ from consumer_sdk.adapters.kafka.ranges.batches import (
     columns_of,
     sound_batches,
 )
-from consumer_sdk.adapters.kafka.ranges.connection import BACKOFF, Connection
+from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.list_offsets import bounds
 from consumer_sdk.errors import (
     AdapterError,
@@ -290,7 +291,7 @@ class RangeRead:
                     f"{self._stop}; what may be read ends at {answer.bound}"
                 )
             else:
-                await asyncio.sleep(BACKOFF)
+                await asyncio.sleep(FIRST_BACKOFF)
             answer, batches = await self._open(await self._ask_until())
         return answer, batches
 

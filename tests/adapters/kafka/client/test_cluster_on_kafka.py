@@ -15,14 +15,15 @@ from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import HeartbeatRequest
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.lookups import (
     EARLIEST,
     LATEST,
     Coordinator,
     CoordinatorKind,
-    GroupOffset,
     ListedOffset,
 )
+from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.errors import AdapterError, ConfigurationError, TransientAdapterError
 from consumer_sdk.testing.conformance.adapters import Record
 from tests.adapters.kafka.client.test_listeners import PASSWORD, Expired
@@ -81,8 +82,8 @@ async def test_all_topics_are_described_and_watched(harness: KafkaHarness, conne
     """For patterns."""
     topic = await harness.create_stream(2)
     cluster = await connect()
-    assert (await cluster.describe_topics())[topic].partitions == {0, 1}
-    assert (await cluster.describe_topics([f"{topic}-absent"]))[f"{topic}-absent"].is_absent
+    assert (await describe_topics(cluster, None))[topic].partitions == {0, 1}
+    assert (await describe_topics(cluster, [f"{topic}-absent"]))[f"{topic}-absent"].is_absent
     assert topic not in cluster.metadata.topics
     cluster.watch(None)
     await cluster.refresh()

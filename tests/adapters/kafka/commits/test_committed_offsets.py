@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from aiokafka.errors import OffsetMetadataTooLargeError
+from aiokafka.errors import IncompatibleBrokerVersion, OffsetMetadataTooLargeError
 
 from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.commits.metadata import ALPHABET, HEAD_SIZE, MOST, at_offset
@@ -70,7 +70,7 @@ async def test_brokers_that_commit_by_name_carry_checkpoints_as_well(world: Worl
 
         async def refuse_ids(request: Any) -> Any:
             if isinstance(request, OffsetCommitById):
-                raise NotImplementedError
+                raise IncompatibleBrokerVersion
             return await real(request)
 
         coordinator_of(member).send = refuse_ids

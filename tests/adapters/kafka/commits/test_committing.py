@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import RequestTimedOutError
+from aiokafka.errors import IncompatibleBrokerVersion, RequestTimedOutError
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
@@ -21,7 +21,7 @@ from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.groups.membership import GroupMembership, Stamp
+from consumer_sdk.adapters.kafka.groups.coordinator import Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Checkpoint, Committed, Outcome, OutcomeKind
@@ -41,28 +41,29 @@ WIDE = Checkpoint(4, 5, tuple((n, n) for n in range(6, 80_000, 2)))
 HOLED = Checkpoint(watermark=4, resume=5, ranges=((6, 9), (11, 400)), attempts={5: (2, 60.0)})
 
 
-class ScriptedClient:
+class ScriptedCluster:
     """Answers what the limit of metadata is."""
 
     def __init__(self, coordinator: ScriptedCoordinator) -> None:
-        self.coordinator = coordinator
+        self._coordinator = coordinator
+
+    async def coordinator(self, _of: object) -> int:
+        """Its node."""
+        return 1
 
     async def send(self, node: int, request: Any) -> Any:
         """The answer to one question."""
-        coordinator = self.coordinator
+        coordinator = self._coordinator
         coordinator.calls["asked"] += 1
-        assert (node, [(4, "1", [LIMIT])]) == (coordinator.coordinator_id, request._resources)
+        assert (node, request._resources) == (1, [(4, "1", [LIMIT])])
         if not coordinator.tells_limit:
             return SimpleNamespace(resources=[(31, "not allowed", 4, "1", [])])
         entry: tuple[Any, ...] = (LIMIT, str(coordinator.limit), True, 5, False, [])
         return SimpleNamespace(resources=[(0, None, 4, "1", [entry])])
 
 
-class ScriptedCoordinator(GroupMembership):
+class ScriptedCoordinator:
     """Answers commits from a script: a code for each partition, or an exception."""
-
-    coordinator_id = 1
-    stamp = Stamp(7, "me")
 
     def __init__(self) -> None:
         self.codes: dict[int, int] = {}
@@ -116,10 +117,7 @@ class ScriptedCoordinator(GroupMembership):
     def _code(self, partition: int, text: str) -> int:
         return self.codes.get(partition, 12 if len(text) > self.limit else 0)
 
-    async def committed(self, tps: Any) -> Any:
-        raise NotImplementedError
-
-    def coordinator_moved(self) -> None:
+    def moved(self) -> None:
         self.calls["moved"] += 1
 
     def is_gone(self, code: int) -> bool:
@@ -138,10 +136,11 @@ class Bench:
     def __init__(self, partitions: int = 1, topic_id: bytes | None = TOPIC_ID) -> None:
         self.coordinator = ScriptedCoordinator()
         self.grants = AssignmentBook[Grant]()
-        consumer: Any = SimpleNamespace(_client=ScriptedClient(self.coordinator))
+        cluster: Any = ScriptedCluster(self.coordinator)
+        coordinator: Any = self.coordinator
         options: Any = SimpleNamespace(group="g", client_options={"group_instance_id": "static"})
-        self.limit = MetadataLimit(consumer, self.coordinator)
-        self.committer = Committer(consumer, self.grants, options, self.limit, self.coordinator)
+        self.limit = MetadataLimit(cluster, "g")
+        self.committer = Committer(cluster, self.grants, options, self.limit, coordinator)
         self.held = []
         for number in range(partitions):
             grant = Grant(TopicPartition("t", number))
@@ -319,7 +318,7 @@ async def test_broker_without_topic_ids_gets_commits_by_name() -> None:
 
     async def refuse_ids(request: Any) -> Any:
         if isinstance(request, OffsetCommitById):
-            raise NotImplementedError
+            raise IncompatibleBrokerVersion
         return await real(request)
 
     bench.coordinator.send = refuse_ids  # type: ignore[method-assign]  # an old broker

@@ -6,8 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from aiokafka.errors import NodeNotReadyError, RequestTimedOutError
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    IncompatibleBrokerVersion,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
 
+from consumer_sdk.adapters.kafka.client.lookups import Coordinator
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST
 
@@ -15,7 +21,7 @@ NAME = "offset.metadata.max.bytes"
 
 
 def limit_of(
-    answer: Any, coordinator: int | None = 7
+    answer: Any, coordinator: int | Exception = 7
 ) -> tuple[MetadataLimit, list[tuple[object, object]]]:
     """A limit whose broker gives one answer, and what it was asked."""
     asked: list[tuple[object, object]] = []
@@ -26,21 +32,29 @@ def limit_of(
             raise answer
         return SimpleNamespace(resources=[(0, None, 4, "7", answer)])
 
-    client = SimpleNamespace(send=send, get_random_node=lambda: 3)
-    consumer: Any = SimpleNamespace(_client=client)
-    membership: Any = SimpleNamespace(coordinator_id=coordinator)
-    return MetadataLimit(consumer, membership), asked
+    async def find(of: Coordinator) -> int:
+        assert of == Coordinator("g")
+        if isinstance(coordinator, Exception):
+            raise coordinator
+        return coordinator
+
+    cluster: Any = SimpleNamespace(send=send, coordinator=find)
+    return MetadataLimit(cluster, "g"), asked
 
 
-@pytest.mark.parametrize("coordinator, node", [(7, 7), (None, 3)])
-async def test_coordinator_is_asked_or_another_broker_before_it_is_known(
-    coordinator: int | None, node: int
-) -> None:
-    """A broker answers for itself alone; joining may take longer than opening."""
-    limit, asked = limit_of([(NAME, "48", True)], coordinator)
+async def test_coordinator_is_asked_once() -> None:
+    """A broker answers for itself alone."""
+    limit, asked = limit_of([(NAME, "48", True)])
     await limit.learn()
     await limit.learn()
-    assert asked == [(node, [(4, str(node), [NAME])])]
+    assert asked == [(7, [(4, "7", [NAME])])]
+
+
+async def test_coordinator_that_is_not_known_is_asked_later() -> None:
+    """Opening does not fail by it."""
+    limit, asked = limit_of([], GroupCoordinatorNotAvailableError())
+    await limit.learn()
+    assert (limit.size, asked) == (MOST, [])
 
 
 @pytest.mark.parametrize("told, warnings", [(48, 1), (MOST, 0), (MOST + 1, 0)])
@@ -68,7 +82,7 @@ async def test_broker_is_asked_once_and_more_than_the_default_is_not_used(told: 
     "answer",
     [
         *([], [(NAME, None, True)], [(NAME, "much", True)], [("other", "0", True)]),
-        *(NodeNotReadyError(), RequestTimedOutError(), NotImplementedError(), OSError()),
+        *(NodeNotReadyError(), RequestTimedOutError(), IncompatibleBrokerVersion(), OSError()),
     ],
     ids=repr,
 )

@@ -55,19 +55,15 @@ class Client:
         high = HIGHWATER if data else -1
         answer = FetchResponse_v4(0, [("t", [(0, error, high, -1, [], data)])])
         self._answer = FetchAnswer(4, answer.encode(), 0)
-        cluster = SimpleNamespace(
-            leader_for_partition=lambda _tp: 1,
+        cluster: Any = SimpleNamespace(
+            leader_of=lambda _tp: (1, -1),
             add_listener=lambda _listener: None,
             remove_listener=lambda _listener: None,
+            send=self._send,
         )
-        self._waiters = SimpleNamespace(
-            _create_fetch_waiter=lambda: asyncio.get_running_loop().create_future()
-        )
-        client = SimpleNamespace(cluster=cluster, send=self._send)
-        consumer = SimpleNamespace(_client=client, _fetcher=self._waiters)
         self.grants = AssignmentBook[Grant]()
         session: Any = object.__new__(Session)
-        session.buffer = self.buffer = FetchBuffer(consumer, self.grants, OPTIONS)
+        session.buffer = self.buffer = FetchBuffer(cluster, self.grants, OPTIONS)
         session._raise_errors = lambda: None
         session._stall = SimpleNamespace(look=lambda *_: None)
         self.session: Session = session

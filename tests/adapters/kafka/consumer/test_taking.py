@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,13 +25,8 @@ class Taking:
 
     def __init__(self, options: FetchOptions, batches: int) -> None:
         self.cluster = FakeCluster()
-        waiters = SimpleNamespace(
-            _create_fetch_waiter=lambda: asyncio.get_running_loop().create_future()
-        )
-        client = SimpleNamespace(cluster=self.cluster)
-        consumer = SimpleNamespace(_client=client, _fetcher=waiters)
         self.grants = AssignmentBook[Grant]()
-        self.buffer = FetchBuffer(consumer, self.grants, OPTIONS)
+        self.buffer = FetchBuffer(self.cluster, self.grants, OPTIONS)
         buffer: Any = self.buffer
         buffer._fetcher = Fetcher(self.cluster, options, self.buffer.wake)
         for tp in PARTITIONS:

@@ -8,7 +8,7 @@ import pytest
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import StartPoint
-from tests.adapters.kafka.world import World, client_of, flush_of, numbered, values
+from tests.adapters.kafka.world import World, cluster_of, flush_of, numbered, values
 
 pytestmark = pytest.mark.kafka
 
@@ -63,7 +63,7 @@ async def test_topic_made_again_is_read_from_its_start_in_a_new_epoch(
         identity = member.adapter.identity(old)
         await world.kafka.recreate(topic)
         await world.kafka.append(topic, numbered(100, 110))
-        await client_of(member)._client.force_metadata_update()
+        await cluster_of(member).refresh()
         found: list[int] = []
         async with asyncio.timeout(world.kafka.patience):
             while 109 not in found:
@@ -86,7 +86,7 @@ async def test_deleted_topic_is_not_created_again(world: World) -> None:
         await world.kafka.delete(topic)
         await world.kafka.until_absent(topic)
         for _ in range(5):
-            await client_of(member)._client.force_metadata_update()
+            await cluster_of(member).refresh()
             await member.fetch()
         assert topic not in await world.kafka.admin.list_topics()
 

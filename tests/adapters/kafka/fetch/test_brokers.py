@@ -12,6 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, FetchOptions
 from consumer_sdk.adapters.kafka.fetch.fetcher import FetchChannel, Fetcher
@@ -150,7 +151,7 @@ async def test_topic_that_was_made_again_is_not_read_on(harness: KafkaHarness) -
 
 
 async def _id_of(cluster: Cluster, topic: str) -> bytes | None:
-    return (await cluster.describe_topics([topic]))[topic].topic_id
+    return (await describe_topics(cluster, [topic]))[topic].topic_id
 
 
 async def test_position_beyond_the_end_is_a_fault(harness: KafkaHarness) -> None:

@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from aiokafka.client import AIOKafkaClient, ConnectionGroup, CoordinationType
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.client.lookups import Coordinator
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.groups.messages import Answer, Request
 from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
@@ -22,8 +23,8 @@ TRANSIENT = (14, 15, 16)
 class Line:
     """Requests to the coordinator of one group."""
 
-    def __init__(self, client: AIOKafkaClient, group: str) -> None:
-        self._client = client
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
         self.group = group
 
     async def ask(self, request: Request) -> Answer:
@@ -33,18 +34,16 @@ class Line:
         return answer
 
     async def send(self, request: Any) -> Any:
-        """The response as the client gives it."""
+        """The response as it comes."""
         while True:
             try:
-                node = await self._client.coordinator_lookup(CoordinationType.GROUP, self.group)
-                await self._client.force_metadata_update()
-                return await self._client.send(node, request, group=ConnectionGroup.COORDINATION)
+                return await self._cluster.send(Coordinator(self.group), request)
             except GroupCoordinatorNotAvailableError:
                 continue
 
     async def topic_id(self, topic: str) -> bytes:
         """Sixteen bytes."""
-        found = (await describe_topics(self._client, [topic]))[topic].topic_id
+        found = (await describe_topics(self._cluster, [topic]))[topic].topic_id
         assert found is not None
         return found
 
@@ -52,9 +51,9 @@ class Line:
 @asynccontextmanager
 async def line_to(servers: str, group: str) -> AsyncIterator[Line]:
     """A connection of its own."""
-    client = AIOKafkaClient(bootstrap_servers=servers)
-    await client.bootstrap()
+    cluster = Cluster({"bootstrap_servers": servers})
     try:
-        yield Line(client, group)
+        await cluster.open(60.0)
+        yield Line(cluster, group)
     finally:
-        await client.close()
+        await cluster.aclose()

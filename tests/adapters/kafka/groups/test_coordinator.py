@@ -1,46 +1,99 @@
-"""Whoever keeps a group: looked up, asked, and looked up again, with a client that does what a test says."""
+"""Whoever keeps a group: looked up, asked, and looked up again, on brokers that answer by a script."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from aiokafka.protocol.group import HeartbeatRequest
 
-from consumer_sdk.adapters.kafka.groups import coordinator as module
-from consumer_sdk.adapters.kafka.groups.coordinator import Coordinator
+from consumer_sdk.adapters.kafka.client import cluster as cluster_module
+from consumer_sdk.adapters.kafka.client.cluster import Cluster
+from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
+from tests.adapters.kafka.scripted_broker import COORDINATOR, HEARTBEAT, ScriptedBroker
+
+HANG = 100.0
+"""Seconds that only something that hangs takes."""
 
 
-class ScriptedClient:
-    """Two brokers: the first one that is asked who the coordinator is may stand still."""
+@pytest.fixture
+async def broker() -> AsyncIterator[ScriptedBroker]:
+    """One that keeps every group."""
+    async with ScriptedBroker() as made:
+        yield made
 
-    def __init__(self) -> None:
-        self._conns: dict[Any, Any] = {}
-        self.lookups = 0
-        self.is_stopped = asyncio.Event()
-        self.stands_still = 1
 
-    async def coordinator_lookup(self, _kind: Any, _group: str) -> int:
-        """The other broker's number."""
-        self.lookups += 1
-        if self.lookups <= self.stands_still:
-            await self.is_stopped.wait()
-        return 2
+@pytest.fixture
+async def coordinator(broker: ScriptedBroker) -> AsyncIterator[GroupCoordinator]:
+    """Of a group, on an opened cluster."""
+    cluster = Cluster({"bootstrap_servers": broker.address})
+    await cluster.open(HANG)
+    yield GroupCoordinator(cluster, "g")
+    await cluster.aclose()
 
-    async def send(self, node: int, request: Any, *, group: Any) -> Any:
-        """An echo."""
-        return node, request, group
+
+def heartbeat() -> HeartbeatRequest:
+    """Any request to a coordinator."""
+    return HeartbeatRequest("g", 1, "me")
+
+
+async def silent(_request: Any) -> None:
+    """Answers nothing."""
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for something to become true."""
+    async with asyncio.timeout(HANG):
+        while not is_so():
+            await asyncio.sleep(0.001)
 
 
 async def test_broker_that_stands_still_is_not_asked_for_long_who_the_coordinator_is(
-    monkeypatch: pytest.MonkeyPatch,
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session would end meanwhile; the client itself waits for a whole request timeout."""
-    monkeypatch.setattr(module, "LOOKUP", 0.01)
-    client = ScriptedClient()
-    coordinator = Coordinator(client, "g")
-    with pytest.raises(TimeoutError):
-        await coordinator.ask("heartbeat", 30.0)
-    answer = await coordinator.ask("heartbeat", 30.0)
-    assert answer == (2, "heartbeat", module.MEMBERSHIP)
-    assert client.lookups == 2
+    """The session would end meanwhile: another one is asked long before a request times out."""
+    monkeypatch.setattr(cluster_module, "PATIENCE", 0.05)
+    async with ScriptedBroker(node=2) as second:
+        broker.others = [second]
+        broker.scripts[COORDINATOR] = silent
+        cluster = Cluster({"bootstrap_servers": broker.address})
+        await cluster.open(HANG)
+        async with asyncio.timeout(HANG):
+            answer = await GroupCoordinator(cluster, "g").ask(heartbeat(), 30.0)
+        assert (answer.error_code, second.asked[HEARTBEAT]) == (0, 1)
+        await cluster.aclose()
+
+
+async def test_commits_do_not_wait_behind_a_join(
+    broker: ScriptedBroker, coordinator: GroupCoordinator
+) -> None:
+    """A broker answers it when all members have joined, and until then nothing else of that connection."""
+    broker.scripts[HEARTBEAT] = silent
+    joining = asyncio.create_task(coordinator.ask(heartbeat(), HANG))
+    await until(lambda: broker.asked[HEARTBEAT] == 1)
+    del broker.scripts[HEARTBEAT]
+    async with asyncio.timeout(HANG):
+        assert (await coordinator.send(heartbeat())).error_code == 0
+    assert not joining.done()
+    joining.cancel()
+
+
+@pytest.mark.parametrize("way", ["cancelled", "late"])
+async def test_join_that_nobody_waits_for_ends_its_connection(
+    broker: ScriptedBroker, coordinator: GroupCoordinator, way: str
+) -> None:
+    """The next one would wait behind it; and the coordinator may be another one by now."""
+    broker.scripts[HEARTBEAT] = silent
+    joining = asyncio.create_task(coordinator.ask(heartbeat(), HANG if way == "cancelled" else 0.1))
+    await until(lambda: broker.asked[HEARTBEAT] == 1)
+    if way == "cancelled":
+        joining.cancel()
+    with pytest.raises(asyncio.CancelledError if way == "cancelled" else TimeoutError):
+        await joining
+    await until(lambda: broker.open_connections == 1)
+    del broker.scripts[HEARTBEAT]
+    async with asyncio.timeout(HANG):
+        assert (await coordinator.ask(heartbeat(), HANG)).error_code == 0
+    assert broker.asked[COORDINATOR] == 2

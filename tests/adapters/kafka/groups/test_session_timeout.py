@@ -17,11 +17,13 @@ GROUP, BROKER = (32, "g"), (4, "7")
 class ScriptedCoordinator:
     """Tells the settings that a test lets it."""
 
-    coordinator_id: int | None = 7
-
     def __init__(self, told: dict[tuple[int, str], dict[str, str]]) -> None:
         self.told = told
         self.error: Exception | None = None
+
+    async def node(self) -> int:
+        """Its number."""
+        return 7
 
     async def send(self, request: Any) -> Any:
         """An answer about one resource."""

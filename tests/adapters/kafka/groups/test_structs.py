@@ -19,6 +19,12 @@ from aiokafka.protocol.group import (
     SyncGroupResponse_v3,
 )
 
+from consumer_sdk.adapters.kafka.client.group_offsets import (
+    GroupOffset,
+    GroupOffsets,
+    OffsetFetch,
+    group_offsets_in,
+)
 from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName
 from consumer_sdk.adapters.kafka.groups import structs
 from consumer_sdk.adapters.kafka.groups.member import TopicPartition
@@ -35,12 +41,6 @@ from consumer_sdk.adapters.kafka.groups.messages import (
     Request,
     SyncAnswer,
     SyncGroup,
-)
-from consumer_sdk.adapters.kafka.groups.offset_fetch import (
-    FetchedOffset,
-    OffsetFetch,
-    OffsetFetchAnswer,
-    offsets_from_wire,
 )
 from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
 from tests.adapters.kafka.groups.asking import Line, line_to
@@ -220,7 +220,8 @@ def test_offset_fetch_says_who_asks_where_the_broker_hears_it() -> None:
     made = request.prepare({9: (1, 10)})
     assert made.groups == [("g", "me", 4, [("t", [1])])]
     assert type(made).decode(made.encode()).require_stable
-    assert request.prepare({9: (1, 8)}).topics == [("t", [1])]
+    for newest in (1, 2, 3, 5, 8):
+        assert request.prepare({9: (1, newest)}).topics == [("t", [1])]
 
 
 def test_struct_shows_itself_in_the_clients_log() -> None:
@@ -285,9 +286,9 @@ async def test_consumer_member_joins_commits_and_leaves(harness: KafkaHarness) -
             commit = OffsetCommitByName(group, epoch, me, None, {topic: [(1, 5, "text")]})
             assert (await line.send(commit)).topics == [(topic, [(1, code)])]
             fetch = OffsetFetch(group, [tp], member_id=me, epoch=epoch)
-            offsets = {} if code else {tp: FetchedOffset(5, "text")}
-            answer = offsets_from_wire(await line.send(fetch))
-            assert answer == OffsetFetchAnswer(code, offsets)
+            offsets = {tp: None if code else GroupOffset(5, "text")}
+            answer = group_offsets_in(await line.send(fetch), [tp])
+            assert answer == GroupOffsets(code, offsets, {})
         assert (await heartbeat(line, ConsumerHeartbeat(group, me, -1))).error == 0
         gone = await heartbeat(line, ConsumerHeartbeat(group, me, joined.epoch))
         assert (gone.error, me in gone.message) == (UNKNOWN_MEMBER, True)

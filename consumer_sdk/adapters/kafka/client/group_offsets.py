@@ -1,7 +1,8 @@
-"""Where a group stands, asked as one of its members.
+"""Where a group stands, asked as one of its members, or as nobody.
 
 Version 9 (KIP-848, Kafka 3.7) says who asks, and the broker refuses who is no member any more, or not of this epoch:
 nobody starts where the group stood before it got the partition. Older brokers are not told, and answer everybody.
+Leaders' epochs are told from version 5 (KIP-320, Kafka 2.1) on.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -10,13 +11,15 @@ nobody starts where the group stood before it got the partition. Older brokers a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
+from aiokafka import TopicPartition
+from aiokafka.errors import for_code
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import (
     OffsetFetchRequest_v1,
@@ -24,6 +27,7 @@ from aiokafka.protocol.commit import (
     OffsetFetchRequest_v3,
 )
 from aiokafka.protocol.types import (
+    Array,
     Boolean,
     CompactArray,
     CompactString,
@@ -31,17 +35,58 @@ from aiokafka.protocol.types import (
     Int32,
     Int64,
     Schema,
+    String,
     TaggedFields,
 )
 
+from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
+from consumer_sdk.adapters.kafka.client.faults import check_code
 from consumer_sdk.adapters.kafka.client.protocol import Item
-from consumer_sdk.adapters.kafka.groups.member import TopicPartition
 
-__all__ = ["FetchedOffset", "OffsetFetch", "OffsetFetchAnswer", "offsets_from_wire"]
+__all__ = ["GroupOffset", "GroupOffsets", "OffsetFetch", "group_offsets_in"]
 
 OFFSET_FETCH = 9
-NO_LEADER_EPOCH = -1
-_TEXT = CompactString("utf-8")
+NO_OFFSET = -1
+ABSENT = frozenset({3, 100})
+"""There is no such topic or partition, by name or by id: nothing is committed."""
+_COMPACT_TEXT = CompactString("utf-8")
+_TEXT = String("utf-8")
+
+
+class OffsetFetchResponseV5(Response):
+    """With epochs of leaders."""
+
+    API_KEY = OFFSET_FETCH
+    API_VERSION = 5
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", _TEXT),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", _TEXT),
+                        ("error_code", Int16),
+                    ),
+                ),
+            ),
+        ),
+        ("error_code", Int16),
+    )
+
+
+class OffsetFetchRequestV5(RequestStruct):
+    """As those before it."""
+
+    API_KEY = OFFSET_FETCH
+    API_VERSION = 5
+    RESPONSE_TYPE = OffsetFetchResponseV5
+    SCHEMA: ClassVar[Schema] = OffsetFetchRequest_v3.SCHEMA
 
 
 class OffsetFetchResponseV9(Response):
@@ -55,12 +100,12 @@ class OffsetFetchResponseV9(Response):
             "groups",
             CompactArray(
                 Item(
-                    ("group", _TEXT),
+                    ("group", _COMPACT_TEXT),
                     (
                         "topics",
                         CompactArray(
                             Item(
-                                ("topic", _TEXT),
+                                ("topic", _COMPACT_TEXT),
                                 (
                                     "partitions",
                                     CompactArray(
@@ -68,7 +113,7 @@ class OffsetFetchResponseV9(Response):
                                             ("partition", Int32),
                                             ("offset", Int64),
                                             ("leader_epoch", Int32),
-                                            ("metadata", _TEXT),
+                                            ("metadata", _COMPACT_TEXT),
                                             ("error_code", Int16),
                                         )
                                     ),
@@ -96,12 +141,14 @@ class OffsetFetchRequestV9(RequestStruct):
             "groups",
             CompactArray(
                 Item(
-                    ("group", _TEXT),
-                    ("member_id", _TEXT),
+                    ("group", _COMPACT_TEXT),
+                    ("member_id", _COMPACT_TEXT),
                     ("member_epoch", Int32),
                     (
                         "topics",
-                        CompactArray(Item(("topic", _TEXT), ("partitions", CompactArray(Int32)))),
+                        CompactArray(
+                            Item(("topic", _COMPACT_TEXT), ("partitions", CompactArray(Int32)))
+                        ),
                     ),
                 )
             ),
@@ -113,7 +160,11 @@ class OffsetFetchRequestV9(RequestStruct):
 
 class OffsetFetch(
     Request[
-        OffsetFetchRequest_v1 | OffsetFetchRequest_v2 | OffsetFetchRequest_v3 | OffsetFetchRequestV9
+        OffsetFetchRequest_v1
+        | OffsetFetchRequest_v2
+        | OffsetFetchRequest_v3
+        | OffsetFetchRequestV5
+        | OffsetFetchRequestV9
     ]
 ):
     """Asks for the commits of some partitions.
@@ -130,7 +181,7 @@ class OffsetFetch(
     def __init__(
         self,
         group: str,
-        tps: Collection[TopicPartition],
+        tps: Iterable[TopicPartition],
         *,
         member_id: str | None = None,
         epoch: int = -1,
@@ -153,50 +204,57 @@ class OffsetFetch(
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedOffset:
-    """The commit of one partition.
+class GroupOffset:
+    """What a group has committed of one partition.
 
     Attributes:
-        offset: -1 where the group has committed nothing.
-        leader_epoch: as it was committed; -1 for none.
+        epoch: of the leader, as the commit told it; -1 for none.
     """
 
     offset: int
     metadata: str
-    error: int = 0
-    leader_epoch: int = NO_LEADER_EPOCH
+    epoch: int = NO_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFetchAnswer:
-    """What the coordinator knows.
+class GroupOffsets:
+    """What the coordinator has answered.
 
     Attributes:
         error: for all: 25 and 113 say that the member is none, or of another epoch.
+        offsets: None where nothing is committed.
+        errors: codes of partitions; that there is no such partition is none.
     """
 
     error: int
-    offsets: Mapping[TopicPartition, FetchedOffset]
+    offsets: Mapping[TopicPartition, GroupOffset | None]
+    errors: Mapping[TopicPartition, int]
+
+    def check(self, group: str) -> None:
+        """Sees that all is known.
+
+        Raises:
+            KafkaError: the coordinator refused, or is another one.
+        """
+        if self.error:
+            raise for_code(self.error)(f"group {group!r}")
+        for tp, code in self.errors.items():
+            check_code(code, tp)
 
 
-def offsets_from_wire(response: Any) -> OffsetFetchAnswer:
+def group_offsets_in(answer: Any, tps: Collection[TopicPartition]) -> GroupOffsets:
     """The answer to `OffsetFetch`, in whichever version it came."""
-    if response.API_VERSION < OffsetFetchRequestV9.API_VERSION:
-        offsets = _offsets(response.topics)
-        return OffsetFetchAnswer(getattr(response, "error_code", 0), offsets)
-    ((_, topics, error),) = response.groups
-    return OffsetFetchAnswer(error, _offsets(topics))
-
-
-def _offsets(topics: Any) -> dict[TopicPartition, FetchedOffset]:
-    return {
-        TopicPartition(topic, partition): _offset(*fields)
-        for topic, partitions in topics
-        for partition, *fields in partitions
-    }
-
-
-def _offset(offset: int, *fields: Any) -> FetchedOffset:
-    """Old versions have no leader epoch."""
-    *leader_epoch, metadata, error = fields
-    return FetchedOffset(offset, metadata or "", error, *leader_epoch)
+    if answer.API_VERSION < OffsetFetchRequestV9.API_VERSION:
+        topics, error = answer.topics, getattr(answer, "error_code", 0)
+    else:
+        ((_, topics, error),) = answer.groups
+    offsets: dict[TopicPartition, GroupOffset | None] = dict.fromkeys(tps)
+    errors: dict[TopicPartition, int] = {}
+    for topic, partitions in topics:
+        for number, offset, *epoch, text, code in partitions:
+            tp = TopicPartition(topic, number)
+            if code and code not in ABSENT:
+                errors[tp] = code
+            elif offset != NO_OFFSET:
+                offsets[tp] = GroupOffset(offset, text or "", *epoch)
+    return GroupOffsets(error, offsets, errors)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiokafka.errors import NodeNotReadyError, SaslAuthenticationFailed
 
-from consumer_sdk.adapters.kafka.client import reconnecting
+from consumer_sdk.adapters.kafka.client import producers
 from consumer_sdk.adapters.kafka.client.connections import LONGEST_REST, Pace
-from consumer_sdk.adapters.kafka.client.reconnecting import Reconnecting
+from consumer_sdk.adapters.kafka.client.producers import Reconnecting
 from consumer_sdk.testing import simulate
 
 ADDRESS = ("broker-1", 9092)
@@ -62,8 +62,8 @@ class Cluster:
             send=self._send,
         )
         Reconnecting(self.client)
-        monkeypatch.setattr(reconnecting, "open_connection", self._open)
-        monkeypatch.setattr(reconnecting, "connection_options", lambda _client: {})
+        monkeypatch.setattr(producers, "open_connection", self._open)
+        monkeypatch.setattr(producers, "_connection_options", lambda _client: {})
 
     async def _open(self, host: str, _port: int, **_options: Any) -> Any:
         self.tries[host] += 1
