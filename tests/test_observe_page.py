@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
 import re
-from collections.abc import Awaitable, Callable
+import runpy
 from pathlib import Path
-from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 
-from consumer_sdk import Consumer, Message, admin, telemetry
-from consumer_sdk.runtime.dispatch.handlers import Handler
+from consumer_sdk import Consumer, Message, RetryPolicy, telemetry
 from consumer_sdk.telemetry.model import METRICS, SEMANTIC_CONVENTIONS
+from consumer_sdk.testing import MemoryAdapter
 from tests.runtime.bench import Bench, bench
 
-PAGE = (Path(__file__).parent.parent / "docs" / "observe.md").read_text(encoding="utf-8")
-NAMES = {
-    "Any": Any,
-    "Awaitable": Awaitable,
-    "Callable": Callable,
-    "CollectorRegistry": CollectorRegistry,
-    "Consumer": Consumer,
-    "Handler": Handler,
-    "Message": Message,
-    "admin": admin,
-    "asyncio": asyncio,
-    "json": json,
-    "logging": logging,
-    "telemetry": telemetry,
-}
-
-
-def _programs() -> dict[str, Any]:
-    """All that the page's programs define."""
-    names: dict[str, Any] = dict(NAMES)
-    for code in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
-        exec(compile(code, "docs/observe.md", "exec"), names)  # noqa: S102 - our own page
-    return names
+DOCS = Path(__file__).parent.parent / "docs"
+PAGE = (DOCS / "observe.md").read_text(encoding="utf-8")
+PROGRAMS = runpy.run_path(str(DOCS / "snippets" / "observe" / "observing.py"))
+"""What the page shows: each function of it."""
 
 
 def test_programs_of_the_page_do_what_it_says() -> None:
     """Each is called once."""
-    page = _programs()
+    page = PROGRAMS
 
     async def test(b: Bench) -> None:
         consumer = b.consumer()
@@ -74,7 +52,42 @@ def test_programs_of_the_page_do_what_it_says() -> None:
     assert page["carried"](message) == {"traceparent": "x"}
     assert page["add_message"](None, "info", {"event": "e"}) == {"event": "e"}
     assert callable(page["log_json"])
+    outcomes = page["Outcomes"]()
+    message.key = b"k"
+    message.position = 0
+    outcomes.settled(message)
+    outcomes.dead_lettered(message, "why")
+    assert (len(outcomes.finished), len(outcomes.alarms)) == (1, 1)
     assert callable(page["seen"])  # tests/admin/test_server.py runs the like on a free port
+
+
+def test_log_lines_of_the_page_are_what_a_failing_record_causes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One line for the failure, one for the dead letter, and how many more there were."""
+
+    async def handle(_message: Message) -> None:
+        raise ValueError("no such customer")
+
+    async def test(b: Bench) -> None:
+        b.broker.create_stream("orders")
+        b.broker.skip("orders", 0, 1041)
+        b.broker.append("orders", b"order")
+        consumer = Consumer(
+            MemoryAdapter(b.broker, "orders", group="g"),
+            retry=RetryPolicy(max_attempts=5, initial=0.1),
+            dead_letters=b.letters,
+            clock=b.simulation.clock,
+        )
+        running = asyncio.create_task(consumer.run(handle))
+        await asyncio.sleep(20)
+        consumer.stop()
+        await running
+
+    bench(test)
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    shown = (DOCS / "snippets" / "observe" / "log_lines.txt").read_text(encoding="utf-8")
+    assert told == shown.splitlines()
 
 
 async def _slow(_message: Message) -> None:

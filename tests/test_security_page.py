@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import runpy
 import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable
@@ -28,15 +29,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 RUN_IN = ("tests/test_security_page.py", "tests/adapters/pulsar/client/test_access.py")
-PROGRAM = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = ROOT / "docs" / "snippets" / "security" / "access.py"
 
 
 @cache
 def _programs() -> dict[str, Any]:
-    names: dict[str, Any] = {}
-    for code in PROGRAM.findall(PAGE):
-        exec(compile(code, "docs/security.md", "exec"), names)  # noqa: S102 - our own page
-    return names
+    return runpy.run_path(str(PROGRAMS))
 
 
 def program(name: str) -> Callable[..., Any]:
@@ -46,12 +44,12 @@ def program(name: str) -> Callable[..., Any]:
 
 
 def test_each_program_of_the_page_is_run_by_a_test() -> None:
-    """Each block has a function, and each function is asked for by its name."""
-    blocks = [re.findall(r"^def (\w+)", code, re.MULTILINE) for code in PROGRAM.findall(PAGE)]
-    assert all(blocks)
+    """The page shows each function, and each function is asked for by its name."""
+    functions = set(re.findall(r"^def (\w+)", PROGRAMS.read_text(encoding="utf-8"), re.MULTILINE))
+    assert functions == set(re.findall(r"^:pyobject: ([a-z]\w+)$", PAGE, re.MULTILINE))
     texts = [(ROOT / path).read_text(encoding="utf-8") for path in RUN_IN]
     run = {name for text in texts for name in re.findall(r'program\("(\w+)"\)', text)}
-    assert run == {name for names in blocks for name in names}
+    assert run == functions
 
 
 # -- Kafka ---------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ async def _one(batch: Batch, target: SparkFeed) -> None:
 def main() -> None:
     """``python -m benchmarks.spark.feeder JOB DIRECTORY``."""
     logging.disable(logging.WARNING)
-    gc.set_threshold(COLLECT_AT)  # see "Garbage collection" in docs/guide.md
+    gc.set_threshold(COLLECT_AT)  # see "Garbage collection" in docs/back-pressure.md
     job = SparkJob(**json.loads(sys.argv[1]))
     warm_up()
     print("ready", flush=True)

@@ -24,7 +24,7 @@ def test_page_includes_each_of_its_snippets(name: str) -> None:
 
 def test_each_snippet_is_run() -> None:
     """A test names each of them."""
-    paths = [*Path(__file__).parent.glob("*.py"), TESTS / "spark_bridge" / "test_docs_programs.py"]
+    paths = TESTS.rglob("*.py")
     tests = "".join(path.read_text(encoding="utf-8") for path in paths)
     files = [path.name for path in SNIPPETS.glob("*/*.*")]
     assert [name for name in files if name not in tests] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,13 @@ from tests.docs.pages import Page
 FOLDER = Page("testing").snippets
 
 
-def run(*files: str, **environment: str) -> str:
+def run_tests(folder: Path, *files: str, **environment: str) -> str:
     """The last line of pytest, which knows nothing of this repository's configuration."""
     plugins = ("no:cacheprovider", "pytest_asyncio.plugin", "consumer_sdk.testing.pytest_plugin")
-    options = ("-q", "-c", os.devnull, "--rootdir", str(FOLDER), *(f"-p{each}" for each in plugins))
+    options = ("-q", "-c", os.devnull, "--rootdir", str(folder), *(f"-p{each}" for each in plugins))
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *files],
-        cwd=FOLDER,
+        cwd=folder,
         # The plugins that other packages bring take a second.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
         capture_output=True,
@@ -33,12 +34,12 @@ def run(*files: str, **environment: str) -> str:
 
 def test_tests_without_a_broker_pass() -> None:
     """Those of the handler in billing.py, and of a whole consumer."""
-    assert run("test_handler.py", "test_consumer.py").startswith("4 passed")
+    assert run_tests(FOLDER, "test_handler.py", "test_consumer.py").startswith("4 passed")
 
 
 @pytest.mark.kafka
 def test_test_of_a_real_kafka_passes(kafka_server: KafkaServer) -> None:
     """The fixture gives the Kafka that the environment names."""
-    assert run("test_kafka.py", CONSUMER_SDK_KAFKA=kafka_server.bootstrap_servers).startswith(
-        "1 passed"
-    )
+    assert run_tests(
+        FOLDER, "test_kafka.py", CONSUMER_SDK_KAFKA=kafka_server.bootstrap_servers
+    ).startswith("1 passed")
