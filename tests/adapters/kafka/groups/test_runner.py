@@ -105,6 +105,9 @@ class ScriptedCoordinator:
     def moved(self) -> None:
         self.moves += 1
 
+    def check(self, code: int) -> None:
+        """It has not moved."""
+
     def tell_news(self) -> None:
         """Nobody waits."""
 
