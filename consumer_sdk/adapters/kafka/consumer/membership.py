@@ -76,6 +76,7 @@ class Membership:
         self._member: Member | None = None
         self._missed: set[str] = set()
         self._session_due = math.inf
+        self._has_left = False
 
     async def join(self, topics: Mapping[str, Topic]) -> None:
         """Joins. Another member's drain may hold that up: it then goes on behind.
@@ -86,6 +87,8 @@ class Membership:
         options = self._options
         is_classic = options.protocol == "classic"
         self._member = self._classic_member() if is_classic else await self._consumer_member()
+        if self._has_left:  # it was closed meanwhile, and nobody would end what begins now
+            return
         self._runner = MemberRunner(
             self._member,
             self._coordinator,
@@ -204,6 +207,7 @@ class Membership:
 
     async def leave(self) -> None:
         """Leaves the group at once; what was held has been drained. Never raises."""
+        self._has_left = True
         if self._runner is not None:
             await self._runner.leave()
 
