@@ -50,6 +50,9 @@ LEAST_PATIENCE = 3.0
 SESSION_AGE = 30.0
 """Seconds after which the session of a group of the consumer protocol is asked for again."""
 
+SESSION_PATIENCE = 5.0
+"""Seconds for the answer: whoever joins or looks at topics waits for it, and can do without."""
+
 
 class Membership:
     """One member, which is run from `join` on.
@@ -153,7 +156,7 @@ class Membership:
         loop = asyncio.get_running_loop()
         self._session_due = loop.time()
         try:
-            async with asyncio.timeout(self._options.request_timeout):
+            async with asyncio.timeout(SESSION_PATIENCE):
                 found = await read_session_timeout(self._coordinator, self._options.group or "")
         except (KafkaError, OSError, TimeoutError) as error:
             log.info("the session of group %r is not known: %r", self._options.group, error)

@@ -910,6 +910,45 @@ def test_sync_that_is_answered_late_is_proven_by_a_heartbeat() -> None:
     assert (play.events(), play.member.held_until) == ([], play.now + SESSION)
 
 
+def test_rebalance_right_after_a_late_answer_leaves_its_whole_time_to_drain() -> None:
+    """It cannot have begun before the SyncGroup was sent."""
+    play = Play(RangeAssignor(), rebalance=30.0)
+    play.join(protocol="range")
+    sent, sync = play.now, play.asks(SyncGroup)
+    for _ in range(5):
+        play.now = play.member.wake_at()
+        play.member.poll(play.now)
+    given = SyncAnswer(0, write_assignment(Assignment(partitions("t:0"))))
+    play.member.answered(sync, given, play.now)
+    for _ in range(4):
+        play.beat(27)
+        assert play.member.held_until > play.now
+    assert names(play.events()) == ["Assigned", "Revoked"]
+    while play.now < sent + 30 - INTERVAL:
+        play.beat(27)
+    assert play.member.held_until == sent + 30
+
+
+def test_topic_that_is_deleted_while_it_drains_is_given_up_and_joined_without() -> None:
+    """A pattern has chosen it; nobody gets its partition, and the claim of it ends."""
+    play = Play(topics="t:4,u:1")
+    play.start("t:0,u:0")
+    play.beat(27)
+    play.join(2)
+    play.sync("t:0")
+    assert play.events() == [Revoked(partitions("u:0"))]
+    play.tell("t:4")
+    join = play.join(3)
+    assert (said(join).topics, said(join).owned) == ({"t"}, partitions("t:0,u:0"))
+    play.sync("t:0")
+    assert play.events() == []
+    play.release("u:0")
+    assert said(play.join(4)).owned == partitions("t:0")
+    play.sync("t:0")
+    assert (play.events(), play.member.held) == ([], partitions("t:0"))
+    assert play.member.poll(play.now) is None
+
+
 def test_quick_sync_begins_no_session() -> None:
     """Kafka repeats the assignment of a stable group, and the session goes on from the join."""
     play = Play()
