@@ -452,17 +452,19 @@ class ClassicMember(Member):
         else:
             self._assignors[request.protocol].assigned(assignment, request.generation)
             self._take(assignment, request.generation)
-            self._look_after_static_members(now)
+            if self._assignors[request.protocol].is_cooperative:
+                self._look_after_static_members(now)
 
     def _look_after_static_members(self, now: float) -> None:
         """The leader sees to it that what one was to give up does not stay with nobody.
 
         A static member may go before it has joined again without that, and its successor gets the rest without a
-        rebalance. A rebalance stops nothing that stays; eager members would stop everything.
+        rebalance. A rebalance stops nothing that stays; it stops those members that know an eager assignor too, but
+        other assignors withhold nothing.
         """
-        if self._is_cooperative and self._lead.is_blind:
+        if self._lead.is_blind:
             self._wants_to_join("a leader that came back does not know what was given to whom")
-        elif self._is_cooperative and self._lead.has_withheld:
+        elif self._lead.has_withheld:
             self._looks_again = now + self._rebalance_timeout
 
     def _take(self, assignment: Assignment, generation: int) -> None:

@@ -253,10 +253,27 @@ def test_cooperative_leader_that_came_back_joins_once_more() -> None:
     assert play.member.poll(play.now) is None
 
 
+def test_eager_leader_that_came_back_to_a_cooperative_assignor_joins_once_more() -> None:
+    """During an upgrade it knows both; what its predecessor has withheld would be nobody's."""
+    play = Play(CooperativeStickyAssignor(), RangeAssignor(), instance="i")
+    own = play.asks(JoinGroup)
+    members = (("me", "i", own.protocols[0][1]),)
+    answer = JoinAnswer(0, 4, "cooperative-sticky", "me", "me", members, skip_assignment=True)
+    play.member.answered(own, answer, play.now)
+    play.beat()
+    play.sync("t:0")
+    assert names(play.events()) == ["Assigned", "Revoked"]
+    play.release("t:0")
+    play.asks(JoinGroup)
+
+
+@pytest.mark.parametrize("also", [[], [RangeAssignor()]], ids=["cooperative", "upgrade"])
 @pytest.mark.parametrize("instance", ["i", None])
-def test_leader_looks_again_for_what_a_static_member_was_to_give_up(instance: str | None) -> None:
+def test_leader_looks_again_for_what_a_static_member_was_to_give_up(
+    instance: str | None, also: list[Assignor]
+) -> None:
     """A dynamic one joins again, or its session ends; a static one may be gone, and come back without a rebalance."""
-    play = Play()
+    play = Play(CooperativeStickyAssignor(), *also)
     own = play.asks(JoinGroup)
     claim = Subscription(frozenset({"t"}), owned=partitions("t:0,t:1,t:2,t:3"), generation=1)
     members = (
