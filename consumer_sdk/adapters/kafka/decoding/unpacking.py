@@ -78,10 +78,9 @@ def _first_offset(transaction: tuple[int, int]) -> int:
 
 
 def _is_abort(batch: Any) -> bool:
+    """Compaction leaves markers without a record, of transactions of which it has left nothing."""
     marker = next(batch, None)
-    if marker is None:
-        raise CorruptRecordException("a control batch without a record")
-    return bool(ControlRecord.parse(marker.key) == ABORT_MARKER)
+    return marker is not None and bool(ControlRecord.parse(marker.key) == ABORT_MARKER)
 
 
 class Unpacker:
@@ -208,7 +207,7 @@ class Unpacker:
         else:
             self._is_first = False
         if self._batches.is_skipped(batch):
-            self.next_fetch_offset = batch.next_offset
+            self._reached(batch.next_offset - 1)  # it may be an old one
             return False
         # An islice of an islice: the batch itself may be iterated only once.
         self._batch = islice(batch, None)

@@ -53,6 +53,14 @@ def control(offset: int, producer: int, *, abort: bool) -> bytes:
     return with_checksum(rebase(bytes(raw), offset))
 
 
+def emptied(raw: bytes) -> bytes:
+    """What compaction leaves of a batch that says where its producer stands: its head."""
+    head = bytearray(raw[:61])
+    struct.pack_into(">i", head, 8, 61 - 12)
+    struct.pack_into(">i", head, 57, 0)
+    return with_checksum(bytes(head))
+
+
 def with_checksum(raw: bytes) -> bytes:
     """The batch with the checksum that it should have."""
     from aiokafka.record.util import calc_crc32c_py
@@ -196,6 +204,24 @@ def test_aborted_transactions_and_markers_move_the_position_only(
     assert found.next_fetch_offset == 7
 
 
+@pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
+@pytest.mark.parametrize("is_abort", [True, False])
+def test_markers_and_batches_that_compaction_has_emptied_move_the_position_only(
+    isolation: int, *, is_abort: bool
+) -> None:
+    """The log cleaner keeps the heads that say where a producer stands, without any record."""
+    rows: list[Row] = [(1, 0, None, b"b", []), (2, 0, None, b"c", [])]
+    raw = (
+        emptied(control(0, 9, abort=is_abort))
+        + emptied(batch(rows, producer=9, transaction=True))
+        + batch([(3, 0, None, b"d", [])], producer=9, transaction=True)
+        + control(4, 9, abort=False)
+    )
+    found = unpacker_of(raw, isolation=isolation)
+    assert [m.position for m in flat(drain(found))] == [3]
+    assert found.next_fetch_offset == 5
+
+
 def test_response_of_markers_alone_gives_no_message_and_moves_on() -> None:
     """T10: an idle transactional topic still has no lag."""
     found = unpacker_of(control(4, 9, abort=False), position=4)
@@ -285,3 +311,11 @@ def test_batches_of_before_the_position_are_passed_when_they_come_again() -> Non
         unpacker_of(raw, 2).take(ASSIGNMENT, ANY, ANY)
     found = unpacker_of(raw, 2, skips_old=True)
     assert [m.value for m in flat(drain(found))] == [b"2"]
+
+
+def test_old_marker_does_not_lead_back() -> None:
+    """What lies before the position was delivered, and comes once."""
+    raw = control(1, 9, abort=False) + batch([(2, 0, None, b"2", []), (3, 0, None, b"3", [])])
+    found = unpacker_of(raw, 3, skips_old=True)
+    messages, _size = found.take(ASSIGNMENT, ANY, ANY)
+    assert [m.value for m in messages] == [b"3"]

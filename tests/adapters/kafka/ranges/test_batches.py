@@ -11,6 +11,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
 from consumer_sdk.range_reads import Columns
+from tests.adapters.kafka.decoding.test_unpacking import control, emptied
 from tests.adapters.kafka.ranges.reads import offsets, values
 
 NOBODY = -1
@@ -79,6 +80,8 @@ def test_bounds_in_gaps_cut_right(start: int, stop: int, found: list[int]) -> No
 def test_empty_batch_yields_nothing() -> None:
     """Compaction keeps a producer's last batch without its records."""
     assert columns(batch([])) == []
+    marker = emptied(control(0, 7, abort=True))
+    assert offsets(columns(marker + batch(range(2), base=1, producer=7))) == [1, 2]
 
 
 def test_batch_that_is_cut_off_is_left_for_the_next_fetch() -> None:
