@@ -27,7 +27,7 @@ Errors of a partition:
 
 ===============================================  ============================================================
 a leader or an epoch that is out of date         fresh metadata; asked again when they are there, or soon
-out of range, by a follower                      the leader is asked
+out of range, or another past, by a follower     the leader is asked
 out of range, by the leader                      asked again; said twice it is a fault, behind what is buffered
 the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
 not authorized, corrupt, or nothing mends it     a fault, behind what is buffered
@@ -634,8 +634,12 @@ class Cursors:
         if part.error:
             return self._take_error(plan, cursor, part, now)
         cursor.rests_until = 0.0
+        cursor.missing = NO_POSITION
         if part.diverging is not None:
-            return self._diverged(cursor, *part.diverging)
+            if plan.node == plan.leaders[cursor.tp][0]:
+                return self._diverged(cursor, *part.diverging)
+            self._leave_replica(plan, cursor, now)
+            return False
         cursor.highwater, cursor.last_stable = part.highwater, part.last_stable
         cursor.log_start = part.log_start if part.log_start >= 0 else None
         if part.replica >= 0 and self._options.rack:
@@ -643,7 +647,6 @@ class Cursors:
         cursor.is_idle = part.replica < 0 and self._is_at_end(cursor, plan)
         if not part.records:
             return False
-        cursor.missing = NO_POSITION
         ask = plan.request.asks[cursor.tp]
         cursor.put(_item(part, ask, continues=cursor.continues_at(ask.offset)))
         self.served(cursor)
@@ -654,6 +657,12 @@ class Cursors:
         if replica != plan.node and self._leaders.has_node(replica):
             cursor.replica = replica, now + self._options.replica_age
             return
+        self._is_stale = True
+        self._rest(cursor, plan.leaders[cursor.tp], now)
+
+    def _leave_replica(self, plan: Plan, cursor: Cursor, now: float) -> None:
+        """It has lost what it had, or never had it: the leader's log is the one that counts."""
+        cursor.replica = None
         self._is_stale = True
         self._rest(cursor, plan.leaders[cursor.tp], now)
 

@@ -746,6 +746,59 @@ def test_replica_whose_time_is_over_still_speaks_for_itself_alone() -> None:
     run(test)
 
 
+def test_replica_that_has_less_than_was_read_is_left() -> None:
+    """KIP-392: it has lost what it had, and copies it again; what the leader has is what counts."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(10)
+        cursors = Cursors(cluster, SMALL._replace(rack="r"))
+        cursor = Cursor(A)
+        cursors.add(cursor)
+        cursor.seek(10)
+        cursor.last_epoch = 0
+        cursor.resume()
+        cursor.replica = 2, 10.0
+        (plan,) = cursors.look(0.0).plans
+        assert plan.node == 2
+        part = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, (0, 5), b"")
+        assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0)
+        assert not cursor.queue
+        (plan,) = cursors.look(1.0).plans
+        assert plan.node == 1
+        assert plan.request.asks[A].last_epoch == 0
+        assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 1.0)
+        fault = cursor.front
+        assert isinstance(fault, Fault)
+        assert isinstance(fault.error, PositionOutOfRangeError)
+
+    run(test)
+
+
+def test_offset_that_was_not_stored_for_a_moment_is_doubted_again_the_next_time() -> None:
+    """A leader that is none any more has said so once; long after that, another one does."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A).append(5)
+        cursors = Cursors(cluster, SMALL)
+        cursor = Cursor(A)
+        cursors.add(cursor)
+        cursor.seek(5)
+        cursor.resume()
+        absent = PartitionAnswer("t", 0, 1, -1, -1, -1, (), -1, None, b"")
+        nothing = PartitionAnswer("t", 0, 0, 5, 5, 0, (), -1, None, b"")
+        for now, part in enumerate([absent, nothing, absent]):
+            (plan,) = cursors.look(float(now)).plans
+            assert not cursors.accept(plan, Fetched(0, 0, 7, [part]), float(now))
+        assert not cursor.queue
+        (plan,) = cursors.look(9.0).plans
+        assert cursors.accept(plan, Fetched(0, 0, 7, [absent]), 9.0)
+        assert isinstance(cursor.front, Fault)
+
+    run(test)
+
+
 def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
     """Not only when the request has run into its time; what comes late does not count."""
 
