@@ -95,9 +95,9 @@ class ClusterTopics:
         """All of them."""
         return self._topics
 
-    def create(self, name: str, partitions: int) -> TopicInfo:
-        """Makes a topic, or makes it again."""
-        topic_id = UUID(int=self._random.getrandbits(128), version=4).bytes
+    def create(self, name: str, partitions: int, topic_id: bytes | None = None) -> TopicInfo:
+        """Makes a topic, or makes it again; its id is drawn by default."""
+        topic_id = topic_id or UUID(int=self._random.getrandbits(128), version=4).bytes
         self._topics = {**self._topics, name: TopicInfo(topic_id, partitions)}
         return self._topics[name]
 

@@ -107,12 +107,18 @@ class ShareBroker:
         session = self.sessions.fetched(request, connection)
         acked = self._acknowledge_all(request, now)
         if request.epoch == CLOSE_EPOCH:
+            self._finish(request)
             self._end(session.key)
             self._serve(now)
             return self._answer(request, acked, {})
         pending = PendingFetch(request, session, now + request.max_wait, acked)
-        self.waiting.append(pending)
+        # What is released takes a moment to be stored: this fetch does not find it, unless it has to wait.
+        pending.answer = self._attempt(pending, now)
+        self._finish(request)
         self._serve(now)
+        if pending.answer is None:
+            self.waiting.append(pending)
+            self._serve(now)
         return pending if pending.answer is None else pending.answer
 
     def acknowledge(self, request: ShareAcknowledge, now: float) -> ShareAcknowledgeAnswer:
@@ -124,6 +130,7 @@ class ShareBroker:
         _check_member(request)
         session = self.sessions.acknowledged(request)
         acked = self._acknowledge_all(request, now)
+        self._finish(request)
         if request.epoch == CLOSE_EPOCH:
             self._end(session.key)
         self._serve(now)
@@ -159,7 +166,13 @@ class ShareBroker:
         partition = self.partitions.get((request.group, tp))
         if partition is None:
             return Code.UNKNOWN_TOPIC_OR_PARTITION
-        return partition.acknowledge(request.member_id, acks, now)
+        return partition.acknowledge(request.member_id, acks, now, finishes=False)
+
+    def _finish(self, request: ShareFetch | ShareAcknowledge) -> None:
+        """The acks of the request are stored."""
+        for tp in request.topics:
+            if (partition := self.partitions.get((request.group, tp))) is not None:
+                partition.finish()
 
     # -- fetches --------------------------------------------------------------------------------
 

@@ -57,6 +57,7 @@ class ShareCluster:
         coordinator: the node that has all groups.
         loads_until: it answers nothing but COORDINATOR_LOAD_IN_PROGRESS before.
         removed: members whose sessions with the coordinator have ended.
+        fails_to_store: the share coordinator answers nothing: acks are refused, but locks end.
     """
 
     topics: ClusterTopics
@@ -64,6 +65,7 @@ class ShareCluster:
     nodes: int = 1
     coordinator: int = 0
     loads_until: float = 0.0
+    fails_to_store: bool = False
     timers: Timers = field(default_factory=Timers)
     brokers: dict[int, ShareBroker] = field(default_factory=dict)
     groups: dict[str, ShareGroup] = field(default_factory=dict)
@@ -140,14 +142,25 @@ class ShareCluster:
         return self._leaders.setdefault(tp, (tp.partition % self.nodes, 0))
 
     def load(self, group: str, tp: TopicIdPartition) -> SharePartition:
-        """The share partition as it is stored."""
+        """The share partition as it is stored.
+
+        Raises:
+            RefusedError: the share coordinator answers nothing.
+        """
         stored = self.stored.setdefault((group, tp), StoredState())
+        if self.fails_to_store:
+            raise RefusedError(Code.COORDINATOR_NOT_AVAILABLE)
         partition = SharePartition.load(
             self.log(tp), stored, self.options.limits, is_latest=self.options.is_latest
         )
+        partition.is_storing = self.is_storing
         if stored.start is None:
             stored.write(partition.start, {})
         return partition
+
+    def is_storing(self) -> bool:
+        """Whether the share coordinator answers."""
+        return not self.fails_to_store
 
     def lock_timeout(self, _group: str) -> float:
         """Seconds that the group's records stay acquired."""

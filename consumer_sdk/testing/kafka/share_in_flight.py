@@ -50,12 +50,27 @@ class Limits:
 
 @dataclass(slots=True)
 class Record:
-    """One offset in flight."""
+    """One offset in flight.
+
+    Attributes:
+        is_moving: its new state is being stored; until then nobody gets it, and nobody can say anything of it.
+    """
 
     state: RecordState
     count: int
     member: str = ""
     expires_at: float = inf
+    is_moving: bool = False
+
+    @property
+    def is_available(self) -> bool:
+        """It may be acquired."""
+        return self.state is RecordState.AVAILABLE and not self.is_moving
+
+    @property
+    def is_final(self) -> bool:
+        """It is not delivered again, and that is stored."""
+        return self.state.is_final and not self.is_moving
 
 
 @dataclass(slots=True)

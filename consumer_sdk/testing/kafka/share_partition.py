@@ -62,7 +62,7 @@ class SharePartition:
     """One partition of one group, while a broker leads it.
 
     Attributes:
-        fails_to_store: the share coordinator answers nothing: acks are refused, but locks end.
+        is_storing: whether the share coordinator answers; while it does not, acks are refused, but locks end.
     """
 
     log: PartitionLog
@@ -70,10 +70,11 @@ class SharePartition:
     limits: Limits
     start: int = 0
     end: int = 0
-    fails_to_store: bool = False
+    is_storing: Callable[[], bool] = lambda: True
     _batches: list[Batch] = field(default_factory=list)
     _gap: tuple[int, int] | None = None
     _deadlines: list[tuple[float, int, int]] = field(default_factory=list)
+    _moving: list[Acknowledging] = field(default_factory=list)
 
     # -- from one leader to the next --------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class SharePartition:
                     return gap_start
                 gap_start = max(batch.last + 1, gap_start)
             for offset, record in enumerate(batch.records, batch.first):
-                if record.state is RecordState.AVAILABLE:
+                if record.is_available:
                     return offset
         return self.end + 1
 
@@ -224,7 +225,7 @@ class SharePartition:
     def _acquire_again(self, work: Acquiring, batch: Batch) -> bool:
         """Takes what is available of the batch; True if nothing more may come in this answer."""
         part = batch.within(work.fetched[0].base, work.last)
-        available = [(at, record) for at, record in part if record.state is RecordState.AVAILABLE]
+        available = [(at, record) for at, record in part if record.is_available]
         if not available:
             return False
         is_throttled = max(record.count for _, record in available) >= self.limits.throttled_from
@@ -305,8 +306,14 @@ class SharePartition:
 
     # -- acknowledging ----------------------------------------------------------------------------
 
-    def acknowledge(self, member: str, acks: Sequence[AckBatch], now: float) -> Code:
-        """Carries all of them out, or none; but a renewal holds whatever comes after it."""
+    def acknowledge(
+        self, member: str, acks: Sequence[AckBatch], now: float, *, finishes: bool = True
+    ) -> Code:
+        """Carries all of them out, or none; but a renewal holds whatever comes after it.
+
+        Args:
+            finishes: False: `finish` does that, as the share coordinator takes a moment to store what is new.
+        """
         work = Acknowledging(member, now)
         try:
             for ack in acks:
@@ -315,16 +322,29 @@ class SharePartition:
         except RefusedError as error:
             self._undo(work)
             return error.code
-        if work.changes and self.fails_to_store:
+        if work.changes and not self.is_storing():
             self._undo(work)
             return Code.COORDINATOR_NOT_AVAILABLE
-        self._store(work.changes, work.outcomes)
+        for record, _ in work.undo:
+            record.is_moving = True
+        self._moving.append(work)
+        if finishes:
+            self.finish()
         return Code.NONE
+
+    def finish(self) -> None:
+        """What was acknowledged is stored."""
+        moving, self._moving = self._moving, []
+        for work in moving:
+            for record, _ in work.undo:
+                record.is_moving = False
+            self._store(work.changes, work.outcomes)
 
     def _acknowledge(self, work: Acknowledging, ack: AckBatch) -> None:
         for batch in self._find(ack):
             for offset, record in batch.within(max(ack.first, self.start), ack.last):
-                if record.state is not RecordState.ACQUIRED or record.member != work.member:
+                is_acquired = record.state is RecordState.ACQUIRED and not record.is_moving
+                if not is_acquired or record.member != work.member:
                     raise RefusedError(Code.INVALID_RECORD_STATE)
                 kind = AckType(ack.types[offset - ack.first if len(ack.types) > 1 else 0])
                 if kind is AckType.RENEW:
@@ -370,7 +390,7 @@ class SharePartition:
         if not changes:
             return
         self.stored.outcomes.update(outcomes)
-        if not self.fails_to_store:
+        if self.is_storing():
             self.stored.write(self.start, changes)
         self._move_start()
 
@@ -378,7 +398,7 @@ class SharePartition:
 
     def release(self, member: str) -> Code:
         """Makes available what the member has acquired: its session has ended."""
-        if self.fails_to_store:
+        if not self.is_storing():
             return Code.COORDINATOR_NOT_AVAILABLE
         self._release(lambda record: record.member == member, 0, self.end)
         return Code.NONE
@@ -449,7 +469,7 @@ class SharePartition:
             if gap_start is not None and batch.last >= gap_start:
                 return last
             for offset, record in enumerate(batch.records, batch.first):
-                if not record.state.is_final:
+                if not record.is_final:
                     return last
                 last = offset
         return last
@@ -457,4 +477,4 @@ class SharePartition:
     def _is_final(self, batch: Batch, offset: int) -> bool:
         """The state of an offset; one in a hole behind the batch has none, and counts by the batch's last."""
         at = min(offset, batch.last) - batch.first
-        return batch.records[at].state.is_final
+        return batch.records[at].is_final

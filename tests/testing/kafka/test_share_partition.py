@@ -229,9 +229,9 @@ def test_ack_that_cannot_be_stored_is_taken_back() -> None:
     """The record is acquired still."""
     talk = Talk(1)
     talk.fetch()
-    talk.partition.fails_to_store = True
+    talk.partition.is_storing = lambda: False
     assert talk.ack(0, 0) is Code.COORDINATOR_NOT_AVAILABLE
-    talk.partition.fails_to_store = False
+    talk.partition.is_storing = lambda: True
     assert talk.ack(0, 0) is Code.NONE
 
 
