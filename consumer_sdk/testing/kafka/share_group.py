@@ -146,12 +146,12 @@ def assign_shared(
     partitions: Mapping[bytes, int],
     former: Mapping[str, AbstractSet[Slot]],
 ) -> dict[str, set[Slot]]:
-    """Each partition has somebody, each member about as many, and all members have one; nothing moves without need.
+    """Each partition has somebody, each member about as many, and all members have one.
 
     Args:
         subscribers: member id → ids of the topics that it wants.
         partitions: topic id → how many partitions it has.
-        former: what each was to have before.
+        former: what each was to have before; it keeps that where nobody has fewer.
     """
     found: dict[str, set[Slot]] = {member: set() for member in sorted(subscribers)}
     readers: dict[Slot, list[str]] = {}
