@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.kafka, *ON_SPARK]
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark-cookbook.md").read_text(encoding="utf-8")
+PROGRAM = Path(__file__).parents[2] / "docs" / "snippets" / "spark-cookbook" / "cookbook.py"
+TEXT = PROGRAM.read_text(encoding="utf-8")
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def recipe(heading: str) -> str:
-    """The program below a heading; the one above all of them for an empty one."""
-    part = PAGE.partition(f"\n## {heading}\n" if heading else "# ")[2].partition("\n## ")[0]
-    found = re.search(r"^```python\n(.*?)^```", part, re.MULTILINE | re.DOTALL)
-    assert found, heading
-    return found[1]
+def recipe(name: str) -> str:
+    """The program below the line that names it; all above the first one for an empty name."""
+    if not name:
+        return TEXT.partition("\n# -- ")[0]
+    return TEXT.partition(f"\n# -- {name}\n")[2].partition("\n# --")[0]
 
 
 class Kitchen:
@@ -47,14 +47,15 @@ class Kitchen:
         self._folder = folder
         self._made: set[str] = set()
         self.names: dict[str, Any] = {"spark": spark}
-        self.cook("")
+        for name in ("", "orders"):
+            self.cook(name)
 
     def cook(self, heading: str) -> None:
         """Runs a recipe, and waits for the end of its query."""
         text = self._with_topics(recipe(heading))
         text = re.sub(r'trigger\(processingTime=".*?"\)', "trigger(availableNow=True)", text)
         text = text.replace("127.0.0.1:9092", self._servers).replace("/data", str(self._folder))
-        exec(compile(text, f"docs/spark-cookbook.md: {heading}", "exec"), self.names)  # noqa: S102 - the page's own
+        exec(compile(text, f"cookbook.py: {heading}", "exec"), self.names)  # noqa: S102 - the page's own
         if "query" in self.names:
             self.names.pop("query").awaitTermination()
 
@@ -101,7 +102,7 @@ def test_a_backfill_reads_from_a_time_to_a_time(kitchen: Kitchen) -> None:
     """The first record at the begin, and none at the end."""
     hours = (0, 5, 6, 7, 11, 12, 13)
     kitchen.send("orders", [order(hour, BEGIN + timedelta(hours=hour)) for hour in hours])
-    kitchen.cook("Backfill from a time to a time")
+    kitchen.cook("backfill from a time to a time")
     rows = kitchen.names["backfill"].select("decoded.id").collect()
     assert sorted(row.id for row in rows) == [6, 7, 11]
 
@@ -111,7 +112,7 @@ def test_a_window_is_written_when_it_has_ended(kitchen: Kitchen, tmp_path: Path)
     """The watermark follows the newest order; the last window is still open."""
     minutes = (1, 50, 70, 131)
     kitchen.send("orders", [order(at, BEGIN + timedelta(minutes=at), 2.5) for at in minutes])
-    kitchen.cook("Windows that end: watermarks")
+    kitchen.cook("windows that end: watermarks")
     found = kitchen.names["spark"].read.parquet(str(tmp_path / "revenue")).orderBy("start")
     rows = [(row.start.timestamp(), row.orders, row.amount) for row in found.collect()]
     start = BEGIN.timestamp()
@@ -127,7 +128,7 @@ def test_two_streams_are_joined_within_a_time(kitchen: Kitchen, tmp_path: Path) 
         ({"order": n, "paid": (BEGIN + timedelta(minutes=at)).isoformat()}, BEGIN) for n, at in paid
     ]
     kitchen.send("payments", late)
-    kitchen.cook("Join two streams")
+    kitchen.cook("join two streams")
     found = kitchen.names["spark"].read.parquet(str(tmp_path / "paid"))
     assert [(row.id, row.order) for row in found.collect()] == [(1, 1)]
 
@@ -151,5 +152,22 @@ def test_a_query_on_sparks_own_source_is_moved(kitchen: Kitchen, tmp_path: Path)
         seen.extend((number, row.offset) for row in rows.collect())
 
     kitchen.names["process"] = process
-    kitchen.cook('Move a running query from `format("kafka")`')
+    kitchen.cook("move a running query from formatkafka")
     assert sorted(seen) == [(4, 4), (4, 5)]
+
+
+def test_upsert_takes_the_newest_row_of_each_id(kitchen: Kitchen) -> None:
+    """By a statement that Spark can parse, with neither Delta nor Iceberg."""
+    spark = kitchen.names["spark"]
+    text = recipe("upsert into a delta table").partition("spark.sql(f")[0]
+    exec(compile(text, "cookbook.py: upsert", "exec"), kitchen.names)  # noqa: S102 - the page's own
+    statement = kitchen.names["UPSERT"].format(table="orders")
+    spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)
+    kitchen.names["UPSERT"] = "SELECT '{table}'"
+    rows = spark.sql(
+        "SELECT named_struct('id', id, 'amount', amount) AS decoded, offset "
+        "FROM VALUES (1, 1.0, 3), (1, 2.0, 5), (2, 4.0, 4) AS t(id, amount, offset)"
+    )
+    kitchen.names["upsert_into"]("orders")(rows, 0)
+    found = spark.table("changes").orderBy("id").collect()
+    assert [(row.id, row.amount, row.offset) for row in found] == [(1, 2.0, 5), (2, 4.0, 4)]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).parents[3]
+EXAMPLE = Path(__file__).parents[3] / "docs" / "snippets" / "spark" / "copy_orders.py"
 
 pytestmark = [*ON_SPARK, pytest.mark.kafka]
 
@@ -166,20 +166,12 @@ def test_the_pages_example_works(
 ) -> None:
     """As it stands there, with topics of this test's own."""
     copies = Topic(kafka_server, f"{topic.name}-copies")
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    example = page.partition("## Writing")[2].partition("```python\n")[2].partition("```")[0]
-    for old, new in (
-        ("127.0.0.1:9092/orders", f"{topic.servers}/{topic.name}"),
-        ("127.0.0.1:9092/copies", f"{topic.servers}/{copies.name}"),
-        (
-            '.format("consumer_sdk").load(',
-            '.format("consumer_sdk").option("startingOffsets", "earliest").load(',
-        ),
-    ):
+    example = EXAMPLE.read_text(encoding="utf-8")
+    for old, new in (("{KAFKA}/orders", topic.name), ("{KAFKA}/copies", copies.name)):
         assert old in example
-        example = example.replace(old, new)
-    names: dict[str, Any] = {"spark": spark, "checkpoint": str(tmp_path)}
-    exec(example, names)  # noqa: S102 - the page's own
+        example = example.replace(old, f"{topic.servers}/{new}")
+    names: dict[str, Any] = {}
+    exec(compile(example, "copy_orders.py", "exec"), names)  # noqa: S102 - the page's own
     names["query"].processAllAvailable()
     names["query"].stop()
     found = {row["key"]: row["value"] for row in read(spark, copies)}
