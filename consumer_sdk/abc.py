@@ -33,6 +33,7 @@ from consumer_sdk.records import (
     Tracked,
     Verdict,
 )
+from consumer_sdk.records.outputs import Output
 
 __all__ = [
     "AckTracker",
@@ -43,7 +44,9 @@ __all__ = [
     "DeadLetters",
     "LeaseSource",
     "Leases",
+    "MakesLetters",
     "StoreItem",
+    "Transactions",
 ]
 
 
@@ -820,3 +823,76 @@ class DeadLetters(ABC):
     @abstractmethod
     async def aclose(self) -> None:
         """Idempotent and bounded; called after the drain."""
+
+
+class Transactions(ABC):
+    """Commits positions of records together with what their handlers have sent: all of it, or nothing.
+
+    An object belongs to one consumer, and is opened once. A flush is one transaction: what it takes of each
+    `AckFlush.outputs` (`OutputBook.choose`), and the positions. Then the book is told (`OutputBook.committed`).
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def check(self, adapter: Adapter) -> None:
+        """Looks at the adapter whose positions are to be committed; opens nothing.
+
+        Raises:
+            ConfigurationError: its positions cannot go into these transactions.
+        """
+
+    @abstractmethod
+    def check_output(self, output: Output) -> None:
+        """Looks at what a handler sends.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+
+    @abstractmethod
+    async def open(self, adapter: Adapter) -> None:
+        """Connects, and ends what a former consumer of the same name has left open.
+
+        Args:
+            adapter: it is open; nothing was fetched yet.
+
+        Raises:
+            ConfigurationError: something cannot work.
+            AdapterError: the broker cannot be reached, or refused.
+        """
+
+    @abstractmethod
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """One transaction; one outcome for each flush, in order.
+
+        RETRY: nothing of the flush was committed, and its outputs are in its book still. FENCED, GONE: as
+        `Adapter.commit` has them.
+
+        Raises:
+            ProducerFencedError: another producer has taken over.
+            AdapterError: it cannot go on: the broker refuses an output, or it is not known whether the
+                transaction has committed. A restart finds that out.
+
+        Cancellation: a transaction that was begun goes on. The next call waits for its end.
+        """
+
+    def letters_of(self, destination: DeadLetters) -> MakesLetters | None:  # noqa: ARG002 - for overriders
+        """What makes outputs of dead letters, so that they are written in the transaction too.
+
+        Returns:
+            None: they are for another place, and are written there first, at least once.
+        """
+        return None
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Idempotent and bounded; called after the adapter is closed."""
+
+
+class MakesLetters(Protocol):
+    """Makes an output of each dead letter, and what it is written to if need be."""
+
+    async def __call__(self, letters: Sequence[DeadLetter]) -> Sequence[Output | Exception]:
+        """An output for each, or why there is none now."""
+        ...

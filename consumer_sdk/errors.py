@@ -9,6 +9,7 @@
     │   ├── TransientAdapterError              worth trying again; the runtime does
     │   ├── PartitionLostError                 the assignment is gone; the record will be delivered again
     │   ├── PositionOutOfRangeError            the wanted position is no longer (or not yet) stored
+    │   ├── ProducerFencedError                another producer has this consumer's transactional id
     │   └── UnreadableRecordError              what the broker stores there cannot be read, however often
     ├── StoreError                             the checkpoint store
     │   ├── TransientStoreError                worth trying again; the runtime does
@@ -24,6 +25,8 @@
     ├── FeedError (spark_bridge)               the directory that feeds Spark; has a tree of its own
     ├── ServerError (testing.servers)          a server for tests could not be started
     ├── HandlerError                           user code, or a record that could not be settled
+    │   ├── NoTransactionsError                message.send() in a run without transactions=
+    │   └── OutputError                        what a handler sends cannot be written
     └── ConsumerClosedError                    the consumer is closed, or used where it cannot work
 
 An unknown exception of user code or of a client flies unchanged.
@@ -39,8 +42,11 @@ __all__ = [
     "FencedError",
     "HandlerError",
     "MissingExtraError",
+    "NoTransactionsError",
+    "OutputError",
     "PartitionLostError",
     "PositionOutOfRangeError",
+    "ProducerFencedError",
     "SchemaRegistryAccessError",
     "SchemaRegistryError",
     "StoreError",
@@ -165,6 +171,21 @@ class PositionOutOfRangeError(AdapterError):
         choose where to go on: ``out_of_range="earliest"``, ``"latest"`` or an `AtTime`, or
         ``consumer-sdk checkpoints reset``. Then find out why the consumer was so far behind:
         ``max_lag`` warns earlier.
+    """
+
+
+class ProducerFencedError(AdapterError):
+    """Another producer has this consumer's transactional id, or the transaction took too long.
+
+    Cause:
+        two consumers run with the same ``transactional_id``; or this process was frozen, or the
+        brokers were away, for longer than the ``timeout`` of the transactions. The broker has
+        aborted the open transaction and takes nothing more from this producer.
+
+    What to do:
+        give each consumer that runs at the same time a transactional id of its own, which it
+        keeps when it is restarted. Then start this consumer again: what was not committed is
+        delivered again, and none of its outputs can be seen by ``read_committed``.
     """
 
 
@@ -313,6 +334,37 @@ class HandlerError(ConsumerSdkError):
         mend the handler, or give ``dead_letters=``. The record is not settled and is delivered
         again.
     """
+
+
+class NoTransactionsError(HandlerError):
+    """``message.send()`` was called in a run without transactions; that ends the consumer.
+
+    Cause:
+        the handler sends outputs, and `Consumer.run` was not given ``transactions=``; or the
+        message was pulled, for which there are no transactions.
+
+    What to do:
+        give ``run(handler, transactions=KafkaTransactions(transactional_id=…))``, or write with a
+        producer of your own, at least once.
+    """
+
+
+class OutputError(HandlerError):
+    """What a handler sends cannot be written; the record goes to the dead letters.
+
+    Cause:
+        the value or the key is no bytes, the topic has no name or is none of ``topics=``, the
+        output is larger than ``max_output_bytes``, or the message was settled before.
+
+    What to do:
+        read the text: it names what was given. Send before you settle the message, and send less
+        in one output.
+
+    Attributes:
+        message: the one whose handler has sent it.
+    """
+
+    message: object = None
 
 
 class ConsumerClosedError(ConsumerSdkError):

@@ -16,7 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from consumer_sdk import Consumer, RetryPolicy
-from consumer_sdk.adapters import KafkaAdapter, KinesisAdapter, PulsarAdapter
+from consumer_sdk.adapters import (
+    KafkaAdapter,
+    KafkaTransactions,
+    KinesisAdapter,
+    PulsarAdapter,
+)
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.connection import Connection as KinesisConnection
@@ -62,6 +67,7 @@ TABLES: Mapping[str, tuple[Callable[..., Any], Mapping[str, OptionType]]] = {
         KafkaDeadLetters,
         {"bootstrap_servers": SERVERS, **_own(KafkaDeadLetters)},
     ),
+    "KafkaTransactions": (KafkaTransactions, _own(KafkaTransactions)),
     "KinesisAdapter": (KinesisAdapter, kinds_of(KinesisOptions)),
     "Connection of Kinesis": (KinesisConnection, kinds_of(KinesisConnection)),
     "PulsarAdapter": (PulsarAdapter, kinds_of(PulsarOptions)),

@@ -55,7 +55,7 @@ MORE = {
 """What an argument takes that a field does not hold: a name, or None for a default that is made."""
 NO_FIELDS = {
     *("bootstrap_servers", "service_url", "region_name", "faults"),
-    *("store", "dead_letters", "around"),
+    *("store", "dead_letters", "around", "transactions"),
 }
 """Arguments that are no options, or that something else is made of."""
 

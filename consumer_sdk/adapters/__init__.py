@@ -11,17 +11,25 @@ from typing import TYPE_CHECKING
 from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from consumer_sdk.adapters.kafka import KafkaAdapter
+    from consumer_sdk.adapters.kafka import KafkaAdapter, KafkaTransactions
     from consumer_sdk.adapters.kinesis import KinesisAdapter
     from consumer_sdk.adapters.pulsar import PulsarAdapter
     from consumer_sdk.adapters.urls import open_url
     from consumer_sdk.testing.memory import MemoryAdapter
 
-__all__ = ["KafkaAdapter", "KinesisAdapter", "MemoryAdapter", "PulsarAdapter", "open_url"]
+__all__ = [
+    "KafkaAdapter",
+    "KafkaTransactions",
+    "KinesisAdapter",
+    "MemoryAdapter",
+    "PulsarAdapter",
+    "open_url",
+]
 
 __getattr__ = lazy_names(
     __name__,
     {
+        "KafkaTransactions": "consumer_sdk.adapters.kafka",
         "KafkaAdapter": "consumer_sdk.adapters.kafka",
         "KinesisAdapter": "consumer_sdk.adapters.kinesis",
         "MemoryAdapter": "consumer_sdk.testing.memory",

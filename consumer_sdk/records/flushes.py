@@ -59,6 +59,7 @@ class AckFlush:
         checkpoint: the state that it makes durable.
         settled: (position, native handle) of what was newly settled, where the adapter asks.
         is_copy: a store holds the checkpoint; the broker is told for its lag tools.
+        outputs: in a run with transactions, the `OutputBook` of what handlers have sent; else None.
     """
 
     assignment: Assignment
@@ -66,6 +67,7 @@ class AckFlush:
     checkpoint: Checkpoint
     settled: Sequence[tuple[Position, Any]] = ()
     is_copy: bool = False
+    outputs: Any = None
 
 
 @dataclass(frozen=True, slots=True)

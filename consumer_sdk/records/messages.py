@@ -83,6 +83,17 @@ class Holder(Protocol):
         """Opens the tree of a delivery."""
         ...
 
+    def send(
+        self,
+        message: Message,
+        stream: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+    ) -> bool:
+        """See `Message.send`."""
+        ...
+
 
 class Message:
     """One delivery of a record, with the handle that settles it.
@@ -238,6 +249,34 @@ class Message:
             tree also after it was acked.
         """
         return self.holder.tree(self)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+    ) -> bool:
+        """Writes a record in the transaction that commits this one: both, or neither.
+
+        For ``run(handler, transactions=KafkaTransactions(…))``. The output is kept until this message is
+        settled, and counts for ``max_in_flight_bytes``. What a delivery sends is dropped if it fails.
+
+        Args:
+            topic: where to; its partition follows from the key, as Java's producer has it.
+            value: bytes, or None for a tombstone.
+            key: bytes, or None.
+            headers: pairs of name and bytes (or None).
+
+        Returns:
+            False: the partition was lost, so that the record and its outputs are another consumer's.
+
+        Raises:
+            NoTransactionsError: there are no transactions here.
+            OutputError: it cannot be written; or the message was settled before.
+        """
+        return self.holder.send(self, topic, value, key, headers)
 
     async def durable(self) -> None:
         """Waits until everything settled so far in this partition is durable.

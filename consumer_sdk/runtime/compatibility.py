@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore
+from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, Transactions
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
+from consumer_sdk.options import instance, optional
 from consumer_sdk.records import Assignment, AtPosition, Kind, Position, StartPoint
 from consumer_sdk.runtime.dispatch.lanes import Ordering
 from consumer_sdk.runtime.fetch_loop import DEFAULT_IN_FLIGHT
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.trackers import QueueTracker, TrackerOptions, WatermarkTracker
 
-__all__ = ["check", "check_ordering", "in_flight_of", "make_tracker"]
+__all__ = ["check", "check_ordering", "check_transactions", "in_flight_of", "make_tracker"]
+
+TRANSACTIONS = optional(
+    instance(Transactions, "transactions such as KafkaTransactions(transactional_id=…)")
+)
 
 ROOM = 1000
 """Characters of commit metadata that hold any checkpoint without ranges and attempts, whose names are
@@ -167,6 +172,35 @@ def check_ordering(adapter: Adapter, ordering: Ordering) -> None:
             f"keep its order: run with Ordering.NONE, or with Ordering.KEY where keys stay with "
             f"one consumer"
         )
+
+
+def check_transactions(
+    adapter: Adapter, store: CheckpointStore | None, transactions: Transactions | None
+) -> None:
+    """Refuses transactions that cannot commit this consumer's positions.
+
+    Raises:
+        ConfigurationError: says why, and what to do.
+    """
+    TRANSACTIONS.check("transactions", transactions, "run")
+    if transactions is None:
+        return
+    if adapter.capabilities.kind is Kind.QUEUE:
+        raise ConfigurationError(
+            f"{adapter.broker}: a queue has no position that a transaction could commit: leave "
+            f"transactions= out, or read the topic in a consumer group"
+        )
+    if store is not None:
+        raise ConfigurationError(
+            f"run(transactions=…) keeps positions in the broker, where the outputs go, so that both are "
+            f"committed or neither: leave the consumer's store={type(store).__name__}(…) out"
+        )
+    if adapter.group is None:
+        raise ConfigurationError(
+            f"{adapter.broker}: without a group there are no positions to commit: give the adapter group=…, "
+            f"or leave transactions= out"
+        )
+    transactions.check(adapter)
 
 
 def make_tracker(

@@ -12,7 +12,7 @@ from contextlib import aclosing, nullcontext
 from typing import Any, Literal, Self, TypeAlias, TypeVar, final, overload
 from urllib.parse import parse_qsl
 
-from consumer_sdk.abc import Adapter, CheckpointStore, Clock, DeadLetters
+from consumer_sdk.abc import Adapter, CheckpointStore, Clock, DeadLetters, Transactions
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
 from consumer_sdk.options import (
     COUNT,
@@ -27,7 +27,11 @@ from consumer_sdk.options import (
 )
 from consumer_sdk.records import AtTime, Batch, Explanation, Message, Partition, Start
 from consumer_sdk.records.tokens import Bytes
-from consumer_sdk.runtime.compatibility import check_ordering, in_flight_of
+from consumer_sdk.runtime.compatibility import (
+    check_ordering,
+    check_transactions,
+    in_flight_of,
+)
 from consumer_sdk.runtime.dispatch.decoding import Decode, prepared_handler
 from consumer_sdk.runtime.dispatch.handlers import (
     Middleware,
@@ -334,6 +338,7 @@ class Consumer(RunsHandlers):
         batch_size: None = None,
         batch_wait: float = ...,
         handle_signals: bool = ...,
+        transactions: Transactions | None = ...,
     ) -> None: ...
 
     @overload
@@ -347,6 +352,7 @@ class Consumer(RunsHandlers):
         batch_size: int,
         batch_wait: float = ...,
         handle_signals: bool = ...,
+        transactions: Transactions | None = ...,
     ) -> None: ...
 
     async def run(
@@ -359,6 +365,7 @@ class Consumer(RunsHandlers):
         batch_size: int | None = None,
         batch_wait: float = 0.2,
         handle_signals: bool = True,
+        transactions: Transactions | None = None,
     ) -> None:
         """Calls ``handler`` for every message until `stop`, a signal, or cancellation.
 
@@ -379,6 +386,8 @@ class Consumer(RunsHandlers):
             batch_wait: seconds that the first record of a batch waits for the rest.
             handle_signals: SIGTERM and SIGINT end the run (main thread only), of every consumer in
                 the loop. Handlers that were set before are called as well, and put back.
+            transactions: commits what handlers send (`Message.send`) together with the positions of
+                their records, such as ``KafkaTransactions(transactional_id=…)``: exactly once.
 
         Raises:
             ConfigurationError: an option, or a handler, that cannot work.
@@ -390,6 +399,7 @@ class Consumer(RunsHandlers):
         """
         given = {**locals(), "ordering": parse_ordering(ordering)}
         options = RunOptions(**given_fields(RunOptions, given))
+        check_transactions(self._adapter, self._store, transactions)
         takes_batch = batch_size is not None
         handler = check_handler(handler, takes_batch=takes_batch)
         handler = wrap_handler(handler, around, takes_batch=takes_batch)
@@ -399,16 +409,18 @@ class Consumer(RunsHandlers):
         with stopped_by_signals(self.stop) if handle_signals else nullcontext():
             if self._loop is not None:
                 self._check()
-                await self._run(workers)
+                await self._run(workers, transactions)
             elif await self._open():
                 async with aclosing(self):
-                    await self._run(workers)
+                    await self._run(workers, transactions)
 
-    async def _run(self, workers: Workers) -> None:
+    async def _run(self, workers: Workers, transactions: Transactions | None) -> None:
         if self._pull_queue is not None or self._workers is not None:
             raise ConfigurationError("run() needs a consumer that nobody pulls from or runs yet")
         engine = self._engine
         self._workers = engine.workers = workers
+        if transactions is not None:
+            await engine.use(transactions)
         engine.start(workers.lanes)
         await engine.stopped()
         engine.raise_failure()
@@ -587,6 +599,7 @@ def check_run(
     run = RunOptions(**given_fields(RunOptions, given))
     adapter, kept = consumer._adapter, consumer._options  # noqa: SLF001 - same module
     check_ordering(adapter, run.ordering)
+    check_transactions(adapter, consumer._store, given["transactions"])  # noqa: SLF001 - same module
     in_flight_of(adapter, kept, run.concurrency * (run.batch_size or 1))
 
 

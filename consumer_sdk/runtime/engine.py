@@ -7,7 +7,14 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping
 
-from consumer_sdk.abc import AckTracker, Adapter, CheckpointStore, DeadLetters, LeaseSource
+from consumer_sdk.abc import (
+    AckTracker,
+    Adapter,
+    CheckpointStore,
+    DeadLetters,
+    LeaseSource,
+    Transactions,
+)
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, ConsumerSdkError
 from consumer_sdk.log_limits import LimitedLoggers
 from consumer_sdk.records import Assignment, Kind, Message, Partition
@@ -43,6 +50,7 @@ from consumer_sdk.runtime.partitions.partition_state import ConsumerContext, Mes
 from consumer_sdk.runtime.partitions.timers import Timers
 from consumer_sdk.runtime.partitions.trees import TreeHolder
 from consumer_sdk.trackers import Receipts
+from consumer_sdk.trackers.outputs import OutputBook
 
 __all__ = ["Engine"]
 
@@ -85,6 +93,7 @@ class Engine:
         self._stop = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
         self._is_leaving = self._is_closed = False
+        self._transactions: Transactions | None = None
         self._failure: BaseException | None = None
         self._is_raised = False
         # How it is run.
@@ -286,6 +295,23 @@ class Engine:
         self._allows_cumulative = ordering is Ordering.PARTITION
         self._wanted_in_flight = in_flight_of(self.adapter, self._options, in_flight)
 
+    async def use(self, transactions: Transactions) -> None:
+        """Each flush from here on is a transaction; before anything is fetched.
+
+        Raises:
+            ConsumerSdkError: they cannot be opened.
+        """
+        self._transactions = transactions
+        await transactions.open(self.adapter)
+        # Nothing is awaited from here on: a partition that is assigned later has a book from the beginning.
+        now, wall = self.monotonic(), self.wall()
+        for holding in self.holdings.values():
+            if not holding.is_closed:
+                holding.keep_outputs(OutputBook(holding.tracker.checkpoint(now, wall)))
+        self.context.transactions = self._flusher.transactions = transactions
+        if self._dead_letters is not None:
+            self._dead_letter_sender.within = transactions.letters_of(self._dead_letters)
+
     def start(self, queue: MessageQueue) -> None:
         """Records are fetched from here on, and go to ``queue``."""
         self.context.queue = queue
@@ -422,7 +448,8 @@ class Engine:
         self._is_leaving = self._is_closed = True
         errors: list[Exception] = []
         steps = [self.adapter.aclose, self._end_supervisor]
-        steps += [part.aclose for part in (self._dead_letters, self._store) if part is not None]
+        parts = self._transactions, self._dead_letters, self._store
+        steps += [part.aclose for part in parts if part is not None]
         for step in steps:  # each, even if one before it fails
             try:
                 await _until_cancelled(step)

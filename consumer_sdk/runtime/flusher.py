@@ -24,7 +24,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem
+from consumer_sdk.abc import Adapter, CheckpointStore, StoreItem, Transactions
 from consumer_sdk.checkpoints.forms import Fitted
 from consumer_sdk.checkpoints.json import fit_checkpoint
 from consumer_sdk.log_limits import REPEATS
@@ -73,6 +73,7 @@ class Flusher:
 
     Attributes:
         attempts: where a queue's are kept; None without a store, and for logs.
+        transactions: what each write is one of; None without.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Flusher:
         self._dues: list[tuple[float, int, HeldPartition]] = []
         self._numbers = itertools.count()  # holdings do not compare
         self._holdings = context.holdings
+        self.transactions: Transactions | None = None
         is_queue = adapter.capabilities.kind is Kind.QUEUE
         self.attempts = (
             QueueAttempts(adapter, store, options, self._holdings) if store and is_queue else None
@@ -267,6 +269,8 @@ class Flusher:
             )
             if not flushes:
                 return None
+            for holding, flush in flushes:
+                flush.outputs = holding.outputs
             write = self._prepare([flush for _, flush in flushes], force=force)
             spent = clock.monotonic() - now
             outcomes = await write()
@@ -290,6 +294,8 @@ class Flusher:
             items = self._encode(flushes, self._store.max_size)
             save = partial(self._save, self._store, *items)
             return partial(self._save_and_ack, save, flushes) if self._names_settled else save
+        if self.transactions is not None:
+            return partial(self._transact, self.transactions, flushes)
         if self._adapter.capabilities.commits:
             return partial(self._commit, flushes)
         return partial(_settled_in_memory, flushes)
@@ -297,6 +303,12 @@ class Flusher:
     async def _commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
         with self._timing.measured("commit"):
             return await self._adapter.commit(flushes)
+
+    async def _transact(
+        self, transactions: Transactions, flushes: Sequence[AckFlush]
+    ) -> list[Outcome]:
+        with self._timing.measured("commit"):
+            return await transactions.commit(flushes)
 
     def _encode(
         self, flushes: Sequence[AckFlush], max_size: int
@@ -376,6 +388,8 @@ class Flusher:
         holding.confirm(flush, outcome)
         holding.has_ended = flush.checkpoint.ended
         holding.note_cut(outcome.covered, outcome.forgotten)
+        if holding.outputs is not None:
+            holding.note_change()  # what was written takes no memory any more
         if self.tells_broker or (self._tells_ends and flush.checkpoint.ended):
             self.tell(flush)
         if holding.is_overtaken and holding.is_finished:

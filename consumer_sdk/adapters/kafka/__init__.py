@@ -12,12 +12,14 @@ from consumer_sdk.lazy import lazy_names
 
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka.adapter import KafkaAdapter
+    from consumer_sdk.adapters.kafka.transactions.transactions import KafkaTransactions
 
-__all__ = ["KafkaAdapter"]
+__all__ = ["KafkaAdapter", "KafkaTransactions"]
 
 __getattr__ = lazy_names(
     __name__,
     {
+        "KafkaTransactions": "consumer_sdk.adapters.kafka.transactions.transactions",
         "KafkaAdapter": "consumer_sdk.adapters.kafka.adapter",
     },
 )

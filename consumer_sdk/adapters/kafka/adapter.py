@@ -137,6 +137,11 @@ class KafkaAdapter(Adapter):
         )
 
     @property
+    def session(self) -> Session:
+        """What is open, for `KafkaTransactions`."""
+        return self._session
+
+    @property
     def _session(self) -> Session:
         """Also while it is closing: the last flush commits, and looks at positions."""
         if self._opened is None:

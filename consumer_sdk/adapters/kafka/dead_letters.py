@@ -54,6 +54,7 @@ from consumer_sdk.errors import (
 from consumer_sdk.options import FLAG, NAME, SECONDS, OptionType, check_options, optional
 from consumer_sdk.records import DeadLetter, Outcome
 from consumer_sdk.records.dead_letter import PREFIX, own_headers
+from consumer_sdk.records.outputs import Output
 
 __all__ = ["KafkaDeadLetters", "KafkaRecords", "letter_headers"]
 
@@ -192,6 +193,36 @@ class KafkaDeadLetters(DeadLetters):
     def __repr__(self) -> str:
         servers = ",".join(self._options["bootstrap_servers"])
         return f"KafkaDeadLetters({self.topic!r}, bootstrap_servers={servers!r})"
+
+    @property
+    def servers(self) -> Sequence[str]:
+        """``host:port`` of each."""
+        found: Sequence[str] = self._options["bootstrap_servers"]
+        return found
+
+    async def outputs(self, letters: Sequence[DeadLetter]) -> list[Output | Exception]:
+        """The letters as outputs, which a transaction writes; a topic that is missing is created as by `send`.
+
+        Returns:
+            an output for each, in order; or why there is none now.
+        """
+        async with self._lock:
+            try:
+                await self._start(self._connect_timeout)
+            except ConsumerSdkError as error:
+                return [error] * len(letters)
+            made = [await self._output(letter) for letter in letters]
+            if any(isinstance(each, Exception) for each in made):
+                await self._stop()
+            return made
+
+    async def _output(self, letter: DeadLetter) -> Output | Exception:
+        try:
+            topic = await self._topic(self.topic or self._default_topic(letter), letter)
+        except Exception as error:  # noqa: BLE001 - it is this letter's outcome
+            return translate(error, "writing a dead letter")
+        partition = letter_partition(topic, letter)
+        return Output.make(topic.name, letter.value, letter.key, self._headers(letter), partition)
 
     async def open(self) -> None:
         """Connects only where there is something to check: a topic that must exist already.

@@ -38,7 +38,7 @@ from consumer_sdk.trackers import RetryPolicy
 
 __all__ = ["NAMES", "OWN", "Config", "Log", "parse_config", "read_config"]
 
-PYTHONS = frozenset({"hooks", "clock", "around", "handle_signals"})
+PYTHONS = frozenset({"hooks", "clock", "around", "handle_signals", "transactions"})
 """Options that no text can be."""
 
 Log = Literal["text", "json"]

@@ -17,7 +17,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from consumer_sdk.errors import HandlerError
+from consumer_sdk.errors import HandlerError, NoTransactionsError
 from consumer_sdk.records import Batch, Message
 from consumer_sdk.records.messages import NotABatchError, NotAMessageError
 from consumer_sdk.runtime.dispatch.handlers import (
@@ -118,6 +118,7 @@ class Workers:
         NotAwaitableError,
         FactoryAsHandlerError,
         AsyncDecodeError,
+        NoTransactionsError,
         NotABatchError,
     )
     """What shows that the handler cannot work with any record."""
@@ -345,6 +346,7 @@ class BatchWorkers(Workers):
         NotAwaitableError,
         FactoryAsHandlerError,
         AsyncDecodeError,
+        NoTransactionsError,
         NotAMessageError,
     )
 

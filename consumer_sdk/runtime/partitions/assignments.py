@@ -30,6 +30,7 @@ from consumer_sdk.runtime.partitions.partition_state import ConsumerContext
 from consumer_sdk.runtime.starts.decide import choose, decide
 from consumer_sdk.runtime.starts.inputs import Decision, StartInputs
 from consumer_sdk.runtime.starts.lookup import StartLookup
+from consumer_sdk.trackers.outputs import OutputBook
 
 __all__ = ["Assignments"]
 
@@ -184,6 +185,8 @@ class Assignments(AssignmentOwner):
         holding.tracker.restore(
             checkpoint, clock.monotonic(), clock.wall(), durable=not decision.is_pin
         )
+        if self._context.transactions is not None:
+            holding.keep_outputs(OutputBook(checkpoint))
         self.holdings[assignment] = holding
         holding.is_behind = decision.is_behind
         holding.has_ended = decision.start is StartPoint.ENDED

@@ -8,10 +8,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from consumer_sdk.abc import Adapter, DeadLetters
+from consumer_sdk.abc import Adapter, DeadLetters, MakesLetters
 from consumer_sdk.errors import HandlerError, TransientAdapterError, TransientStoreError
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.records import DeadLetter, Message, Outcome, OutcomeKind
+from consumer_sdk.records.outputs import Output
 from consumer_sdk.runtime.observing.consumer_log import cause_of, error_text
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
@@ -40,6 +41,9 @@ class DeadLetterSender:
 
     Without a destination the consumer stops at the first record that needs one: dropping it
     would lose it, and going on would retry it for ever.
+
+    Attributes:
+        within: makes outputs of letters, which the transactions of their records write.
     """
 
     def __init__(self, adapter: Adapter, options: Options, destination: DeadLetters | None) -> None:
@@ -48,6 +52,7 @@ class DeadLetterSender:
         self._destination = destination
         self._queue: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
+        self.within: MakesLetters | None = None
 
     def add(
         self, holding: HeldPartition, index: int, message: Message, error: BaseException | str
@@ -108,18 +113,35 @@ class DeadLetterSender:
                 f"processed ({entries[0].letter.error}), and there are no dead letters to keep "
                 f"it in: give the consumer dead_letters=…"
             )
-        outcomes = await _sent(self._destination, [e.letter for e in entries])
-        failed = [o for o in outcomes if o.kind is not OutcomeKind.DURABLE]
+        letters = [entry.letter for entry in entries]
+        made: Sequence[Output | Exception | None]
+        if self.within is not None:
+            made = await self.within(letters)
+        else:
+            made = [_trouble(outcome) for outcome in await _sent(self._destination, letters)]
+        return self._settle(entries, made)
+
+    def _settle(self, entries: Sequence[_Entry], made: Sequence[Output | Exception | None]) -> bool:
+        """What became of each: None for durable, or an output that the record's transaction writes."""
+        failed: list[Exception] = []
         sent = set()
-        for entry, outcome in zip(entries, outcomes, strict=True):
-            if outcome.kind is OutcomeKind.DURABLE:
-                sent.add(id(entry))
-                entry.holding.dead_lettered(entry.index, entry.message, entry.error)
+        for entry, each in zip(entries, made, strict=True):
+            if isinstance(each, Exception):
+                failed.append(each)
+                continue
+            sent.add(id(entry))
+            entry.holding.dead_lettered(entry.index, entry.message, entry.error, each)
         self._queue = deque(e for e in self._queue if id(e) not in sent)
         if failed:
-            why = failed[0].error
+            why = failed[0]
             log.warning("%d dead letters could not be written: %r", len(failed), why, extra=REPEATS)
         return not failed
+
+
+def _trouble(outcome: Outcome) -> Exception | None:
+    if outcome.kind is OutcomeKind.DURABLE:
+        return None
+    return outcome.error or TransientAdapterError(f"the destination says {outcome.kind.value}")
 
 
 async def _sent(destination: DeadLetters, letters: Sequence[DeadLetter]) -> list[Outcome]:

@@ -8,8 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from consumer_sdk.abc import AckTracker
-from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, PartitionLostError
+from consumer_sdk.abc import AckTracker, Transactions
+from consumer_sdk.errors import (
+    ConfigurationError,
+    ConsumerClosedError,
+    NoTransactionsError,
+    OutputError,
+    PartitionLostError,
+)
 from consumer_sdk.log_limits import REPEATS
 from consumer_sdk.options import SECONDS, SECONDS_OR_0, OptionType, optional
 from consumer_sdk.records import (
@@ -17,6 +23,7 @@ from consumer_sdk.records import (
     Assignment,
     Branch,
     Explanation,
+    Headers,
     Message,
     Outcome,
     Position,
@@ -25,6 +32,7 @@ from consumer_sdk.records import (
     Verdict,
     VerdictKind,
 )
+from consumer_sdk.records.outputs import Output
 from consumer_sdk.runtime.observing.stats import Totals
 from consumer_sdk.runtime.observing.timing import Histogram
 from consumer_sdk.runtime.partitions.partition_state import (
@@ -32,9 +40,11 @@ from consumer_sdk.runtime.partitions.partition_state import (
     Load,
     MessageIndex,
     PartitionState,
+    SettledOutputs,
 )
 from consumer_sdk.runtime.partitions.trees import TreeHolder
 from consumer_sdk.trackers import Reject, Retry
+from consumer_sdk.trackers.outputs import OutputBook
 
 __all__ = ["NACKED", "SETTLED", "HeldPartition", "PartitionCallbacks"]
 
@@ -131,7 +141,9 @@ class HeldPartition(PartitionState):
         self.trees: TreeHolder | None = None
         self.body = callbacks.body
         self.tree: Callable[[Message], Branch] = self._first_tree
-        self._acks: AckTracker | MessageIndex = tracker if messages is None else messages
+        self._acks: AckTracker | MessageIndex | SettledOutputs = (
+            tracker if messages is None else messages
+        )
         self.ack: Callable[[int], bool] = self._acks.ack
         self._progress = asyncio.Event()
         self._waiters: list[_Waiter] = []
@@ -146,7 +158,51 @@ class HeldPartition(PartitionState):
         self.tree = self.trees.tree
         return self.tree(message)
 
+    def keep_outputs(self, book: OutputBook) -> None:
+        """Keeps what handlers send; before anything is fetched."""
+        self.outputs = book
+        self._acks = SettledOutputs(self._acks, self.tracker, book)
+        self.ack = self._acks.ack
+
     # -- what a message calls -------------------------------------------------------------
+
+    def send(
+        self,
+        message: Message,
+        stream: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+    ) -> bool:
+        """Keeps an output with its record, until a transaction commits both."""
+        transactions = self.context.transactions
+        if transactions is None:
+            raise NoTransactionsError(
+                f"message.send({stream!r}, …): this run has no transactions: give run(handler, "
+                f"transactions=KafkaTransactions(transactional_id=…)); what is pulled has none"
+            )
+        if self.is_closed or self.outputs is None:
+            self._count_if_closed()
+            return False
+        try:
+            output = self._output(transactions, message, stream, value, key, headers)
+        except OutputError as error:
+            error.message = message
+            raise
+        self.context.changed[self] = None
+        return self.outputs.send(message.index, message.position, message.attempt, output)
+
+    def _output(
+        self, transactions: Transactions, message: Message, stream: str, *given: Any
+    ) -> Output:
+        output = Output.make(stream, *given)
+        transactions.check_output(output)
+        if message.index < 0 or self.tracker.is_settled(message.index):
+            raise OutputError(
+                f"message.send({stream!r}, …): the message is settled, or its delivery has failed: send "
+                f"before you settle it"
+            )
+        return output
 
     def ack_all(self, messages: Sequence[Message]) -> int:
         """Acks many messages of this holding."""
@@ -261,7 +317,8 @@ class HeldPartition(PartitionState):
 
     def raised(self, message: Message, error: BaseException | str) -> bool:
         """Its handler, or its tree, ended with an error: `Reject` and `Retry` choose."""
-        if isinstance(error, Reject):
+        is_refused = isinstance(error, OutputError) and error.message is message
+        if is_refused or isinstance(error, Reject):
             return self.reject_with(message, error)
         return self.fail(message, error.delay if isinstance(error, Retry) else None, error)
 
@@ -281,6 +338,8 @@ class HeldPartition(PartitionState):
     ) -> None:
         """Does what the tracker decided on a failed delivery."""
         self._moved()
+        if self.outputs is not None:
+            self.outputs.drop(index)
         self.context.totals.failed += 1
         self.own.failed += 1
         self.context.log.failed(message, error, self.context.clock.monotonic())
@@ -295,6 +354,8 @@ class HeldPartition(PartitionState):
     def expire(self, verdict: Verdict, index: int, message: Message) -> None:
         """The ack timeout of a delivery has passed."""
         self.context.hooks.expired(message)
+        if self.outputs is not None:  # whoever has it still sends and settles nothing more
+            message.index = NACKED
         self.carry_out(verdict, index, message, "the ack timeout passed")
 
     def give_up(self, index: int, message: Message, error: BaseException | str) -> None:
@@ -303,6 +364,8 @@ class HeldPartition(PartitionState):
         self._end_tree(message)
         if self.messages is not None:
             self.messages.forget(index)
+        if self.outputs is not None:
+            self.outputs.give_up(index)
         self.callbacks.dead_letter(self, index, message, error)
 
     def _end_tree(self, message: Message) -> None:
@@ -333,9 +396,17 @@ class HeldPartition(PartitionState):
         self.give_up(index, message, error)
         return True
 
-    def dead_lettered(self, index: int, message: Message, error: BaseException | str) -> None:
-        """The record's dead letter is durable."""
+    def dead_lettered(
+        self,
+        index: int,
+        message: Message,
+        error: BaseException | str,
+        letter: Output | None = None,
+    ) -> None:
+        """The record's dead letter is durable, or is an output that the record's transaction writes."""
         if self.tracker.dead_lettered(index):
+            if self.outputs is not None:
+                self.outputs.dead_lettered(index, message.position, letter)
             self.context.totals.dead_lettered += 1
             self.own.dead_lettered += 1
             self.context.log.dead_lettered(message, error, self.context.clock.monotonic())
@@ -426,11 +497,12 @@ class HeldPartition(PartitionState):
             return 0, 0, 0
         tracker = self.tracker
         unsettled = tracker.unsettled
+        held = 0 if self.outputs is None else self.outputs.size
         if not unsettled:
-            return 0, 0, 0
+            return 0, 0, held
         if not self.is_draining:
             self.ack = self._ack_first
-        return unsettled, tracker.retrying + self.blocked, tracker.unsettled_bytes
+        return unsettled, tracker.retrying + self.blocked, tracker.unsettled_bytes + held
 
     def _ack_first(self, index: int) -> bool:
         self.ack = self._acks.ack
@@ -474,6 +546,8 @@ class HeldPartition(PartitionState):
             self.messages.clear()
         if self.trees is not None:
             self.trees.close()
+        if self.outputs is not None:
+            self.outputs.close()
         self.lanes, self.retries = {}, {}
         self._moved()
         for _, _, future in self._waiters:

@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from sortedcontainers import SortedDict
 
-from consumer_sdk.abc import AckTracker, Clock
+from consumer_sdk.abc import AckTracker, Clock, Transactions
 from consumer_sdk.records import Assignment, Message, Partition, Position, Tracked
 from consumer_sdk.runtime.hooks import NO_HOOKS, Hooks
 from consumer_sdk.runtime.observing.consumer_log import ConsumerLog
 from consumer_sdk.runtime.observing.snapshots import PartitionSnapshot
 from consumer_sdk.runtime.observing.stats import Totals
 from consumer_sdk.runtime.observing.timing import Histogram
+from consumer_sdk.trackers.outputs import OutputBook
 
 if TYPE_CHECKING:
     from consumer_sdk.runtime.dispatch.lanes import Lane
     from consumer_sdk.runtime.dispatch.queue import MessageQueue
     from consumer_sdk.runtime.partitions.held_partition import HeldPartition
 
-__all__ = ["ConsumerContext", "Load", "MessageIndex", "PartitionState", "Pauses"]
+__all__ = ["ConsumerContext", "Load", "MessageIndex", "PartitionState", "Pauses", "SettledOutputs"]
 
 OVER_LAG = (
     "not fetched: it started more than max_lag behind the end; call consumer.resume(partition)"
@@ -94,6 +95,7 @@ class ConsumerContext:
             changed first is first, since a set of objects has another order in each run.
         pauses: which partitions a person has paused.
         allows_cumulative: records are processed in order, so that one ack may settle all before it.
+        transactions: what commits what handlers send; None without.
     """
 
     clock: Clock
@@ -105,6 +107,7 @@ class ConsumerContext:
     changed: OrderedDict[HeldPartition, None] = field(default_factory=OrderedDict)
     pauses: Pauses = field(default_factory=Pauses)
     allows_cumulative: bool = True
+    transactions: Transactions | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -150,6 +153,7 @@ class PartitionState:
         lag: how far it is behind the end; None as long as nobody asked.
         seen: what was seen of it when somebody looked last.
         is_news: it has changed since.
+        outputs: in a run with transactions, what handlers have sent.
     """
 
     assignment: Assignment
@@ -187,6 +191,7 @@ class PartitionState:
     lag: int | None = None
     seen: PartitionSnapshot | None = None
     is_news: bool = False
+    outputs: OutputBook | None = None
 
     @property
     def held_back(self) -> str | None:
@@ -260,4 +265,39 @@ class MessageIndex:
             indices = list(self._messages.irange(maximum=index))
             for message in [self._messages.pop(at) for at in indices]:
                 self._settled(message)
+        return settled
+
+
+class SettledOutputs:
+    """Tells an `OutputBook` of each record that is settled: its outputs are written in that order.
+
+    It stands before a tracker's acks, or a `MessageIndex`, in a run with transactions alone.
+    """
+
+    def __init__(
+        self,
+        acks: AckTracker | MessageIndex | SettledOutputs,
+        tracker: AckTracker,
+        book: OutputBook,
+    ) -> None:
+        self._acks = acks
+        self._tracker = tracker
+        self._book = book
+
+    def ack(self, index: int) -> bool:
+        """See `AckTracker.ack`; so with the others."""
+        if not self._acks.ack(index):
+            return False
+        self._book.settled(index)
+        return True
+
+    def ack_all(self, indices: Sequence[int]) -> int:
+        """One by one: an ack that comes too late settles nothing."""
+        return sum(map(self.ack, indices))
+
+    def ack_cumulative(self, index: int) -> int:
+        """What was settled is found by looking at those that have sent something."""
+        settled = self._acks.ack_cumulative(index)
+        if settled:
+            self._book.settled_up_to(index, self._tracker.is_settled)
         return settled

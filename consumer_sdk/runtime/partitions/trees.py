@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from consumer_sdk.records import Branch, Message
+from consumer_sdk.records import Branch, Headers, Message
 from consumer_sdk.trackers import NamingTrees, TreeTracker
 
 if TYPE_CHECKING:
@@ -78,6 +78,16 @@ class TreeHolder:
 
     def body(self, value: bytes | None) -> Any:
         return self._holding.body(value)
+
+    def send(
+        self,
+        message: Message,
+        stream: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+    ) -> bool:
+        return self._holding.send(message, stream, value, key, headers)
 
     async def durable(self) -> None:
         await self._holding.durable()

@@ -39,7 +39,7 @@ from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import AckFlush, Assignment, Outcome, OutcomeKind
 
-__all__ = ["Committer"]
+__all__ = ["Answer", "Answers", "Committer", "Draft", "in_batches"]
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +157,11 @@ class Committer:
                 if rounds < ROUNDS:
                     due += await self._stamped_anew(sent)
                 rounds += 1
-            await self._confirm_gone(answers)
+            return await self.outcomes(flushes, answers)
+
+    async def outcomes(self, flushes: Sequence[AckFlush], answers: Answers) -> list[Outcome]:
+        """What the answers mean for each flush, in order."""
+        await self._confirm_gone(answers)
         return [self._outcome(flush, answers.get(flush.assignment)) for flush in flushes]
 
     def _advance(self, flush: AckFlush) -> Grant | None:
@@ -297,7 +301,7 @@ class CommitSender:
             kinds[self._speaks_topic_ids and bool(draft.grant.topic_id)].append(draft)
         answers: list[Answer] = []
         for has_id, theirs in kinds.items():
-            for some in _batches(theirs, self._most_bytes):
+            for some in in_batches(theirs, self._most_bytes):
                 found = await self._send_some(some, has_id=has_id)
                 answers += found
                 codes = {answer.code for answer in found}
@@ -361,7 +365,7 @@ def _entry(draft: Draft) -> tuple[int, int, str]:
     return draft.grant.tp.partition, draft.offset, draft.metadata
 
 
-def _batches(drafts: Sequence[Draft], most_bytes: int) -> Iterator[list[Draft]]:
+def in_batches(drafts: Sequence[Draft], most_bytes: int = MOST_BYTES) -> Iterator[list[Draft]]:
     """As few as stay below ``most_bytes`` each."""
     batch: list[Draft] = []
     size = 0

@@ -73,6 +73,7 @@ class Session:
 
     Attributes:
         grants: the partitions held.
+        coordinator: the broker that keeps the group.
         granting: grants them, and takes drops.
         offsets: asks the broker for positions.
         limit: how much metadata a commit may carry.
@@ -90,7 +91,7 @@ class Session:
         self.is_closed = False
         self._failures = Failures(self.wake)
         self.grants = AssignmentBook[Grant]()
-        coordinator = GroupCoordinator(cluster, options.group or "")
+        self.coordinator = coordinator = GroupCoordinator(cluster, options.group or "")
         self.buffer = FetchBuffer(FetchChannel(cluster), self.grants, options)
         self.offsets = Offsets(
             cluster, coordinator, level=options.level, timeout=options.request_timeout
@@ -128,6 +129,11 @@ class Session:
             if options.group is None
             else Membership(cluster, coordinator, self._holdings, options, wake=self.wake)
         )
+
+    @property
+    def options(self) -> KafkaOptions:
+        """With the protocol that was decided on, once it is open."""
+        return self._options
 
     def _topics_seen(self) -> Look:
         """Who is told of the topics at each look."""

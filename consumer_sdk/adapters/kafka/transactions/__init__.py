@@ -1,0 +1,1 @@
+"""Transactions: outputs of handlers, committed with the positions of their records."""

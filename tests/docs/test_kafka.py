@@ -1,0 +1,39 @@
+"""docs/kafka.md: its program writes an invoice for each order, also if it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from consumer_sdk.testing.servers import KafkaServer
+from tests.adapters.kafka.harness import KafkaHarness
+from tests.adapters.kafka.transactions.ledger import outputs_of
+from tests.docs.pages import Page
+
+pytestmark = pytest.mark.kafka
+
+PAGE = Page("kafka")
+ORDERS = 20
+
+
+async def test_each_order_has_one_invoice_after_a_kill(kafka_server: KafkaServer) -> None:
+    """invoices.py is killed when it has written some, and started again."""
+    servers = kafka_server.bootstrap_servers
+    assert PAGE.included() == {"kafka/invoices.py"}
+    async with KafkaHarness(servers) as kafka:
+        for topic in ("orders", "invoices"):
+            await kafka.create_topic(topic)
+        for orders in (range(ORDERS), range(ORDERS, 2 * ORDERS)):
+            for number in orders:
+                order = json.dumps({"order": number, "amount": 10}).encode()
+                await kafka.producer.send_and_wait("orders", order, key=b"%d" % number)
+            with PAGE.running("python invoices.py billing-1", KAFKA=servers) as invoices:
+                while len(found := await outputs_of(servers, "invoices")) < orders.stop:
+                    await asyncio.sleep(0.1)
+                invoices.kill()
+            await kafka.end_sessions("billing")
+    values = [json.loads(record.value) for record in found]
+    assert [value["order"] for value in values] == list(range(2 * ORDERS))
+    assert values[0] == {"order": 0, "total": 12.0}
