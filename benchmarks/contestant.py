@@ -40,6 +40,7 @@ class Job:
         partitions: of the topic, where the contestant makes it.
         receiver_queue: messages that Pulsar sends ahead; the client's own default if 0.
         workers: processes.
+        target: a topic that each record's output is written to; empty for none.
     """
 
     records: int
@@ -54,6 +55,7 @@ class Job:
     partitions: int = 1
     receiver_queue: int = 0
     workers: int = 1
+    target: str = ""
 
 
 @dataclass(frozen=True, slots=True)

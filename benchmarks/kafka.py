@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import kafka_topic, rebalance
 from benchmarks.harness import Plan, Say, Standing, compete
-from benchmarks.kafka_contests import LONGEST, RATIOS, Field, contests
+from benchmarks.kafka_contests import LONGEST, RATIOS, TARGET, Field, contests
 from benchmarks.peers.parallel_consumer import ParallelConsumer
 from benchmarks.process import ContestantError, Result
 from consumer_sdk.testing.servers import ExternalKafka, KafkaServer, external_address
@@ -59,13 +59,14 @@ async def _topic(records: int, say: Say) -> AsyncIterator[tuple[str, str]]:
     topic = f"benchmark-{uuid.uuid4().hex[:8]}"
     async with server:
         servers = server.bootstrap_servers
-        await server.create_topic(topic, partitions=kafka_topic.PARTITIONS)
+        for name in (topic, topic + TARGET):
+            await server.create_topic(name, partitions=kafka_topic.PARTITIONS)
         try:
             say(f"writing {records:,} records of 100 bytes")
             await kafka_topic.fill(servers, topic, records)
             yield servers, topic
         finally:
-            await kafka_topic.delete(servers, topic)
+            await kafka_topic.delete(servers, topic, topic + TARGET)
 
 
 def _report(standings: dict[str, Standing], failures: dict[str, str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from benchmarks.harness import Command, Contestant
 from benchmarks.peers.parallel_consumer import ParallelConsumer
 from benchmarks.process import python_contestant
 
-__all__ = ["AIMS", "LONGEST", "RATIOS", "Field", "contests"]
+__all__ = ["AIMS", "LONGEST", "RATIOS", "TARGET", "Field", "contests"]
 
 _GC = 50_000
 _SETUPS: dict[str, dict[str, Any]] = {
@@ -29,9 +29,12 @@ _SETUPS: dict[str, dict[str, Any]] = {
 """How a Python contestant may be run, likeliest first; each tried."""
 if importlib.util.find_spec("uvloop") is None:
     _SETUPS = {name: setup for name, setup in _SETUPS.items() if setup["loop"] == "asyncio"}
+TARGET = "-outputs"
+"""What the topic of outputs is called, behind the name of the one that is read."""
 _MANY = Job(warmup=200_000, records=2_000_000)
 _NOOP = Job(warmup=100_000, records=1_000_000, concurrency=256)
 _FEW = Job(warmup=5_000, records=30_000)
+_OUTPUTS = Job(warmup=50_000, records=200_000, concurrency=1_000, target=TARGET)
 _STEADY = Job(warmup=10_000, records=100_000, work=0.010, concurrency=256)
 LONGEST = _MANY.warmup + _MANY.records
 """How many records the topic must hold, less what a client fetches beyond the last one."""
@@ -47,6 +50,8 @@ AIMS: dict[str, float | None] = {
     "run_1ms_vs_pc": 3,
     "run_10ms_vs_pc": 3,
     "run_100ms_vs_pc": 2,
+    "transactions_vs_pc": 1.5,
+    "transactions_cost": None,
 }
 """What each ratio should reach; None where nothing was promised."""
 
@@ -60,6 +65,8 @@ RATIOS: dict[str, tuple[str, str]] = {
     "run_1ms_vs_pc": ("ours_run_1ms", "parallel_consumer_1ms"),
     "run_10ms_vs_pc": ("ours_run_10ms", "parallel_consumer_10ms"),
     "run_100ms_vs_pc": ("ours_run_100ms", "parallel_consumer_100ms"),
+    "transactions_vs_pc": ("ours_transactions", "parallel_consumer_transactions"),
+    "transactions_cost": ("ours_transactions", "ours_publish"),
 }
 
 
@@ -107,6 +114,7 @@ class Field:
                     job,
                     servers=self.servers,
                     topic=self.topic,
+                    target=job.target and self.topic + job.target,
                     group=f"benchmark-{uuid.uuid4().hex}",
                     records=int(job.records * share),
                     warmup=int(job.warmup * share),
@@ -133,6 +141,15 @@ def contests(field: Field) -> dict[str, list[Contestant]]:
         "10 ms of work, 256 handlers": [
             field.python("ours_run_10ms_256", "ours.kafka_run", _STEADY),
             field.python("bare_asyncio_10ms_256", "peers.bare_asyncio", _STEADY),
+        ],
+        "an output for each record": [
+            field.python("ours_transactions", "ours.kafka_transactions", _OUTPUTS),
+            field.python("ours_publish", "ours.kafka_publish", _OUTPUTS),
+            *field.jvm(
+                "parallel_consumer_transactions",
+                Job(warmup=100_000, records=100_000, target=TARGET),
+                (256, 1_000),
+            ),
         ],
         "1 ms of work": [
             field.python(

@@ -20,12 +20,12 @@ _BATCH_BYTES = 128 * 1024
 _IN_FLIGHT = 64
 
 
-async def delete(servers: str, topic: str) -> None:
-    """Remove the topic: the server may be somebody's own."""
+async def delete(servers: str, *topics: str) -> None:
+    """Remove the topics: the server may be somebody's own."""
     admin = AIOKafkaAdminClient(bootstrap_servers=servers)
     try:
         await admin.start()
-        await admin.delete_topics([topic])
+        await admin.delete_topics(list(topics))
     finally:
         await admin.close()
 

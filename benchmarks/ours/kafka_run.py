@@ -24,7 +24,7 @@ async def contest(job: Job) -> Measured:
     running = asyncio.create_task(
         consumer.run(handler, concurrency=job.concurrency, ordering=Ordering.KEY)
     )
-    await _first_to_end(running, meter.finished())
+    await first_to_end(running, meter.finished())
     await consumer.flush()
     measured = meter.measured(until_now=True)
     consumer.stop()
@@ -49,7 +49,7 @@ def _sleeping(meter: Meter, seconds: float) -> Handler:
     return handle
 
 
-async def _first_to_end(running: asyncio.Task[None], finished: Awaitable[None]) -> None:
+async def first_to_end(running: asyncio.Task[None], finished: Awaitable[None]) -> None:
     """Wait for the last record, but not for ever when ``run`` has failed."""
     waiting = asyncio.ensure_future(finished)
     await asyncio.wait((running, waiting), return_when=asyncio.FIRST_COMPLETED)

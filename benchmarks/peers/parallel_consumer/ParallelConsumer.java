@@ -1,5 +1,6 @@
 import com.sun.management.OperatingSystemMXBean;
 import io.confluent.parallelconsumer.ParallelConsumerOptions;
+import io.confluent.parallelconsumer.ParallelConsumerOptions.CommitMode;
 import io.confluent.parallelconsumer.ParallelConsumerOptions.ProcessingOrder;
 import io.confluent.parallelconsumer.ParallelStreamProcessor;
 import java.lang.management.ManagementFactory;
@@ -10,14 +11,19 @@ import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * One contestant: Confluent's Parallel Consumer, KEY order, a handler that sleeps.
  *
  * <p>Arguments: bootstrap servers, topic, group, threads, work in milliseconds, records, warm-up
- * records. Prints one JSON line: what `benchmarks.contestant.Measured` has, and rss_mb. Keys are strings, not bytes: the library
+ * records, and perhaps a topic: then each record is written there in the library's transactions, and is done when that was
+ * acknowledged. Prints one JSON line: what `benchmarks.contestant.Measured` has, and rss_mb. Keys are strings, not bytes: the library
  * tells keys apart by equals, which Java arrays do not define by content.
  */
 public final class ParallelConsumer {
@@ -43,15 +49,29 @@ public final class ParallelConsumer {
             Long.parseLong(arguments[4]),
             Long.parseLong(arguments[5]),
             Long.parseLong(arguments[6]));
-    var processor =
-        ParallelStreamProcessor.createEosStreamProcessor(
-            ParallelConsumerOptions.<String, byte[]>builder()
-                .ordering(ProcessingOrder.KEY)
-                .maxConcurrency(Integer.parseInt(arguments[3]))
-                .consumer(consumer(arguments[0], arguments[2]))
-                .build());
+    var target = arguments.length > 7 ? arguments[7] : null;
+    var options =
+        ParallelConsumerOptions.<String, byte[]>builder()
+            .ordering(ProcessingOrder.KEY)
+            .maxConcurrency(Integer.parseInt(arguments[3]))
+            .consumer(consumer(arguments[0], arguments[2]));
+    if (target != null) {
+      options
+          .commitMode(CommitMode.PERIODIC_TRANSACTIONAL_PRODUCER)
+          .allowEagerProcessingDuringTransactionCommit(true)
+          .producer(producer(arguments[0], arguments[2]));
+    }
+    var processor = ParallelStreamProcessor.createEosStreamProcessor(options.build());
     processor.subscribe(List.of(arguments[1]));
-    processor.poll(context -> contestant.handle());
+    if (target == null) {
+      processor.poll(context -> contestant.handle());
+    } else {
+      processor.pollAndProduce(
+          context ->
+              new ProducerRecord<>(
+                  target, context.getSingleConsumerRecord().key(), context.getSingleConsumerRecord().value()),
+          written -> contestant.handle());
+    }
     contestant.finished.await();
     contestant.report();
     System.exit(0); // not close(): it would wait for thousands of records that nobody counts
@@ -66,6 +86,16 @@ public final class ParallelConsumer {
             "enable.auto.commit", "false",
             "key.deserializer", StringDeserializer.class,
             "value.deserializer", ByteArrayDeserializer.class));
+  }
+
+  private static KafkaProducer<String, byte[]> producer(String servers, String group) {
+    return new KafkaProducer<>(
+        Map.of(
+            "bootstrap.servers", servers,
+            "transactional.id", group,
+            "linger.ms", "5",
+            "key.serializer", StringSerializer.class,
+            "value.serializer", ByteArraySerializer.class));
   }
 
   private void handle() {

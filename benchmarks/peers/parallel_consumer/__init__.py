@@ -37,4 +37,5 @@ class ParallelConsumer:
         """The command of one run."""
         numbers = [job.concurrency, round(job.work * 1000), job.records, job.warmup]
         places = (job.servers, job.topic, job.group)
-        return self._program.command(*places, *map(str, numbers), options=("-Xmx1g",))
+        target = [job.target] if job.target else []
+        return self._program.command(*places, *map(str, numbers), *target, options=("-Xmx1g",))
