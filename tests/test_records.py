@@ -15,6 +15,7 @@ from consumer_sdk.records import (
     Assignment,
     Batch,
     Branch,
+    Headers,
     Message,
     Outcome,
     OutcomeKind,
@@ -70,6 +71,18 @@ class FakeHolder:
     def extend(self, message: Message, seconds: float) -> bool:
         """Later."""
         self.calls.append(("extend", message.index, seconds))
+        return True
+
+    def send(
+        self,
+        message: Message,
+        stream: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+    ) -> bool:
+        """Kept."""
+        self.calls.append(("send", message.index, stream, value, key, headers))
         return True
 
     async def durable(self) -> None:

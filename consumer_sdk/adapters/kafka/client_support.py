@@ -91,12 +91,17 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
         *("MetadataRequest_v4", "MetadataRequest_v5"),
     ),
     "aiokafka.protocol.offset": ("OffsetRequest_v1", "OffsetRequest_v2", "OffsetRequest_v3"),
+    "aiokafka.protocol.produce": ("ProduceRequest",),
+    "aiokafka.protocol.transaction": (
+        *("AddOffsetsToTxnRequest", "AddPartitionsToTxnRequest", "EndTxnRequest"),
+    ),
     "aiokafka.protocol.types": (
         *("Array", "Boolean", "CompactArray", "CompactBytes", "CompactString"),
         *("Int8", "Int16", "Int32", "Int64"),
         *("Schema", "String", "TaggedFields"),
     ),
     "aiokafka.record.control_record": ("ABORT_MARKER", "ControlRecord"),
+    "aiokafka.record.default_records": ("DefaultRecordBatchBuilder",),
     "aiokafka.record.memory_records": ("MemoryRecords",),
     "aiokafka.record.util": ("calc_crc32c", "decode_varint"),
 }
