@@ -84,6 +84,7 @@ async def test_paused_broker_is_waited_for(own: World, own_kafka_server: KafkaSe
     topic = await own.kafka.create_stream()
     await own.kafka.append(topic, numbered(0, 100))
     quick = STEADY | {"request_timeout_ms": 1500, "rebalance_timeout": 1.5}
+    quick["heartbeat_interval"] = 0.2
     async with own.member(topic, **quick) as member:
         (held,) = await member.holding(1)
         own_kafka_server.pause()

@@ -17,7 +17,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from io import BytesIO
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -47,6 +47,7 @@ __all__ = [
     "Item",
     "OffsetCommitById",
     "OffsetCommitByName",
+    "OffsetEntry",
     "TopicDescriptions",
     "Uuid",
     "topic_id_text",
@@ -199,9 +200,23 @@ class TopicDescriptions(
 # -- commits ----------------------------------------------------------------------------------
 
 NO_EPOCH = -1
-"""The leader's, which nobody reads: truncation is found by the range check."""
+"""The leader's is not known."""
 KEPT = -1
 """As long as the broker keeps commits."""
+
+
+class OffsetEntry(NamedTuple):
+    """What is committed of one partition.
+
+    Attributes:
+        epoch: of the leader that wrote what lies before the offset, or soon behind it (KIP-320). Brokers before
+            Kafka 2.3 are not told.
+    """
+
+    partition: int
+    offset: int
+    metadata: str
+    epoch: int = NO_EPOCH
 
 
 class OffsetCommitResponseV10(Response):
@@ -265,7 +280,7 @@ class OffsetCommitById(Request[OffsetCommitRequestV10]):
     """Commits positions by topic id.
 
     Args:
-        topics: topic id → (partition, offset, metadata) of each partition.
+        topics: by their ids.
     """
 
     API_KEY = 8
@@ -276,7 +291,7 @@ class OffsetCommitById(Request[OffsetCommitRequestV10]):
         generation: int,
         member: str,
         group_instance_id: str | None,
-        topics: Mapping[bytes, Sequence[tuple[int, int, str]]],
+        topics: Mapping[bytes, Sequence[OffsetEntry]],
     ) -> None:
         self._head = (group, generation, member, group_instance_id)
         self._topics = topics
@@ -284,7 +299,7 @@ class OffsetCommitById(Request[OffsetCommitRequestV10]):
     def build(self, request_struct_class: type[OffsetCommitRequestV10]) -> OffsetCommitRequestV10:
         """The request as it is sent."""
         topics: list[Any] = [
-            (topic_id, [(p, offset, NO_EPOCH, text, {}) for p, offset, text in partitions], {})
+            (topic_id, [(p, offset, epoch, text, {}) for p, offset, text, epoch in partitions], {})
             for topic_id, partitions in self._topics.items()
         ]
         return request_struct_class(*self._head, topics, {})
@@ -407,7 +422,7 @@ class OffsetCommitByName(
     Brokers before Kafka 2.3 have no static members, and are not told the id.
 
     Args:
-        topics: name → (partition, offset, metadata) of each partition.
+        topics: by their names.
     """
 
     API_KEY = 8
@@ -418,7 +433,7 @@ class OffsetCommitByName(
         generation: int,
         member: str,
         group_instance_id: str | None,
-        topics: Mapping[str, Sequence[tuple[int, int, str]]],
+        topics: Mapping[str, Sequence[OffsetEntry]],
     ) -> None:
         self._head = (group, generation, member)
         self._group_instance_id = group_instance_id
@@ -428,9 +443,10 @@ class OffsetCommitByName(
         """The request as it is sent."""
         version = request_struct_class.API_VERSION
         if version < OffsetCommitRequestV7.API_VERSION:
-            return request_struct_class(*self._head, KEPT, list(self._topics.items()))
+            old = [(topic, [each[:3] for each in given]) for topic, given in self._topics.items()]
+            return request_struct_class(*self._head, KEPT, old)
         topics = [
-            (topic, [(p, offset, NO_EPOCH, text) for p, offset, text in partitions])
+            (topic, [(p, offset, epoch, text) for p, offset, text, epoch in partitions])
             for topic, partitions in self._topics.items()
         ]
         tags: list[Any] = [{}] if version >= OffsetCommitRequestV9.API_VERSION else []

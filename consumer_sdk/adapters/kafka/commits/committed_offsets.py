@@ -11,9 +11,11 @@ from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401
 # isort: split
 from aiokafka import TopicPartition
 
+from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
+from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
 from consumer_sdk.records import Assignment, Committed
 
@@ -25,8 +27,11 @@ log = logging.getLogger(__name__)
 class CommittedOffsets:
     """Reads the commits of one group."""
 
-    def __init__(self, offsets: Offsets, limit: MetadataLimit, group: str) -> None:
+    def __init__(
+        self, offsets: Offsets, grants: AssignmentBook[Grant], limit: MetadataLimit, group: str
+    ) -> None:
         self._offsets = offsets
+        self._grants = grants
         self._limit = limit
         self._group = group
 
@@ -47,6 +52,8 @@ class CommittedOffsets:
         for assignment, identity in identities.items():
             commit = found.get(tps[assignment])
             if commit is not None:
+                if (grant := self._grants.of(assignment)) is not None:
+                    grant.stands = commit
                 read[assignment] = await self._checkpoint_of(assignment, commit, identity)
         return read
 

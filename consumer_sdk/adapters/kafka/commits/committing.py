@@ -29,6 +29,7 @@ from consumer_sdk.adapters.kafka.client.protocol import (
     NO_TOPIC_ID,
     OffsetCommitById,
     OffsetCommitByName,
+    OffsetEntry,
 )
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
@@ -94,6 +95,12 @@ class Draft:
             is_copy=grant.is_copy,
         )
         return cls(grant, grant.committed, text, covered, forgotten)
+
+    @property
+    def entry(self) -> OffsetEntry:
+        """As a commit has it."""
+        epoch = self.grant.cursor.last_epoch
+        return OffsetEntry(self.grant.tp.partition, self.offset, self.metadata, epoch)
 
     @property
     def loses_application(self) -> bool:
@@ -333,7 +340,7 @@ class CommitSender:
     async def _send_by_id(self, stamp: Stamp, drafts: Sequence[Draft]) -> list[int | Exception]:
         topics = defaultdict(list)
         for draft in drafts:
-            topics[draft.grant.topic_id or NO_TOPIC_ID].append(_entry(draft))
+            topics[draft.grant.topic_id or NO_TOPIC_ID].append(draft.entry)
         request = OffsetCommitById(self._group, *stamp, self._group_instance_id, topics)
         try:
             response = await self._coordinator.send(request)
@@ -346,7 +353,7 @@ class CommitSender:
     async def _send_by_name(self, stamp: Stamp, drafts: Sequence[Draft]) -> list[int | Exception]:
         topics = defaultdict(list)
         for draft in drafts:
-            topics[draft.grant.tp.topic].append(_entry(draft))
+            topics[draft.grant.tp.topic].append(draft.entry)
         request = OffsetCommitByName(self._group, *stamp, self._group_instance_id, topics)
         response = await self._coordinator.send(request)
         found = {(t, p): code for t, ps in response.topics for p, code in ps}
@@ -359,10 +366,6 @@ def _codes(
     """The code of each; what an answer leaves out may have been written, or not."""
     absent = TransientAdapterError("the broker's answer leaves the partition out")
     return [found.get(place, absent) for place in places]
-
-
-def _entry(draft: Draft) -> tuple[int, int, str]:
-    return draft.grant.tp.partition, draft.offset, draft.metadata
 
 
 def in_batches(drafts: Sequence[Draft], most_bytes: int = MOST_BYTES) -> Iterator[list[Draft]]:

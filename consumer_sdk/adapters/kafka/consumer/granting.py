@@ -157,7 +157,7 @@ class Granting:
 
     def _open_gate(self, grant: Grant, offset: int) -> None:
         grant.cursor.topic_id = grant.topic_id
-        grant.cursor.seek(offset)
+        grant.seek(offset)
         self._opens(grant.cursor)
         if not grant.is_paused:
             grant.cursor.resume()

@@ -6,6 +6,7 @@ from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import BaseGrant, GrantState, next_epoch
 from consumer_sdk.adapters.doubts import Doubts
+from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 
@@ -26,6 +27,7 @@ class Grant(BaseGrant):
         acquitted: a position that could be read when it was taken apart, or -1.
         behind: the offset behind what cannot be read, once that was reported.
         reported: the position after the last run.
+        stands: what the group had committed when it was asked last.
         committed: the highest position that a commit was sent for.
         number, checkpoint, is_copy: of the last flush of that position: one flush gives all of what is
             committed, so that no position goes with the ranges of another.
@@ -45,6 +47,7 @@ class Grant(BaseGrant):
         "is_salvaged",
         "number",
         "reported",
+        "stands",
         "tenure",
         "topic_id",
         "tp",
@@ -73,6 +76,7 @@ class Grant(BaseGrant):
         self.is_salvaged = False
         self.behind: int | None = None
         self.reported = -1
+        self.stands: GroupOffset | None = None
         self.committed = -1
         self.number = 0
         self.checkpoint = Checkpoint()
@@ -101,6 +105,16 @@ class Grant(BaseGrant):
             self.behind, self.has_fault = None, False
         if self.is_fetched:
             self.cursor.resume()
+
+    def seek(self, offset: int) -> None:
+        """Begins there. What the group has committed there tells of which past it is (KIP-320).
+
+        1. Records are read, and committed; 2. the leader dies, and one without them takes over; 3. it writes others in
+        their places. Without the epoch these would be passed over in silence.
+        """
+        self.cursor.seek(offset)
+        if self.stands is not None and self.stands.offset == offset:
+            self.cursor.last_epoch = self.stands.epoch
 
     def close(self) -> None:
         """It is over, and nothing is fetched for it."""

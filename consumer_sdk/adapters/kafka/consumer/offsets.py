@@ -88,10 +88,9 @@ class Offsets:
         tps = [grant.tp for grant in grants]
         # What comes between two questions may be as new as a time asks for: first the ends.
         ends = await self.at(tps, StartPoint.LATEST) if isinstance(start, AtTime) else {}
+        found: Mapping[TopicPartition, int | None]
         if start is StartPoint.BROKER:
-            committed = await self.committed(tps) if has_group else {}
-            found: Mapping[TopicPartition, int | None]
-            found = {tp: each.offset for tp, each in committed.items() if each is not None}
+            found = await self._stand(grants) if has_group else {}
             otherwise = StartPoint.EARLIEST  # no position yet: nothing may be skipped
         else:
             found = await self.at(tps, start)
@@ -102,3 +101,10 @@ class Offsets:
         if None in offsets.values():
             raise TransientAdapterError(f"the broker did not say where {names_of(tps)} stands")
         return {grant: int(offsets[grant.tp] or 0) for grant in grants}
+
+    async def _stand(self, grants: Sequence[Grant]) -> dict[TopicPartition, int]:
+        """Where the group stands; the grants remember it."""
+        committed = await self.committed([grant.tp for grant in grants])
+        for grant in grants:
+            grant.stands = committed.get(grant.tp)
+        return {tp: each.offset for tp, each in committed.items() if each is not None}

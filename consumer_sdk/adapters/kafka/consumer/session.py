@@ -98,7 +98,9 @@ class Session:
         )
         self.limit = MetadataLimit(cluster, options.group or "")
         self.committer = Committer(cluster, self.grants, options, self.limit, coordinator)
-        self.committed_offsets = CommittedOffsets(self.offsets, self.limit, options.group or "")
+        self.committed_offsets = CommittedOffsets(
+            self.offsets, self.grants, self.limit, options.group or ""
+        )
         self._rounds = GrantRounds(
             owner,
             self.grants,

@@ -14,7 +14,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from consumer_sdk.adapters.kafka.client.faults import names_of, translate
 from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.lookups import LATEST, Coordinator
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName
+from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.errors import PositionOutOfRangeError
@@ -152,9 +152,9 @@ class GroupPosition:
     async def _send_commit(
         self, wanted: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, Outcome]:
-        topics: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        topics: dict[str, list[OffsetEntry]] = defaultdict(list)
         for tp, at in wanted.items():
-            topics[tp.topic].append((tp.partition, at, ""))
+            topics[tp.topic].append(OffsetEntry(tp.partition, at, ""))
         group = self._group or ""
         request = OffsetCommitByName(group, NO_GENERATION, NO_MEMBER, None, topics)
 

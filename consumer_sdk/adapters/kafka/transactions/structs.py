@@ -27,7 +27,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from consumer_sdk.adapters.kafka.client.protocol import Item
+from consumer_sdk.adapters.kafka.client.protocol import Item, OffsetEntry
 
 __all__ = [
     "INIT_PRODUCER_ID",
@@ -41,7 +41,6 @@ __all__ = [
 
 INIT_PRODUCER_ID = 22
 TXN_OFFSET_COMMIT = 28
-NO_LEADER_EPOCH = -1
 _TEXT = CompactString("utf-8")
 _END = ("tags", TaggedFields)
 
@@ -170,7 +169,7 @@ class TxnOffsetCommit(Request[TxnOffsetCommitRequestV3]):
 
     Args:
         member: generation or epoch, member id, and the static member's instance id or None.
-        topics: name → (partition, offset, metadata) of each partition.
+        topics: by their names.
     """
 
     API_KEY = TXN_OFFSET_COMMIT
@@ -181,7 +180,7 @@ class TxnOffsetCommit(Request[TxnOffsetCommitRequestV3]):
         group: str,
         producer: ProducerId,
         member: tuple[int, str, str | None],
-        topics: Mapping[str, Sequence[tuple[int, int, str]]],
+        topics: Mapping[str, Sequence[OffsetEntry]],
     ) -> None:
         self._head = (transactional_id, group, *producer, *member)
         self._topics = topics
@@ -191,7 +190,7 @@ class TxnOffsetCommit(Request[TxnOffsetCommitRequestV3]):
     ) -> TxnOffsetCommitRequestV3:
         """The request as it is sent."""
         topics = [
-            (topic, [(p, offset, NO_LEADER_EPOCH, text) for p, offset, text in partitions])
+            (topic, [(p, offset, epoch, text) for p, offset, text, epoch in partitions])
             for topic, partitions in self._topics.items()
         ]
         return request_struct_class(*self._head, topics, {})

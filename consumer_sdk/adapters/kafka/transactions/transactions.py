@@ -32,6 +32,7 @@ from consumer_sdk.adapters.kafka.adapter import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator
+from consumer_sdk.adapters.kafka.client.protocol import OffsetEntry
 from consumer_sdk.adapters.kafka.commits.committing import Answer, Answers, Draft, in_batches
 from consumer_sdk.adapters.kafka.commits.metadata import offset_of, write_metadata
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
@@ -352,11 +353,9 @@ class KafkaTransactions(Transactions):
         if lost or stamp.epoch < 0:
             return _answers(lost or drafts, LOST if lost else NOT_JOINED)
         assert self._producer is not None and self._cluster is not None  # noqa: S101, PT018 - it is open
-        topics: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        topics: defaultdict[str, list[OffsetEntry]] = defaultdict(list)
         for draft in drafts:
-            topics[draft.grant.tp.topic].append(
-                (draft.grant.tp.partition, draft.offset, draft.metadata)
-            )
+            topics[draft.grant.tp.topic].append(draft.entry)
         group = session.options.group or ""
         member = (*stamp, session.options.client_options.get("group_instance_id"))
         request = TxnOffsetCommit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName
+from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.commits.metadata import at_offset
 from consumer_sdk.records import AckFlush, OutcomeKind
 from tests.adapters.kafka.world import World, coordinator_of
@@ -18,17 +18,17 @@ UNKNOWN_MEMBER, FENCED_INSTANCE = 25, 82
         (2, 2, [("t", [(0, 5, "text")])]),
         (3, 3, [("t", [(0, 5, "text")])]),
         (6, 3, [("t", [(0, 5, "text")])]),
-        (7, 7, [("t", [(0, 5, -1, "text")])]),
-        (8, 7, [("t", [(0, 5, -1, "text")])]),
-        (9, 9, [("t", [(0, 5, -1, "text")])]),
-        (10, 9, [("t", [(0, 5, -1, "text")])]),
+        (7, 7, [("t", [(0, 5, 4, "text")])]),
+        (8, 7, [("t", [(0, 5, 4, "text")])]),
+        (9, 9, [("t", [(0, 5, 4, "text")])]),
+        (10, 9, [("t", [(0, 5, 4, "text")])]),
     ],
 )
 def test_broker_gets_the_newest_version_by_name_that_it_knows(
     newest: int, version: int, topics: list[object]
 ) -> None:
-    """Brokers before Kafka 2.3 have no static members."""
-    request = OffsetCommitByName("g", 3, "me", "static", {"t": [(0, 5, "text")]})
+    """Brokers before Kafka 2.3 have no static members, and are told of no leader's epoch."""
+    request = OffsetCommitByName("g", 3, "me", "static", {"t": [OffsetEntry(0, 5, "text", 4)]})
     made = request.prepare({8: (2, newest)})
     assert (made.API_VERSION, made.topics) == (version, topics)
     assert getattr(made, "group_instance_id", None) == ("static" if version >= 7 else None)
@@ -47,7 +47,12 @@ async def test_commit_by_name_of_a_replaced_static_member_is_fenced(
         coordinator = coordinator_of(member)
         request = OffsetCommitByName(
             f"{world.group}-{world.kafka.uid}",
-            *(coordinator.stamp.epoch, "the one before", instance, {topic: [(0, 5, "")]}),
+            *(
+                coordinator.stamp.epoch,
+                "the one before",
+                instance,
+                {topic: [OffsetEntry(0, 5, "")]},
+            ),
         )
         response = await coordinator.send(request)
         assert response.topics == [(topic, [(0, code)])]

@@ -8,14 +8,31 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from aiokafka.errors import IncompatibleBrokerVersion, OffsetMetadataTooLargeError
 
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
+from consumer_sdk.adapters.kafka.client.protocol import (
+    OffsetCommitById,
+    OffsetCommitByName,
+    OffsetEntry,
+)
 from consumer_sdk.adapters.kafka.commits.metadata import ALPHABET, HEAD_SIZE, MOST, at_offset
-from consumer_sdk.records import AckFlush, Assignment, Checkpoint, Committed, Outcome
+from consumer_sdk.errors import PositionOutOfRangeError
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    AtPosition,
+    Checkpoint,
+    Committed,
+    Outcome,
+    Start,
+    StartPoint,
+)
+from consumer_sdk.testing.conformance.adapters import Record
 from consumer_sdk.testing.conformance.adapters.harness import Member
 from consumer_sdk.testing.pytest_plugin import _running, _skip_when_external
 from consumer_sdk.testing.servers import KafkaServer
+from tests.adapters.kafka.groups.asking import line_to
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.adapters.kafka.world import World, coordinator_of, flush_of
 
@@ -59,6 +76,36 @@ async def test_ranges_and_attempts_come_back_to_the_next_owner(world: World) -> 
         committed = await read_back(member, held)
     assert committed.checkpoint.identity
     assert without_identity(committed) == Committed(HOLED, is_copy=False)
+
+
+async def test_commit_tells_the_epoch_of_what_was_read(world: World) -> None:
+    """KIP-320: Java's consumers read it, too."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, [Record(b"1"), Record(b"2")])
+    async with world.member(topic) as member:
+        (held,) = await member.holding(1)
+        await member.read(2)
+        await member.adapter.commit([flush_of(held, 2)])
+        tp = TopicPartition(topic, 0)
+        assert (await coordinator_of(member).committed([tp]))[tp].epoch == 0
+
+
+@pytest.mark.parametrize("start", [StartPoint.BROKER, AtPosition(2)])
+async def test_position_of_another_past_of_the_log_is_out_of_range(
+    world: World, start: Start
+) -> None:
+    """Its leader lost what was committed, and knows nothing of that epoch: records have come in its place."""
+    topic = await world.kafka.create_stream()
+    await world.kafka.append(topic, [Record(b"%d" % n) for n in range(4)])
+    entries = {topic: [OffsetEntry(0, 2, "", 7)]}
+    async with line_to(world.kafka.servers, world.group_id) as line:
+        request = OffsetCommitByName(world.group_id, -1, "", None, entries)
+        assert (await line.send(request)).topics == [(topic, [(0, 0)])]
+    owner = world.owner()
+    owner.start = start
+    async with world.member(topic, owner) as member:
+        run = await member.read_fault()
+    assert isinstance(run.fault, PositionOutOfRangeError)
 
 
 async def test_brokers_that_commit_by_name_carry_checkpoints_as_well(world: World) -> None:

@@ -93,8 +93,8 @@ class ScriptedCoordinator:
         finally:
             self.in_air -= 1
         self.stamps.append(Stamp(*request._head[1:3]))
-        self.sent.append({p: offset for _, ps in topics for p, offset, _ in ps})
-        self.texts.append({p: text for _, ps in topics for p, _, text in ps})
+        self.sent.append({p: offset for _, ps in topics for p, offset, *_ in ps})
+        self.texts.append({p: text for _, ps in topics for p, _, text, _ in ps})
         is_too_much = sum(map(_size, self.texts[-1].values())) > self.most_bytes
         self.instances.append(request._head[3] if by_id else request._group_instance_id)
         answers = [
@@ -102,7 +102,7 @@ class ScriptedCoordinator:
                 t,
                 [
                     (p, self.too_much if is_too_much else self._code(p, text))
-                    for p, _, text in ps
+                    for p, _, text, _ in ps
                     if p not in self.silent
                 ],
             )
