@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from aiokafka import TopicPartition
 from aiokafka.errors import UnknownTopicOrPartitionError
 
-from consumer_sdk.adapters.kafka.client.asking import persist
+from consumer_sdk.adapters.kafka.client.asking import look_up, persist
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import check_code, name_of
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
@@ -95,6 +95,26 @@ class Connection:
             AdapterError: asking again would not help.
         """
         return await persist(self, self.options.read_timeout, where, ask)
+
+    async def look_up(
+        self, tps: Collection[TopicPartition], time: int
+    ) -> dict[TopicPartition, int | None]:
+        """The offset that a time stands for; None where no record is that new, or all are gone.
+
+        Args:
+            time: `EARLIEST`, `LATEST`, or milliseconds since the epoch.
+
+        Raises:
+            AdapterError: as `persist`.
+        """
+        level, seconds = self.options.level, self.options.read_timeout
+        return await look_up(self.cluster, tps, time, level=level, seconds=seconds, gone=self._gone)
+
+    async def _gone(self, tps: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        found = {tp for tp in tps if self.cluster.is_gone(tp)}
+        if found:
+            await self.confirm_gone(found)
+        return found
 
     async def aclose(self) -> None:
         """Disconnects. Never raises."""

@@ -16,7 +16,6 @@ from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.lookups import LATEST, Coordinator
 from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import Outcome, OutcomeKind
 
@@ -142,7 +141,7 @@ class GroupPosition:
         By name a commit of a deleted topic's position lands on the one made in its place, which
         its consumers would then find out of range.
         """
-        ends = await look_up(self._connection, wanted, LATEST)
+        ends = await self._connection.look_up(wanted.keys(), LATEST)
         return {
             tp: Outcome(OutcomeKind.GONE, error=_beyond_error(tp, at, ends[tp]))
             for tp, at in wanted.items()

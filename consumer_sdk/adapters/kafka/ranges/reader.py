@@ -15,7 +15,6 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.adapters.kafka.ranges.group import GroupPosition
-from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.adapters.kafka.ranges.options import (
     CONSUMERS_OWN,
     OURS,
@@ -189,7 +188,7 @@ class KafkaRanges(RangeReader):
             return {}
         if at is StartPoint.LATEST:
             self._looked_at = tps
-        return await look_up(self._connection, tps, time_of(at))
+        return await self._connection.look_up(tps, time_of(at))
 
     async def records(self, ranges: Collection[PartitionRange]) -> Mapping[Partition, int]:
         """As many as there are offsets: what gaps hold is not known."""

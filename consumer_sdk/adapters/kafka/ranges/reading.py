@@ -33,6 +33,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.client.asking import FIRST_BACKOFF
 from consumer_sdk.adapters.kafka.client.faults import check_code, translate
+from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
 from consumer_sdk.adapters.kafka.decoding.unpacking import partition_of
 from consumer_sdk.adapters.kafka.ranges.batches import (
     Columnizer,
@@ -41,7 +42,6 @@ from consumer_sdk.adapters.kafka.ranges.batches import (
     sound_batches,
 )
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.list_offsets import bounds
 from consumer_sdk.errors import (
     AdapterError,
     PositionOutOfRangeError,
@@ -341,7 +341,10 @@ class RangeRead:
     async def _stored(self) -> str:
         """For messages: what the broker has, if it tells."""
         try:
-            first, end = await bounds(self._connection, self._tp)
+            first, end = [
+                (await self._connection.look_up([self._tp], time))[self._tp]
+                for time in (EARLIEST, LATEST)
+            ]
         except AdapterError:
             return "has others"
         return f"has {first} to {end}"

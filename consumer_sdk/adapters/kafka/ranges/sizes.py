@@ -13,7 +13,6 @@ from consumer_sdk.adapters.kafka.client.faults import check_code, names_of
 from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
 from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES, batch_headers
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 
 __all__ = ["stored_sizes"]
 
@@ -35,8 +34,8 @@ async def stored_sizes(
         AdapterError: as `Connection.persist`.
     """
     wanted = list(tps)
-    firsts = await look_up(connection, wanted, EARLIEST)
-    ends = await look_up(connection, wanted, LATEST)
+    firsts = await connection.look_up(wanted, EARLIEST)
+    ends = await connection.look_up(wanted, LATEST)
     starts: dict[TopicPartition, int] = {}
     for tp in wanted:
         first, end = firsts[tp], ends[tp]

@@ -16,7 +16,6 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 from consumer_sdk.adapters.kafka.client.lookups import LATEST, ListOffsetsResponseV4
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.list_offsets import look_up
 from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.testing import Simulation, simulate
@@ -72,7 +71,7 @@ async def listed(cluster: Script) -> list[str]:
 
 async def end(cluster: Script) -> int | None:
     """Where the partition ends; None: it is gone."""
-    return (await look_up(cluster, [TP], LATEST))[TP]
+    return (await cluster.look_up([TP], LATEST))[TP]
 
 
 @pytest.mark.parametrize("options", [{"topics": "t"}, {"pattern": "t.*"}], ids=str)
