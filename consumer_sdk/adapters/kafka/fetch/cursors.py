@@ -11,9 +11,11 @@ one after another):
   after an error, and of which less than half of what one request brings is buffered;
 - in total as much as the buffer has room for. Without room nothing is asked as long as somebody will take
   something; what is paused is taken by nobody, and must not stop the others;
-- if nothing else of the node will want to be asked soon, the broker waits for something to come. Else it is not
-  to wait: the partitions that are left out would wait, too. Nor is it asked at once again, if those that are
-  asked have nothing new.
+- if none of the node's is left out because it is full, the broker waits for something to come. Else it is not
+  to wait: those that are left out would wait, too. Nor is it asked at once again, if those that are
+  asked have nothing new;
+- while the broker waits, those that were paused, opened or sought meanwhile are asked for *aside*: without a session, on
+  another connection, and without a wait. What has nothing new is asked for so again after a while.
 
 A node that is asked may hang. If another one leads a partition meanwhile, that one is asked; metadata are asked for when
 an answer is late.
@@ -52,7 +54,12 @@ from aiokafka.errors import (
 
 from consumer_sdk.adapters.kafka.client import faults
 from consumer_sdk.adapters.kafka.fetch.chunks import NO_EPOCH, Chunk, Fault, reach_of
-from consumer_sdk.adapters.kafka.fetch.session import Ask, FetchSession, SessionRequest
+from consumer_sdk.adapters.kafka.fetch.session import (
+    Ask,
+    FetchSession,
+    SessionRequest,
+    single_request,
+)
 from consumer_sdk.adapters.kafka.fetch.structs import (
     AnswerFormatError,
     Fetched,
@@ -70,8 +77,8 @@ PACE = 0.02
 """Seconds between two requests to a node that has had nothing for those it is asked for."""
 SLOW = 5.0
 """Seconds past the broker's own wait after which an answer is late: somebody else may lead by now."""
-SHORT_WAIT = 100
-"""Milliseconds that a broker may wait while a partition of it is paused: it may be resumed."""
+ASIDE = 0.1
+"""Seconds between two requests aside for a partition that has nothing new; so long, too, for its answer."""
 
 MOST_THROTTLE = 60.0
 """Seconds for which a broker is left alone at most when it asks for that."""
@@ -139,11 +146,13 @@ class Cursor:
         node: whom it was to be fetched from at the last look.
         missing: an offset that its leader has said, once, not to store; -1 for none.
         changed: called when it may have to be asked for.
+        aside_at: when it may be asked for aside again.
     """
 
     __slots__ = (
         "_ask",
         "_read_to",
+        "aside_at",
         "changed",
         "failed_leader",
         "held",
@@ -184,6 +193,7 @@ class Cursor:
         self.replica: tuple[int, float] | None = None
         self.rests_until = 0.0
         self.failed_leader: tuple[int, int] | None = None
+        self.aside_at = 0.0
         self._ask: Ask | None = None
         self._read_to = NO_POSITION
         self.held = 0
@@ -207,6 +217,7 @@ class Cursor:
     def resume(self) -> None:
         """Undoes `pause`."""
         self.paused = False
+        self.aside_at = 0.0
         self.changed()
 
     def seek(self, position: int) -> None:
@@ -219,6 +230,7 @@ class Cursor:
         """Forgets what was fetched, and fetches it again."""
         self._clear()
         self.is_idle = False
+        self.aside_at = 0.0
         self.changed()
 
     def consumed_to(self, position: int) -> None:
@@ -344,6 +356,7 @@ class Plan(NamedTuple):
 
     Attributes:
         leaders: who led each partition when it was made, and the epoch of that leader.
+        is_aside: it has no session, and goes beside the one that waits.
     """
 
     node: int
@@ -351,6 +364,7 @@ class Plan(NamedTuple):
     request: SessionRequest
     cursors: dict[TopicPartition, Cursor]
     leaders: dict[TopicPartition, tuple[int, int]]
+    is_aside: bool = False
 
 
 class Look(NamedTuple):
@@ -368,30 +382,50 @@ class Look(NamedTuple):
 
 
 class Node:
-    """A broker: what it knows of us, and what it is asked."""
+    """A broker: what it knows of us, and what it is asked.
 
-    __slots__ = ("answered_at", "due_at", "failures", "is_asked", "rests_until", "session")
+    Attributes:
+        is_asked: a request of its session is under way; `waits`: and may take long.
+        is_asked_aside: one aside is under way.
+    """
+
+    __slots__ = (
+        "answered_at",
+        "due_at",
+        "failures",
+        "is_asked",
+        "is_asked_aside",
+        "rests_until",
+        "session",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.session = FetchSession()
         self.is_asked = False
+        self.is_asked_aside = False
+        self.waits = False
         self.due_at = 0.0
         self.answered_at = 0.0
         self.rests_until = 0.0
         self.failures = 0
 
+    @property
+    def can_be_asked(self) -> bool:
+        """In the session, or aside."""
+        return not self.is_asked or (self.waits and not self.is_asked_aside)
+
 
 class Group:
     """The cursors of one node at one look."""
 
-    __slots__ = ("has_full", "has_paused", "leaders", "node", "wanting")
+    __slots__ = ("has_full", "leaders", "node", "wanting")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self.wanting: list[Cursor] = []
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
         self.has_full = False
-        self.has_paused = False
 
 
 class Cursors:
@@ -430,11 +464,11 @@ class Cursors:
             self._cursors[cursor.tp] = self._cursors.pop(cursor.tp)
 
     def wants_look(self, cursor: Cursor) -> bool:
-        """It has become one to ask for, of a node that waits to be asked; said once for each request."""
+        """It has become one to ask for, of a node that can be asked; said once for each request."""
         if cursor.is_noted or cursor.is_asked or not cursor.wants(self._enough):
             return False
         node = self._nodes.get(-1 if cursor.node is None else cursor.node)
-        if node is not None and node.is_asked:
+        if node is not None and not node.can_be_asked:
             return False  # its answer is looked at anyway
         cursor.is_noted = True
         return True
@@ -487,19 +521,27 @@ class Cursors:
             self._is_stale = True
             return
         group = self._group_of(cursor, leader[0], groups, now)
-        if group.node.is_asked:
+        if not group.node.can_be_asked:
             return
         cursor.is_noted = False
         if cursor.paused:
-            group.has_paused = True
-        elif now < cursor.rests_until and cursor.failed_leader == leader:
-            group.has_paused = True
+            return
+        if now < cursor.rests_until and cursor.failed_leader == leader:
             self._later(cursor.rests_until)
         elif not cursor.wants(self._enough):
             group.has_full = True
-        elif not cursor.is_asked:
+        elif self._is_due(cursor, group.node, now):
             group.wanting.append(cursor)
             group.leaders[cursor.tp] = leader
+
+    def _is_due(self, cursor: Cursor, node: Node, now: float) -> bool:
+        """It is not asked for already; nor was it just now, aside."""
+        is_asked = cursor.is_asked
+        if not node.is_asked:
+            return not is_asked or now >= cursor.aside_at  # aside, and that takes long
+        if not is_asked and now < cursor.aside_at:
+            self._later(cursor.aside_at)
+        return not is_asked and now >= cursor.aside_at
 
     def _group_of(self, cursor: Cursor, leader: int, groups: dict[int, Group], now: float) -> Group:
         node = leader if cursor.replica is None else self._node_of(cursor, leader, now)
@@ -522,33 +564,41 @@ class Cursors:
 
     def _plan(self, number: int, group: Group, room: int, now: float) -> Plan | None:
         node = group.node
-        if node.is_asked or not group.wanting:
+        if not group.wanting:
             return None
         if now < node.rests_until:
             self._later(node.rests_until)
             return None
+        if node.is_asked:
+            return self._aside(number, group, room, now)
         again_at = node.answered_at + PACE
         if group.has_full and now < again_at and all(c.is_idle for c in group.wanting):
             self._later(again_at)
             return None
-        plan = self._request(number, node, group, room)
-        node.is_asked, node.due_at = True, now + plan.limits.max_wait / 1000 + SLOW
-        return plan
+        wait = 0 if group.has_full else self._options.max_wait
+        request = node.session.request(self._asks(group))
+        node.is_asked, node.waits, node.due_at = True, wait > 0, now + wait / 1000 + SLOW
+        return self._made(number, group, request, wait, room)
 
-    def _request(self, number: int, node: Node, group: Group, room: int) -> Plan:
-        options, asks, cursors = self._options, {}, {}
+    def _aside(self, number: int, group: Group, room: int, now: float) -> Plan:
+        """Beside the request that waits."""
+        group.node.is_asked_aside = True
         for cursor in group.wanting:
-            epoch = group.leaders[cursor.tp][1]
-            asks[cursor.tp] = cursor.ask(epoch, options.max_partition_bytes)
-            cursors[cursor.tp] = cursor
-        wait = options.max_wait
-        if group.has_full:
-            wait = 0
-        elif group.has_paused:
-            wait = min(wait, SHORT_WAIT)
+            cursor.aside_at = now + ASIDE
+        request = single_request(self._asks(group))
+        return self._made(number, group, request, 0, room)._replace(is_aside=True)
+
+    def _asks(self, group: Group) -> dict[TopicPartition, Ask]:
+        size = self._options.max_partition_bytes
+        return {c.tp: c.ask(group.leaders[c.tp][1], size) for c in group.wanting}
+
+    def _made(
+        self, number: int, group: Group, request: SessionRequest, wait: int, room: int
+    ) -> Plan:
+        options, cursors = self._options, {cursor.tp: cursor for cursor in group.wanting}
         most = min(options.max_bytes, room)
         limits = FetchLimits(wait, options.min_bytes, most, options.isolation, options.rack)
-        return Plan(number, limits, node.session.request(asks), cursors, group.leaders)
+        return Plan(number, limits, request, cursors, group.leaders)
 
     def _later(self, when: float) -> None:
         self._wake_at = when if self._wake_at is None else min(when, self._wake_at)
@@ -557,7 +607,7 @@ class Cursors:
 
     def failed(self, plan: Plan, now: float) -> None:
         """There was no answer. A follower's partitions go back to their leaders."""
-        self._end(plan).session.failed()
+        self._end(plan, None)
         self._is_stale = True
         for cursor in self._counting(plan):
             cursor.replica = None  # its leader may name the same one again: not at once
@@ -565,9 +615,8 @@ class Cursors:
 
     def unusable(self, plan: Plan, error: Exception, now: float) -> None:
         """An answer that is none: each partition that was asked for has a fault."""
-        node = self._end(plan)
-        node.session.failed()
-        node.answered_at = now
+        self._end(plan, None)
+        self._nodes[plan.node].answered_at = now
         for cursor in self._counting(plan):
             cursor.put(Fault(error))
 
@@ -582,10 +631,10 @@ class Cursors:
         """
         names = {ask.topic_id: tp.topic for tp, ask in plan.request.asks.items()}
         parts = [(_asked(plan, part, names), part) for part in answer.partitions]
-        node = self._end(plan)
+        is_sound, node = self._end(plan, answer), self._nodes[plan.node]
         node.answered_at = now
         node.rests_until = now + min(max(answer.throttle / 1000, 0.0), MOST_THROTTLE)
-        if not node.session.answered(answer.session, answer.error):
+        if not is_sound:
             self._refused(plan, node, answer.error, now)
             return False
         node.failures = 0
@@ -611,10 +660,17 @@ class Cursors:
         for cursor in list(self._counting(plan)):
             cursor.is_idle = False
 
-    def _end(self, plan: Plan) -> Node:
+    def _end(self, plan: Plan, answer: Fetched | None) -> bool:
+        """It is no longer under way. Whether its answer counts."""
         node = self._nodes[plan.node]
+        if plan.is_aside:
+            node.is_asked_aside = False
+            return answer is not None and not answer.error
         node.is_asked = False
-        return node
+        if answer is not None:
+            return node.session.answered(answer.session, answer.error)
+        node.session.failed()
+        return False
 
     @staticmethod
     def _counting(plan: Plan) -> Iterator[Cursor]:
@@ -647,6 +703,7 @@ class Cursors:
         cursor.is_idle = part.replica < 0 and self._is_at_end(cursor, plan)
         if not part.records:
             return False
+        cursor.aside_at = 0.0
         ask = plan.request.asks[cursor.tp]
         cursor.put(_item(part, ask, continues=cursor.continues_at(ask.offset)))
         self.served(cursor)

@@ -1,4 +1,4 @@
-"""Sends what the cursors say, and gives them the answers: one request under way for each node.
+"""Sends what the cursors say, and gives them the answers: one request under way for each node, and one aside.
 
 Nothing here decides anything: see `cursors`. The next request to a node leaves in the same turn of the event
 loop in which the last answer has come, before whoever waits for records is woken.
@@ -22,7 +22,7 @@ from aiokafka.errors import (
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.connections import Channel
 from consumer_sdk.adapters.kafka.fetch.cursors import Cursor, Cursors, FetchOptions, Leaders, Plan
-from consumer_sdk.adapters.kafka.fetch.session import CLOSING, NO_SESSION, Ask, SessionRequest
+from consumer_sdk.adapters.kafka.fetch.session import Ask, single_request
 from consumer_sdk.adapters.kafka.fetch.structs import (
     AnswerFormatError,
     FetchAnswer,
@@ -39,6 +39,9 @@ log = logging.getLogger(__name__)
 AGAIN = 1.0
 """Seconds after which metadata that were asked for, and have not come, are asked for again."""
 
+PATIENCE = 5.0
+"""Seconds for an answer to a request aside."""
+
 
 class FetchCluster(Leaders, Protocol):
     """What fetching needs of a connection to a cluster."""
@@ -48,6 +51,13 @@ class FetchCluster(Leaders, Protocol):
 
         Raises:
             KafkaError: there is none.
+        """
+
+    async def send_aside(self, node: int, request: Any) -> Any:
+        """The same, at once, though another request waits there.
+
+        Raises:
+            KafkaError, TimeoutError: there is none.
         """
 
     def refresh(self) -> object:
@@ -73,6 +83,11 @@ class FetchChannel:
     async def send(self, node: int, request: Any) -> Any:
         """See `FetchCluster`; so with the others."""
         return await self._cluster.send(node, request, channel=Channel.FETCHES)
+
+    async def send_aside(self, node: int, request: Any) -> Any:
+        """Where questions are asked: such a request waits for nothing."""
+        async with asyncio.timeout(PATIENCE):
+            return await self._cluster.send(node, request)
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, int] | None:
         """Also of a topic in trouble: its leader knows best."""
@@ -187,7 +202,8 @@ class Fetcher:
         """Whether there is something to be handed out."""
         time = asyncio.get_running_loop().time
         try:
-            answer = await self._cluster.send(plan.node, FetchRequest(plan.limits, plan.request))
+            send = self._cluster.send_aside if plan.is_aside else self._cluster.send
+            answer = await send(plan.node, FetchRequest(plan.limits, plan.request))
             has_news = self.cursors.accept(plan, answer.read(), time())
         except asyncio.CancelledError:
             self.cursors.failed(plan, time())
@@ -223,8 +239,7 @@ class Fetcher:
             self._cluster.refresh()
             raise LeaderNotAvailableError(tp)
         ask = {tp: Ask(cursor.topic_id, leader[1], cursor.position, -1, size)}
-        is_known = cursor.topic_id is not None
-        request = SessionRequest(NO_SESSION, CLOSING, ask, ask, {}, is_known)
+        request = single_request(ask)
         limits = FetchLimits(max_wait, 1, size, self._options.isolation)
         answer: FetchAnswer = await self._cluster.send(leader[0], FetchRequest(limits, request))
         for part in answer.read().partitions:

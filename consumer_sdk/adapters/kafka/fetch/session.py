@@ -25,7 +25,15 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-__all__ = ["CLOSING", "FULL", "NO_SESSION", "Ask", "FetchSession", "SessionRequest"]
+__all__ = [
+    "CLOSING",
+    "FULL",
+    "NO_SESSION",
+    "Ask",
+    "FetchSession",
+    "SessionRequest",
+    "single_request",
+]
 
 NO_SESSION = 0
 FULL = 0
@@ -76,6 +84,15 @@ class SessionRequest(NamedTuple):
     by_id: bool
 
 
+def single_request(asks: Asks) -> SessionRequest:
+    """One that opens no session, and touches none."""
+    return SessionRequest(NO_SESSION, CLOSING, asks, asks, {}, _is_by_id(asks))
+
+
+def _is_by_id(asks: Asks) -> bool:
+    return bool(asks) and all(ask.topic_id is not None for ask in asks.values())
+
+
 class FetchSession:
     """What one broker remembers of our fetches.
 
@@ -94,7 +111,7 @@ class FetchSession:
 
     def request(self, asks: Asks) -> SessionRequest:
         """The next request. Its answer, or its failure, is to be told before the one after it."""
-        by_id = bool(asks) and all(ask.topic_id is not None for ask in asks.values())
+        by_id = _is_by_id(asks)
         if self.epoch != FULL and by_id != self._by_id and asks:
             self.epoch = FULL  # a session names topics in one way
         if self.epoch == FULL:

@@ -11,7 +11,7 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError
 
-from consumer_sdk.adapters.kafka.fetch.session import Ask, SessionRequest
+from consumer_sdk.adapters.kafka.fetch.session import CLOSING, Ask, SessionRequest
 from consumer_sdk.adapters.kafka.fetch.structs import FetchAnswer, FetchRequest
 from tests.adapters.kafka.decoding.test_salvage import rows
 from tests.adapters.kafka.decoding.test_unpacking import batch
@@ -100,7 +100,7 @@ class FakeCluster:
         logs: by partition.
         leaders: node and epoch.
         stale: what the metadata say, until they are asked for again.
-        requests: node and request, in order.
+        requests: node and request, in order; `asides` likewise.
     """
 
     def __init__(
@@ -112,6 +112,7 @@ class FakeCluster:
         self.leaders: dict[TopicPartition, tuple[int, int]] = {}
         self.stale: dict[TopicPartition, tuple[int, int]] = {}
         self.requests: list[tuple[int, FetchRequest]] = []
+        self.asides: list[tuple[int, FetchRequest]] = []
         self.replicas: dict[TopicPartition, int] = {}
         self._brokers = {node: Broker() for node in range(1, nodes + 1)}
         self._listeners: list[Callable[[Any], None]] = []
@@ -172,6 +173,18 @@ class FakeCluster:
             return await self._answer(node, broker, request)
         finally:
             broker.is_busy = False
+
+    async def send_aside(self, node: int, request: FetchRequest) -> FetchAnswer:
+        """As `Cluster` has it; nothing of a session is touched."""
+        self.asides.append((node, request))
+        asked, chance = request.request, self._chance
+        assert (asked.session, asked.epoch, request.limits.max_wait) == (0, CLOSING, 0)
+        await asyncio.sleep(chance.random() / 100)
+        if chance.random() < self.trouble:
+            raise KafkaConnectionError("the request is lost")
+        broker = Broker()
+        broker.asks = dict(asked.asks)
+        return answer(await self._collect(node, broker, request))
 
     async def _answer(self, node: int, broker: Broker, request: FetchRequest) -> FetchAnswer:
         chance = self._chance

@@ -283,6 +283,140 @@ def test_paused_partitions_that_fill_the_buffer_do_not_stop_the_others() -> None
     run(test)
 
 
+PATIENT = SMALL._replace(max_wait=3_600_000)
+"""A broker that has nothing new answers once in an hour."""
+
+
+@pytest.mark.parametrize("what", ["open", "resume", "seek", "grant anew", "rest"])
+def test_partition_that_comes_while_the_broker_waits_is_asked_for_aside(what: str) -> None:
+    """It does not wait for what others have nothing of; nor do those that wait lose their request."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        for tp in (A, B, C):
+            cluster.create(tp)
+        cluster.append(B, 5)
+        reader = Reader(cluster, PATIENT)
+        reader.open(A)
+        if what != "open":
+            cursor = reader.open(B, 5 if what in ("seek", "grant anew") else 0)
+            if what == "resume":
+                cursor.pause()
+            if what == "rest":
+                cluster.trouble = 1.0
+                await reader.read(0.02)
+                cluster.trouble = 0.0
+        await reader.read(1)
+        if what == "resume":
+            cursor.resume()
+        elif what == "seek":
+            cursor.seek(0)
+        elif what != "rest":
+            reader.open(B)
+        await reader.read(0.2)
+        assert reader.seen[B] == list(range(5))
+        if what != "rest":
+            assert len(cluster.asides) >= 1
+        cluster.append(A, 1)
+        await reader.read(0.1)
+        assert reader.seen[A] == [0]
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_partition_that_is_asked_for_aside_and_has_nothing_is_asked_again_soon_not_at_once() -> (
+    None
+):
+    """Until the broker answers what waits: then it is asked for with the others."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        for tp in (A, B):
+            cluster.create(tp)
+        reader = Reader(cluster, PATIENT)
+        reader.open(A)
+        await reader.read(1)
+        reader.open(B)
+        await reader.read(10)
+        assert 50 <= len(cluster.asides) <= 110
+        cluster.append(B, 3)
+        await reader.read(0.2)
+        assert reader.seen[B] == [0, 1, 2]
+        cluster.append(A, 1)
+        await reader.read(1)
+        done = len(cluster.asides)
+        await reader.read(10)
+        assert len(cluster.asides) == done
+        assert cluster.requests[-1][1].request.asks.keys() == {A, B}
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_request_aside_that_is_lost_is_made_again() -> None:
+    """It touches no session; what waits goes on waiting."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        for tp in (A, B):
+            cluster.create(tp)
+        reader = Reader(cluster, PATIENT)
+        reader.open(A)
+        await reader.read(1)
+        made = len(cluster.requests)
+        cluster.append(B, 3)
+        cluster.trouble = 1.0
+        reader.open(B)
+        await reader.read(1)
+        assert 5 <= len(cluster.asides) <= 11
+        assert reader.seen[B] == []
+        cluster.trouble = 0.0
+        await reader.read(0.3)
+        assert reader.seen[B] == [0, 1, 2]
+        assert len(cluster.requests) == made
+        cluster.append(A, 1)
+        await reader.read(0.1)
+        assert reader.seen[A] == [0]
+        assert cluster.requests[-1][1].request.epoch > 1  # the session goes on
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_request_aside_that_takes_long_does_not_keep_its_partitions_from_the_session() -> None:
+    """Whichever answers first counts, and the other one does not."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        for tp in (A, B):
+            cluster.create(tp)
+        cluster.append(B, 3)
+        send, thawed = cluster.send_aside, asyncio.Event()
+
+        async def hangs(node: int, request: FetchRequest) -> FetchAnswer:
+            await thawed.wait()
+            return await send(node, request)
+
+        faulty: Any = cluster
+        faulty.send_aside = hangs
+        reader = Reader(cluster, PATIENT)
+        reader.open(A)
+        await reader.read(1)
+        reader.open(B)
+        await reader.read(1)
+        assert reader.seen[B] == []
+        cluster.append(A, 1)
+        await reader.read(1)
+        assert reader.seen[B] == [0, 1, 2]
+        thawed.set()
+        await reader.read(1)
+        assert (reader.seen[A], reader.seen[B]) == ([0], [0, 1, 2])
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
 def test_full_partition_is_asked_for_as_soon_as_it_is_read() -> None:
     """The broker does not wait for another one's records meanwhile."""
 
