@@ -378,6 +378,13 @@ class AckTracker(ABC):
     def dead_lettered(self, index: int) -> bool:
         """The dead letter is durable: the record is settled."""
 
+    def release(self, index: int) -> bool:  # noqa: ARG002 - for overriders
+        """Gives a record that waits for its next attempt back to the broker, by the next flush.
+
+        Of a queue, where ``capabilities.longest_hold`` is less than the wait. By default, nothing is given back.
+        """
+        return False
+
     @abstractmethod
     def due(self, now: float, most: int | None = None) -> Due:
         """What the time has brought, in the order in which the records were tracked.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 __all__ = ["Capabilities", "Kind"]
@@ -32,6 +33,12 @@ class Capabilities:
         keeps_key_order: the records of a key come to one consumer, in order.
         needs_leases: assignments come from leases, so that a store which has them is required.
         pauses_partitions: one partition can be paused alone.
+        counts_deliveries: the broker counts how often it has delivered each record, for all consumers
+            together: `Run.deliveries`. No store is needed for that.
+        max_deliveries: of a record; after the last one the broker gives it up without a word. So the
+            last one goes to the dead letters, and to no handler. None for no limit.
+        longest_hold: seconds that a record may wait here for its next attempt. One that has to wait
+            longer is given back: `AckFlush.released`.
         max_unacked: how many unsettled records the broker allows; None for no limit.
         lag_unit: ``"records"``, ``"milliseconds"`` or None.
         knows_ends: the broker can say which position is next at a partition's end. Where it cannot,
@@ -48,6 +55,9 @@ class Capabilities:
     keeps_key_order: bool = True
     needs_leases: bool = False
     pauses_partitions: bool = True
+    counts_deliveries: bool = False
+    max_deliveries: int | None = None
+    longest_hold: float = math.inf
     max_unacked: int | None = None
     lag_unit: str | None = "records"
     knows_ends: bool = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -60,6 +60,8 @@ class AckFlush:
         settled: (position, native handle) of what was newly settled, where the adapter asks.
         is_copy: a store holds the checkpoint; the broker is told for its lag tools.
         outputs: in a run with transactions, the `OutputBook` of what handlers have sent; else None.
+        rejected: of `settled`, those whose dead letters are durable, where the adapter is of a queue.
+        released: what the broker is to deliver again, since it waits too long for its next attempt.
     """
 
     assignment: Assignment
@@ -68,6 +70,8 @@ class AckFlush:
     settled: Sequence[tuple[Position, Any]] = ()
     is_copy: bool = False
     outputs: Any = None
+    rejected: Collection[Position] = ()
+    released: Collection[Position] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ class Run:
         size: bytes of the messages.
         ascends: the adapter knows that positions ascend. Where it does not, trackers look.
         last: the last position of several records that cannot be read and come as one message.
+        deliveries: of records that were delivered before, here or elsewhere: how often they are with this
+            time, where the broker counts that.
         known_positions, known_natives: of the messages, where the adapter has them side by side
             already.
     """
@@ -56,6 +58,7 @@ class Run:
     size: int = 0
     ascends: bool = False
     last: Position | None = None
+    deliveries: Mapping[Position, int] | None = None
     known_positions: list[Position] | None = None
     known_natives: list[Any] | None = None
 
@@ -204,7 +207,8 @@ class Tracked:
         for message in bound:
             index = message.index
             if index in exhausted:
-                yield message, Arrival.EXHAUSTED
+                tried = self.tries.get(index)
+                yield message if tried is None else Redelivery.of(message, tried), Arrival.EXHAUSTED
             elif index in held:
                 yield message, Arrival.HELD
             elif index in self.tries:

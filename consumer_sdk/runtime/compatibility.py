@@ -32,6 +32,11 @@ def check(adapter: Adapter, store: CheckpointStore | None, options: Options) -> 
     """
     if adapter.capabilities.kind is Kind.QUEUE:
         _check_queue(adapter, options)
+    if store is not None and adapter.capabilities.counts_deliveries:
+        raise ConfigurationError(
+            f"{adapter.broker}: the broker counts the deliveries of this queue's records, and keeps what "
+            f"was settled: leave store= out"
+        )
     if store is not None and not adapter.group:
         raise ConfigurationError(
             f"{adapter.broker}: a store keeps checkpoints by group: give the adapter group=…, or "
@@ -106,7 +111,7 @@ def _check_queue(adapter: Adapter, options: Options) -> None:
     if options.start is not StartPoint.EARLIEST:
         raise ConfigurationError(
             f"{adapter.broker}: a queue starts where the broker's subscription stands: leave "
-            f"start= out"
+            f"start= out; where a new one begins, the adapter's initial_position= says"
         )
     if options.application_id is not None or options.max_lag is not None:
         raise ConfigurationError(
@@ -227,7 +232,14 @@ def make_tracker(
     }
     if capabilities.kind is Kind.QUEUE:
         count = options.flush_count
-        return QueueTracker(assignment, wake, full=full, flush_count=count, **shared)
+        return QueueTracker(
+            assignment,
+            wake,
+            full=full,
+            flush_count=count,
+            max_deliveries=capabilities.max_deliveries,
+            **shared,
+        )
     names_settled = capabilities.wants_settled
     return WatermarkTracker(
         assignment,

@@ -205,6 +205,7 @@ class Engine:
         if self._dead_letters is not None:
             await self._dead_letters.open()
         await self.adapter.open(self._assignments, self._lease_source())
+        self.context.longest_hold = self.adapter.capabilities.longest_hold
 
     def _lease_source(self) -> LeaseSource | None:
         needs_leases = self.adapter.capabilities.needs_leases

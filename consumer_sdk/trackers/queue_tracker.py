@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Unpack
 
-from consumer_sdk.options import COUNT, LEAST_0, SECONDS_OR_0
+from consumer_sdk.options import COUNT, LEAST_0, SECONDS_OR_0, optional
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -25,7 +25,7 @@ from consumer_sdk.records import (
     Tracked,
 )
 from consumer_sdk.trackers.base_tracker import BaseTracker
-from consumer_sdk.trackers.chunks import DONE, MARKED, RETRY, Chunk
+from consumer_sdk.trackers.chunks import DEAD, DONE, MARKED, RETRY, Chunk
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
 from consumer_sdk.trackers.run_tracking import TrackedLists
@@ -49,6 +49,7 @@ class QueueTracker(BaseTracker):
         flush_count: so many acks are flushed at once.
         proof_count, proof_age: for how many further positions, or seconds, a flushed one is
             remembered, to recognise a redelivery that was on its way already; see `Settled`.
+        max_deliveries: of a record that the broker makes; its last one is for the dead letters.
         attempts_age: restored attempts that were due so many seconds ago are dropped: another
             consumer has settled the record.
         options: see `TrackerOptions`.
@@ -68,7 +69,12 @@ class QueueTracker(BaseTracker):
         "_highest",
         "_index_of",
         "_is_full",
+        "_max_deliveries",
         "_named",
+        "_rejected",
+        "_rejecting",
+        "_released",
+        "_releasing",
     )
 
     def __init__(
@@ -81,12 +87,14 @@ class QueueTracker(BaseTracker):
         proof_count: int = 10_000,
         proof_age: float = 60.0,
         attempts_age: float = ATTEMPTS_AGE,
+        max_deliveries: int | None = None,
         **options: Unpack[TrackerOptions],
     ) -> None:
         COUNT.check("flush_count", flush_count)
         LEAST_0.check("proof_count", proof_count)
         SECONDS_OR_0.check("proof_age", proof_age)
         SECONDS_OR_0.check("attempts_age", attempts_age)
+        optional(COUNT).check("max_deliveries", max_deliveries)
         CALLABLE.check("full", full)
         self._index_of: dict[Position, int] | None = None
         self._are_indices_used = False
@@ -97,11 +105,19 @@ class QueueTracker(BaseTracker):
         self._flush_count = flush_count
         self._is_full = False
         self._attempts_age = attempts_age
+        self._max_deliveries = max_deliveries
+        # What the next flush says of records besides that they are settled, and what the one in the air does.
+        self._rejected: set[Position] = set()
+        self._rejecting: frozenset[Position] = frozenset()
+        self._released: list[Position] = []
+        self._releasing: list[Position] = []
 
     def close(self) -> None:
         super().close()
         self._index_of = None
         self._named = RecentlySettled(0, 0)
+        self._rejected, self._rejecting = set(), frozenset()
+        self._released, self._releasing = [], []
 
     # -- tracking -------------------------------------------------------------------------
 
@@ -175,7 +191,7 @@ class QueueTracker(BaseTracker):
         if not positions:
             return Tracked(self._window.minted, 0)
         self._named.forget_old(now)
-        if not self._are_all_new(positions, ascend=run.ascends):
+        if run.deliveries or not self._are_all_new(positions, ascend=run.ascends):
             return self._track_slowly(run, now)
         first = self._mint(positions, run.natives, run.size, now)
         self._reach(positions[-1] if run.ascends else max(positions))
@@ -241,14 +257,24 @@ class QueueTracker(BaseTracker):
     def _track_slowly(self, run: Run, now: float) -> Tracked:
         found, first = TrackedLists(), self._window.minted
         size = run.size // len(run.messages)
+        deliveries = run.deliveries or {}
         for offset, message in enumerate(run.messages):
+            index = self._window.minted
             self._track_one(offset, message, size, now, found)
+            count = deliveries.get(message.position, 1)
+            if count > 1 and self._window.minted > index:
+                self._count_deliveries(index, count, found)
         if found.dropped:
             self._dirty()
         return found.tracked(first, self._window.minted)
 
     def _track_one(
-        self, offset: int, message: Message, size: int, now: float, found: TrackedLists
+        self,
+        offset: int,
+        message: Message,
+        size: int,
+        now: float,
+        found: TrackedLists,
     ) -> None:
         position = message.position
         if (known := self._unsettled_at(position)) is not None:
@@ -262,6 +288,19 @@ class QueueTracker(BaseTracker):
             self._reach(position)
             self._resume_delivery(index, message, now, found)
             self._restored.attempts.pop(position, None)
+
+    def _count_deliveries(self, index: int, count: int, found: TrackedLists) -> None:
+        """The broker has delivered it before, to somebody who did not settle it.
+
+        1. The broker's last delivery is handed out. 2. The process is killed. 3. The broker gives the record up,
+        and nobody hears of it. So that one goes to the dead letters.
+        """
+        self._failures[index] = count - 1
+        found.tries[index] = count
+        is_last = self._max_deliveries is not None and count >= self._max_deliveries
+        if is_last or self._policy.is_exhausted(count - 1):
+            self._window.mark(index, DEAD)
+            found.exhausted.append(index)
 
     # -- settling -------------------------------------------------------------------------
 
@@ -317,6 +356,29 @@ class QueueTracker(BaseTracker):
             self._is_full = True
             self._full()
 
+    def dead_lettered(self, index: int) -> bool:
+        position = self._window.position(index) if self._window.state(index) == DEAD else None
+        is_settled = super().dead_lettered(index)
+        if is_settled:
+            self._rejected.add(position)
+        return is_settled
+
+    def release(self, index: int) -> bool:
+        chunk, offset = self._chunks.get(index >> self._shift), index & self._mask
+        if chunk is None or chunk.states[offset] != RETRY:
+            return self._ignore()
+        self._schedule.stop(index)
+        self._failures.pop(index, None)
+        self._unseen.discard(index)
+        self._released.append(chunk.positions[offset])
+        chunk.natives[offset] = None
+        chunk.states[offset] = DONE
+        chunk.left -= 1
+        self._dirty()
+        if not chunk.left:
+            self._window.retire(chunk)
+        return True
+
     # -- flushing -------------------------------------------------------------------------
 
     @property
@@ -328,14 +390,27 @@ class QueueTracker(BaseTracker):
         self._is_full = False
         settled = self._named.take()
         self._forget_indices(settled.positions)
-        return AckFlush(self._assignment, number, self._checkpoint(now, wall), settled)
+        self._releasing, self._released = self._released, []
+        self._rejecting = frozenset(self._rejected)
+        return AckFlush(
+            self._assignment,
+            number,
+            self._checkpoint(now, wall),
+            settled,
+            rejected=self._rejecting,
+            released=tuple(self._releasing),
+        )
 
     def _confirmed(self, outcome: Outcome, now: float) -> bool:  # noqa: ARG002 - of a log only
         self._named.remember(now)
+        self._rejected -= self._rejecting
+        self._rejecting, self._releasing = frozenset(), []
         return True
 
     def _put_back(self) -> None:
         self._named.put_back()
+        self._released = [*self._releasing, *self._released]
+        self._releasing = []
 
     def _checkpoint(self, now: float, wall: float) -> Checkpoint:
         attempts = self._attempts(now, wall)

@@ -345,11 +345,22 @@ class HeldPartition(PartitionState):
         self.context.log.failed(message, error, self.context.clock.monotonic())
         if verdict.kind is VerdictKind.RETRY:
             self._end_tree(message)
-            self.callbacks.reschedule(self)
             delay = max(verdict.due - self.context.clock.monotonic(), 0.0)
+            if delay <= self.context.longest_hold or not self._release(index, message):
+                self.callbacks.reschedule(self)
             self.context.hooks.retried(message, error, delay)
         else:
             self.give_up(index, message, error)
+
+    def _release(self, index: int, message: Message) -> bool:
+        """Gives a record that would wait too long back to the broker."""
+        if not self.tracker.release(index):
+            return False
+        message.index = SETTLED
+        if self.messages is not None:
+            self.messages.forget(index)
+        self.context.queue.free(self, message)
+        return True
 
     def expire(self, verdict: Verdict, index: int, message: Message) -> None:
         """The ack timeout of a delivery has passed."""

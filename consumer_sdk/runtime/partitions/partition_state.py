@@ -94,6 +94,7 @@ class ConsumerContext:
         changed: of them, those whose load may not be what it was when the fetch loop looked last; who
             changed first is first, since a set of objects has another order in each run.
         pauses: which partitions a person has paused.
+        longest_hold: seconds that a record may wait here for its next attempt; see `Capabilities`.
         allows_cumulative: records are processed in order, so that one ack may settle all before it.
         transactions: what commits what handlers send; None without.
     """
@@ -106,6 +107,7 @@ class ConsumerContext:
     holdings: dict[Assignment, HeldPartition] = field(default_factory=dict)
     changed: OrderedDict[HeldPartition, None] = field(default_factory=OrderedDict)
     pauses: Pauses = field(default_factory=Pauses)
+    longest_hold: float = math.inf
     allows_cumulative: bool = True
     transactions: Transactions | None = None
 

@@ -64,6 +64,7 @@ class AdapterHarness(ABC):
         faithful: records whose every part the broker keeps apart and gives back; of a timestamp
             of None it may make what it likes.
         shares_partitions: a second member gets half of a log's partitions at once.
+        members_hold_all: each member of a queue holds all its partitions, however many members there are.
         leases: where members of a group meet, if the adapter needs that.
     """
 
@@ -78,6 +79,7 @@ class AdapterHarness(ABC):
         Record(b"\x00\xff", None, (("h", b"1"), ("h", b""), ("n", None)), 1_600_000_000_003),
     )
     shares_partitions: bool = True
+    members_hold_all: bool = True
     leases: LeaseSource | None = None
 
     def partition_id(self, number: int) -> str:

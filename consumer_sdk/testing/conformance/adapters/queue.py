@@ -36,6 +36,8 @@ class QueueCases(AdapterCase):
 
     async def test_member_that_joins_takes_nothing_from_the_others(self) -> None:
         """An assignment lives as long as its member."""
+        if not self.broker.members_hold_all:
+            pytest.skip("the broker shares the partitions of a queue out, as far as they go")
         stream = await self.broker.create_stream(2)
         async with AsyncExitStack() as stack:
             first, second = await self._two(stack, stream, partitions=2)
