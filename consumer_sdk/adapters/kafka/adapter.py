@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
@@ -25,8 +26,11 @@ from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import (
+    LONGEST_HOLD,
     OURS,
+    AcquireModeName,
     GroupProtocol,
+    InitialPosition,
     IsolationLevel,
     KafkaOptions,
     parse_url,
@@ -77,6 +81,15 @@ class KafkaAdapter(Adapter):
             timeout.
         connect_timeout: seconds that `open` waits for the servers, which may be restarting.
         client_id: the name that the broker's logs and quotas know this client by.
+        share_group: instead of a group: the share group (KIP-932, Kafka 4.1) in which the topics are a queue:
+            its members share the records of each partition, and the broker keeps what was settled.
+        acquire_mode: of a share group: ``"batch_optimized"`` acquires whole record batches, ``"record_limit"``
+            never more records than are wanted (KIP-1206, Kafka 4.2).
+        initial_position: where a new share group begins, unless somebody has set its
+            ``share.auto.offset.reset``: ``"earliest"`` or ``"latest"``.
+        longest_hold: of a share group: seconds that a failed record may wait here for its next attempt,
+            while its lock is renewed. One that has to wait longer is released, and comes again at once, to any
+            member. A broker before Kafka 4.2 renews no locks, which shortens this.
         max_batch_bytes: bytes that a compressed record batch may have when it is decompressed; one
             that has more is an `UnreadableRecordError`. A broker's limits count compressed bytes.
         client_options: any other option of ``AIOKafkaConsumer``, such as ``security_protocol``,
@@ -88,6 +101,15 @@ class KafkaAdapter(Adapter):
     """
 
     broker: ClassVar[str] = "kafka"
+
+    def __new__(cls, *_topics: Any, share_group: str | None = None, **_options: Any) -> Self:
+        """A member of a share group is another adapter."""
+        if share_group is None or cls is not KafkaAdapter:
+            return super().__new__(cls)
+        from consumer_sdk.adapters.kafka.share.adapter import ShareGroupAdapter
+
+        made: Any = super().__new__(ShareGroupAdapter)
+        return made  # type: ignore[no-any-return]  # one of the subclass
 
     def __init__(
         self,
@@ -102,6 +124,10 @@ class KafkaAdapter(Adapter):
         heartbeat_interval: float | None = None,
         connect_timeout: float = 10.0,
         client_id: str = "consumer-sdk",
+        share_group: str | None = None,
+        acquire_mode: AcquireModeName = "batch_optimized",
+        initial_position: InitialPosition = "earliest",
+        longest_hold: float = LONGEST_HOLD,
         max_batch_bytes: int = MAX_BATCH_BYTES,
         **client_options: Any,
     ) -> None:
@@ -258,6 +284,16 @@ class KafkaAdapter(Adapter):
         self._is_closed = True
         if self._opened is not None:
             await self._opened.aclose()
+
+
+def _signature() -> inspect.Signature:
+    """What ``__init__`` takes: ``__new__`` only chooses the class."""
+    found = inspect.signature(KafkaAdapter.__init__)
+    _self, *parameters = found.parameters.values()
+    return found.replace(parameters=parameters)
+
+
+KafkaAdapter.__signature__ = _signature()  # type: ignore[attr-defined]  # Python's own name for it
 
 
 def _tp(assignment: Assignment) -> TopicPartition:

@@ -20,15 +20,27 @@ from consumer_sdk.options import (
     COUNT,
     NAME,
     SECONDS,
+    SECONDS_OR_0,
     TEXT,
     check_fields,
     choice,
+    endless,
     kinds_of,
     option,
     optional,
 )
 
-__all__ = ["LEVELS", "OURS", "GroupProtocol", "IsolationLevel", "KafkaOptions", "parse_url"]
+__all__ = [
+    "LEVELS",
+    "LONGEST_HOLD",
+    "OURS",
+    "AcquireModeName",
+    "GroupProtocol",
+    "InitialPosition",
+    "IsolationLevel",
+    "KafkaOptions",
+    "parse_url",
+]
 
 OURS = {
     "group_id": "use group=",
@@ -54,6 +66,26 @@ LEVELS: Mapping[str, int] = {"read_uncommitted": 0, "read_committed": 1}
 """As Kafka's requests have them."""
 
 GroupProtocol = Literal["classic", "consumer", "auto"]
+
+AcquireModeName = Literal["batch_optimized", "record_limit"]
+
+InitialPosition = Literal["earliest", "latest"]
+
+OF_SHARE_GROUPS = ("acquire_mode", "initial_position", "longest_hold")
+"""Options that only a share group has, with `LONGEST_HOLD` and the first of each choice as defaults."""
+
+NOT_OF_SHARE_GROUPS = {
+    "group": "a member is in one group: leave group= out, or share_group=",
+    "pattern": "a share group has no patterns: name the topics",
+    "session_timeout": "the broker decides that (the group's share.session.timeout.ms)",
+    "heartbeat_interval": "the broker decides that (the group's share.heartbeat.interval.ms)",
+    "group_instance_id": "a share group has no static members",
+    "partition_assignment_strategy": "the broker assigns (its group.share.assignors)",
+}
+"""Options that a share group cannot keep → why, and what to do."""
+
+LONGEST_HOLD = 86_400.0
+"""Seconds."""
 
 OF_THE_BROKER = {
     "session_timeout": "group.consumer.session.timeout.ms, or the group's consumer.session.timeout.ms",
@@ -97,13 +129,60 @@ class KafkaOptions:
     connect_timeout: float = option(SECONDS)
     client_id: str = option(NAME)
     max_batch_bytes: int = option(COUNT)
+    share_group: str | None = option(optional(NAME), default=None)
+    acquire_mode: AcquireModeName = option(
+        choice(*get_args(AcquireModeName)), default="batch_optimized"
+    )
+    initial_position: InitialPosition = option(
+        choice(*get_args(InitialPosition)), default="earliest"
+    )
+    longest_hold: float = option(endless(SECONDS_OR_0), default=LONGEST_HOLD)
     client_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.share_group is not None:
+            self._check_share_group()
+            return
+        self._check_no_share_group()
         self._check_topics()
         self._check_protocol()
         self._check_times()
+
+    def _check_share_group(self) -> None:
+        given = {**self.client_options, "group": self.group, "pattern": self.pattern}
+        given |= {"session_timeout": self.session_timeout}
+        given |= {"heartbeat_interval": self.heartbeat_interval}
+        for name, why in NOT_OF_SHARE_GROUPS.items():
+            if given.get(name) is not None:
+                raise ConfigurationError(
+                    f"{name}={given[name]!r} beside share_group={self.share_group!r}: {why}"
+                )
+        if self.protocol != "classic":
+            raise ConfigurationError(
+                f"protocol={self.protocol!r} beside share_group={self.share_group!r}: a share group has a "
+                f"protocol of its own: leave protocol= out"
+            )
+        if self.isolation_level != "read_committed":
+            raise ConfigurationError(
+                f"isolation_level={self.isolation_level!r} beside share_group={self.share_group!r}: it is the "
+                f"group's: leave it out, and set share.isolation.level of the group at the broker"
+            )
+        if not self.topics:
+            raise ConfigurationError("KafkaAdapter needs a topic: KafkaAdapter('orders', …)")
+
+    def _check_no_share_group(self) -> None:
+        defaults: dict[str, Any] = {"acquire_mode": "batch_optimized"}
+        defaults |= {"initial_position": "earliest", "longest_hold": LONGEST_HOLD}
+        for name in OF_SHARE_GROUPS:
+            if getattr(self, name) != defaults[name]:
+                advice = (
+                    "use start= of the Consumer" if name == "initial_position" else "leave it out"
+                )
+                raise ConfigurationError(
+                    f"{name}={getattr(self, name)!r} is of share groups alone: give share_group= instead of "
+                    f"group=, or {advice}"
+                )
 
     def _check_topics(self) -> None:
         if not self.topics and self.pattern is None:

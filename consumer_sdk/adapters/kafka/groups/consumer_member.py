@@ -212,6 +212,10 @@ class ConsumerMember(Member):
     def wake_at(self) -> float:
         return math.inf if self._in_flight is not None or self.has_left else self._timing.next
 
+    def hurry(self, now: float) -> None:
+        """The next heartbeat is due now: an answer may have more to tell than the last one."""
+        self._timing.hurry(now)
+
     def poll(self, now: float) -> Request | None:
         if self._in_flight is not None or self.has_left or now < self.wake_at():
             return None

@@ -18,7 +18,8 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
@@ -48,7 +49,7 @@ from consumer_sdk.adapters.kafka.groups.structs import from_wire, to_wire
 from consumer_sdk.errors import AdapterError, ConsumerSdkError, TransientAdapterError
 from consumer_sdk.log_limits import REPEATS
 
-__all__ = ["MemberRunner", "PartitionOwner", "infos_of"]
+__all__ = ["MemberRunner", "PartitionOwner", "Speech", "infos_of"]
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,19 @@ class PartitionOwner(Protocol):
         """These are gone."""
 
 
+class Speech(NamedTuple):
+    """What a kind of group says on the wire, and why it refuses.
+
+    Attributes:
+        refusal: of a code, the broker's own words, and what was asked for.
+    """
+
+    to_wire: Callable[[Any], Any]
+    from_wire: Callable[[Any], Any]
+    refusal: Callable[[int, str, str], ConsumerSdkError]
+    unsupported: Callable[[Exception, str], ConsumerSdkError]
+
+
 class Drain:
     """What is being drained; what of it is lost meanwhile is not released."""
 
@@ -99,6 +113,7 @@ class MemberRunner:
         join_patience: seconds for the answer to a join.
         patience: seconds for the answer to a heartbeat. In what is left of the session it is asked again.
         wake: called when there is an error to raise.
+        speech: by default that of consumer groups.
     """
 
     def __init__(
@@ -113,13 +128,15 @@ class MemberRunner:
         join_patience: float,
         patience: float = ANSWER,
         wake: Callable[[], None],
+        speech: Speech | None = None,
     ) -> None:
+        self._is_classic = is_classic
+        self._speech = speech or _speech(is_classic=is_classic)
         self._member = member
         self._coordinator = coordinator
         self._owner = owner
         self._group = group
         self._where = f"group {group!r}"
-        self._is_classic = is_classic
         self._cluster = cluster
         self._join_patience = join_patience
         self._patience = min(patience, ANSWER)
@@ -259,13 +276,13 @@ class MemberRunner:
     async def _ask(self, request: Request) -> None:
         takes_long = isinstance(request, JoinGroup | SyncGroup)
         timeout = self._join_patience if takes_long else self._patience
-        asking = asyncio.create_task(self._coordinator.ask(to_wire(request), timeout))
+        asking = asyncio.create_task(self._coordinator.ask(self._speech.to_wire(request), timeout))
         try:
             await self._wait_for(asking)
-            answer = from_wire(asking.result())
+            answer = self._speech.from_wire(asking.result())
         except IncompatibleBrokerVersion as error:
             self._member.failed(request, _now())
-            self._refuse(unsupported(error, f"joining {self._where}"))
+            self._refuse(self._speech.unsupported(error, f"joining {self._where}"))
         except (KafkaError, OSError, TimeoutError) as error:
             self._member.failed(request, _now())
             self._failed(error)
@@ -333,8 +350,7 @@ class MemberRunner:
             case Refused(offered=offered) if offered:
                 self._unlike = offered
             case Refused(code, message):
-                where = f"joining {self._where}"
-                self._refuse(refusal(code, message, where, is_classic=self._is_classic))
+                self._refuse(self._speech.refusal(code, message, f"joining {self._where}"))
 
     async def _explain(self) -> None:
         """Without an answer the error says less."""
@@ -418,6 +434,10 @@ class MemberRunner:
             self._others = names
             self._member.group_metadata_changed({n: known.get(n) for n in names}, _now())
             self._work.set()
+
+
+def _speech(*, is_classic: bool) -> Speech:
+    return Speech(to_wire, from_wire, partial(refusal, is_classic=is_classic), unsupported)
 
 
 def infos_of(topics: Mapping[str, Topic]) -> dict[str, TopicInfo]:

@@ -1,0 +1,195 @@
+"""A partition that this member reads beside others: what it has acquired of it, and what waits to be handed out."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka import TopicPartition
+from aiokafka.errors import UnsupportedCodecError
+
+from consumer_sdk.adapters.assignment_book import BaseGrant
+from consumer_sdk.adapters.kafka.client.faults import name_of, translate
+from consumer_sdk.adapters.kafka.decoding.salvage import Unreadable, unreadable_error
+from consumer_sdk.adapters.kafka.share.locks import AckGroup, Locks, Ticket
+from consumer_sdk.adapters.kafka.share.messages import AckType, FetchedPartition, TopicIdPartition
+from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
+from consumer_sdk.log_limits import REPEATS
+from consumer_sdk.records import AckFlush, Assignment, Message, Run
+
+__all__ = ["ShareGrant"]
+
+log = logging.getLogger(__name__)
+
+
+class ShareGrant(BaseGrant):
+    """One assignment of one partition.
+
+    Args:
+        most: bytes that a batch may have, decompressed.
+        checks: checksums are compared.
+
+    Attributes:
+        tip: the partition, by the id of its topic.
+        locks: what is held of it.
+        node: who leads it; None while that is not known.
+        has_fault: its last run was a fault: it is read no more until it is resumed.
+        rests_until: it is not read before.
+    """
+
+    __slots__ = (
+        "_checks",
+        "_chunks",
+        "_most",
+        "_spans",
+        "has_fault",
+        "locks",
+        "node",
+        "rests_until",
+        "said",
+        "tip",
+        "tp",
+    )
+
+    def __init__(
+        self, assignment: Assignment, tip: TopicIdPartition, *, most: int, checks: bool
+    ) -> None:
+        super().__init__(assignment)
+        self.tip = tip
+        self.tp = TopicPartition(assignment.partition.stream, tip.partition)
+        self.locks = Locks()
+        self.node: int | None = None
+        self.has_fault = False
+        self.rests_until = 0.0
+        self.said: deque[AckGroup] = deque()
+        self._most = most
+        self._checks = checks
+        self._chunks: deque[AcquiredRecords] = deque()
+        self._spans: dict[int, int] = {}
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def wants_records(self, now: float) -> bool:
+        """It is to be fetched."""
+        return self.is_fetched and not self.has_fault and self.rests_until <= now
+
+    @property
+    def buffered(self) -> int:
+        """Records that wait to be handed out."""
+        return sum(map(len, self._chunks))
+
+    def add(self, part: FetchedPartition) -> None:
+        """What a fetch has acquired."""
+        chunk = AcquiredRecords(part.records, part.acquired, most=self._most, checks=self._checks)
+        self._chunks.append(chunk)
+
+    @property
+    def has_run(self) -> bool:
+        """`take` may have something."""
+        return bool(self._chunks) and self.is_fetched and not self.has_fault
+
+    def take(self, max_records: int, max_bytes: int) -> Run | None:
+        """The next run; `said` has what is to be acknowledged besides."""
+        while self.has_run:
+            chunk = self._chunks[0]
+            try:
+                taken = chunk.take(self.assignment, max_records, max_bytes)
+            except UnsupportedCodecError as error:
+                self.has_fault = True
+                fault = translate(error, f"fetching {name_of(self.tp)}")
+                return Run(self.assignment, fault=fault)
+            if chunk.is_empty:
+                self._chunks.popleft()
+            self._say(taken)
+            if taken.unreadable is not None:
+                return self._unreadable_run(taken.unreadable, chunk)
+            if taken.messages:
+                return self._run_of(taken, chunk)
+        return None
+
+    def _run_of(self, taken: Taken, chunk: AcquiredRecords) -> Run:
+        messages = taken.messages
+        known = chunk.deliveries
+        deliveries = (
+            {m.position: known[m.position] for m in messages if m.position in known}
+            if known
+            else None
+        )
+        return Run(self.assignment, messages, size=taken.size, ascends=True, deliveries=deliveries)
+
+    def _say(self, taken: Taken) -> None:
+        """Gaps are acknowledged as such; what could not be read comes again."""
+        if taken.error is not None:
+            log.warning(
+                "%s: %d records from offset %d on are released, to be read again: %r",
+                *(name_of(self.tp), len(taken.released), taken.released[0], taken.error),
+                extra=REPEATS,
+            )
+        for offsets, kind in ((taken.gaps, AckType.GAP), (taken.released, AckType.RELEASE)):
+            group = self.locks.settle(offsets, kind, 0.0)
+            if group is not None:
+                self.said.append(group)
+
+    def _unreadable_run(self, found: Unreadable, chunk: AcquiredRecords) -> Run:
+        """One message that no handler sees, which stands for a range."""
+        self.has_fault = True
+        first = found.first
+        last = first if found.last is None else found.last
+        if last > first:
+            self._spans[first] = last
+        message = Message.make(self.assignment, first, found.raw)
+        where = f"fetching {name_of(self.tp)}"
+        fault = unreadable_error(where, found, "have another program reject it")
+        run = Run.unreadable(
+            message, None, fault, first=str(first), last=str(last), last_position=last
+        )
+        if first in chunk.deliveries:
+            run.deliveries = {first: chunk.deliveries[first]}
+        return run
+
+    def resume(self) -> None:
+        """Goes on after a pause, or a fault."""
+        self.is_paused = self.has_fault = False
+
+    # -- acknowledging --------------------------------------------------------------------------
+
+    def acks_of(self, flush: AckFlush, now: float, ticket: Ticket) -> list[AckGroup]:
+        """What a flush says, of what is still held."""
+        positions: Sequence[int] = getattr(flush.settled, "positions", None) or [
+            position for position, _ in flush.settled
+        ]
+        others = dict.fromkeys(flush.rejected, AckType.REJECT)
+        if self._spans:
+            positions = self._with_spans(positions, others)
+        found = [
+            self.locks.settle(positions, AckType.ACCEPT, now, ticket, others),
+            self.locks.settle(flush.released, AckType.RELEASE, now, ticket),
+        ]
+        return [group for group in found if group is not None]
+
+    def _with_spans(self, positions: Sequence[int], others: dict[int, AckType]) -> Sequence[int]:
+        """A message that stands for a range settles all of it."""
+        whole = list(positions)
+        for position in positions:
+            last = self._spans.get(position)
+            if last is not None:
+                whole += range(position + 1, last + 1)
+                others |= dict.fromkeys(range(position, last + 1), AckType.REJECT)
+        return whole
+
+    def lose(self) -> int:
+        """Nothing is held any more; what was not handed out is forgotten, and comes again.
+
+        Returns:
+            how many records were held.
+        """
+        self._chunks.clear()
+        return len(self.locks.clear())
+
+    def close(self) -> None:
+        super().close()
+        self._chunks.clear()

@@ -1,0 +1,225 @@
+"""Makes messages of what a fetch has acquired: batches hold more than that, and less.
+
+- Only offsets within the acquired ranges are this member's.
+- An acquired offset below what was read that has no record is a gap: compacted, or a transaction's marker. It is
+  acknowledged as one.
+- An acquired offset that the bytes do not reach is released, and comes again.
+- What cannot be read is released once, since a bit may have flipped on its way here; Java's consumer rejects it, and it is
+  gone. With its second delivery it is taken apart: each record that cannot be read, or the whole batch, is unreadable, and
+  reaches the dead letters before it is rejected.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka.errors import UnsupportedCodecError
+
+from consumer_sdk.adapters.kafka.decoding.record_batches import batch_headers, oversized
+from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged, Unreadable, salvage
+from consumer_sdk.adapters.kafka.decoding.unpacking import Batches, Unpacker
+from consumer_sdk.adapters.kafka.share.messages import AcquiredRange
+from consumer_sdk.records import Assignment, Message
+
+__all__ = ["AcquiredRecords", "Taken"]
+
+LAST_DELTA = struct.Struct(">i")
+LAST_DELTA_AT = 23
+"""Of a batch: the distance of its last offset from its first."""
+BASE = struct.Struct(">q")
+RECENT = 2
+"""The format of batches whose head says where they end."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """What was taken of acquired records.
+
+    Attributes:
+        gaps: offsets without a record.
+        released: offsets that are to come again.
+        error: why they could not be read.
+        unreadable: what comes next, if that cannot be read; clipped to what was acquired.
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    size: int = 0
+    gaps: list[int] = field(default_factory=list)
+    released: list[int] = field(default_factory=list)
+    error: Exception | None = None
+    unreadable: Unreadable | None = None
+
+
+class AcquiredRecords:
+    """The records of one partition from one answer.
+
+    Args:
+        data: record batches.
+        acquired: ascending ranges, at least one.
+        most: bytes that a batch may have, decompressed.
+        checks: checksums are compared.
+
+    Attributes:
+        is_empty: nothing is left.
+        deliveries: of the offsets whose delivery is not the first.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        acquired: Iterable[AcquiredRange],
+        *,
+        most: int,
+        checks: bool = True,
+    ) -> None:
+        self._data = data
+        self._ranges = list(acquired)
+        self._most = most
+        self._checks = checks
+        self._left = {o for first, last, _ in self._ranges for o in range(first, last + 1)}
+        self._first, self._last = self._ranges[0].first, self._ranges[-1].last
+        again = [each for each in self._ranges if each.delivery_count > 1]
+        self.deliveries = {o: count for f, last, count in again for o in range(f, last + 1)}
+        self.is_empty = False
+        self._doubt: Exception | None = None
+        self._reader: Unpacker | Salvaged = self._open(data, self._first)
+
+    def __len__(self) -> int:
+        """Offsets that nothing has been said of."""
+        return len(self._left)
+
+    def _open(self, data: bytes, position: int) -> Unpacker:
+        found = oversized(data, self._most)
+        if found is not None:
+            at, self._doubt = found
+            data = data[:at]
+        batches = Batches(data, position, checks=self._checks)
+        return Unpacker(batches, skips_old=True)
+
+    # -- taking ---------------------------------------------------------------------------------
+
+    def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Taken:
+        """The next records, and what is to be said of others.
+
+        Raises:
+            UnsupportedCodecError: a library is missing.
+        """
+        taken = Taken()
+        while not taken.messages and taken.unreadable is None and not self.is_empty:
+            if isinstance(self._reader, Salvaged) and self._reader.unreadable is not None:
+                self._take_unreadable(self._reader, self._reader.unreadable, taken)
+                continue
+            try:
+                messages, size = self._reader.take(assignment, max_records, max_bytes)
+            except UnsupportedCodecError:
+                raise
+            except Exception as error:  # noqa: BLE001 - codecs raise whatever they like
+                self._doubtful(error, taken)
+                continue
+            self._sort_out(messages, size, taken)
+            if self._reader.is_empty:
+                self._end_reader(taken)
+        return taken
+
+    def _sort_out(self, messages: list[Message], size: int, taken: Taken) -> None:
+        """Keeps what was acquired, and finds the gaps."""
+        left, reached = self._left, self._reader.next_fetch_offset
+        found = [message for message in messages if message.position in left]
+        left.difference_update([message.position for message in found])
+        if len(found) < len(messages):
+            size = sum(message.size for message in found)
+        taken.messages, taken.size = found, size
+        if isinstance(self._reader, Salvaged) and self._reader.unreadable is not None:
+            reached = self._reader.unreadable.first
+        if reached > self._first:
+            taken.gaps += self._pop(self._first, min(reached, self._last + 1) - 1)
+            self._first = reached
+        if reached > self._last or not left:
+            self.is_empty = True
+
+    def _pop(self, first: int, last: int) -> list[int]:
+        """What is left of a range."""
+        left = self._left
+        if not left:
+            return []
+        span = range(first, last + 1)
+        found = (
+            sorted(left.intersection(span))
+            if len(span) > len(left)
+            else [o for o in span if o in left]
+        )
+        left.difference_update(found)
+        return found
+
+    def _end_reader(self, taken: Taken) -> None:
+        """What comes behind it: a batch that holds too much, what was cut off, or what lies behind a salvaged batch."""
+        if self.is_empty:
+            return
+        if isinstance(self._reader, Salvaged):
+            self._reader = self._open(self._behind(self._first), self._first)
+        elif self._doubt is not None:
+            error, self._doubt = self._doubt, None
+            self._doubtful(error, taken)
+        else:
+            self._release(taken)
+
+    def _release(self, taken: Taken) -> None:
+        taken.released += self._pop(self._first, self._last)
+        self.is_empty = True
+
+    # -- what cannot be read --------------------------------------------------------------------
+
+    def _doubtful(self, error: Exception, taken: Taken) -> None:
+        """It comes again; if it has come again already, it is taken apart."""
+        taken.gaps += self._pop(self._first, self._reader.next_fetch_offset - 1)
+        self._first = max(self._first, self._reader.next_fetch_offset)
+        if not self._left:
+            self.is_empty = True
+            return
+        if min(self._left) not in self.deliveries:
+            taken.error = error
+            self._release(taken)
+            return
+        position = self._first
+        found = salvage(self._behind(position), position, most=self._most)
+        if found is None or (found.unreadable is not None and found.unreadable.last is None):
+            found = self._all_unreadable(error)
+        self._reader = found
+
+    def _all_unreadable(self, error: Exception) -> Salvaged:
+        """Up to the end of the range: the broker says that these offsets lie in the log."""
+        first = min(self._left)
+        last = next(last for start, last, _ in self._ranges if start <= first <= last)
+        raw = self._behind(self._first)
+        return Salvaged(first, [Unreadable(first, last, raw, error)], last + 1)
+
+    def _take_unreadable(self, reader: Salvaged, found: Unreadable, taken: Taken) -> None:
+        last = self._last if found.last is None else min(found.last, self._last)
+        offsets = self._pop(found.first, last)
+        reader.pass_by(last + 1)
+        self._first = max(self._first, last + 1)
+        if offsets:
+            taken.unreadable = found._replace(first=offsets[0], last=offsets[-1])
+        if not self._left:
+            self.is_empty = True
+
+    def _behind(self, position: int) -> bytes:
+        """From the batch on that holds an offset, or lies behind it."""
+        for at, end, magic in batch_headers(self._data):
+            if end > len(self._data):
+                break
+            is_known = magic >= RECENT and end - at >= LAST_DELTA_AT + LAST_DELTA.size
+            if not is_known or _end_of(self._data, at) > position:
+                return self._data[at:]
+        return b""
+
+
+def _end_of(data: bytes, at: int) -> int:
+    (base,) = BASE.unpack_from(data, at)
+    (delta,) = LAST_DELTA.unpack_from(data, at + LAST_DELTA_AT)
+    return int(base + delta + 1)

@@ -1,0 +1,67 @@
+"""Why a share group takes a member not, and what to do about it."""
+
+from __future__ import annotations
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka import errors as kafka
+
+from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.groups.runner import Speech
+from consumer_sdk.adapters.kafka.share.structs import from_wire, to_wire
+from consumer_sdk.errors import (
+    AdapterError,
+    ConfigurationError,
+    ConsumerSdkError,
+    TransientAdapterError,
+)
+
+__all__ = ["SPEECH", "unsupported"]
+
+SWITCHED_OFF = (
+    "the broker does not offer share groups: they need Kafka 4.1 (renewed locks 4.2), and its feature share.version "
+    "switched on (kafka-features.sh upgrade --feature share.version=1); or use group= instead of share_group="
+)
+ADVICE: dict[int, tuple[type[ConsumerSdkError], str]] = {
+    35: (ConfigurationError, SWITCHED_OFF),
+    42: (AdapterError, "the broker finds the request invalid"),
+    69: (
+        ConfigurationError,
+        "the group is of another type: give another share_group=, or use group= to join this one",
+    ),
+    23: (
+        ConfigurationError,
+        "the group is of another type: give another share_group=, or use group= to join this one",
+    ),
+    81: (AdapterError, "the group is full: raise the broker's group.share.max.size"),
+}
+"""Codes → the error, and what to do."""
+
+
+def refusal(code: int, message: str, where: str) -> ConsumerSdkError:
+    """The error for a share group's answer.
+
+    Args:
+        message: the broker's own words.
+        where: what was asked for; the message starts with it.
+    """
+    if code not in ADVICE:
+        error = translate(kafka.for_code(code)(message), where)
+        if not isinstance(error, TransientAdapterError):
+            return error
+        return AdapterError(f"{error}; the group refuses the member: start the consumer again")
+    kind, advice = ADVICE[code]
+    said = f"{message.rstrip('.')}; " if message else ""
+    return kind(f"{where}: {said}{advice} (error {code})")
+
+
+def unsupported(error: Exception | None, where: str) -> ConfigurationError:
+    """The error for a broker that does not know the requests."""
+    said = f"{error}; " if error else ""
+    found = ConfigurationError(f"{where}: {said}{SWITCHED_OFF}")
+    found.__cause__ = error
+    return found
+
+
+SPEECH = Speech(to_wire, from_wire, refusal, unsupported)

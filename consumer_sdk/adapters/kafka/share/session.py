@@ -1,0 +1,402 @@
+"""What one member says to one leader of a share group's partitions: a share session, as a state machine. Pure.
+
+Rules, which are those of Java's ``ShareSessionHandler`` and ``ShareConsumeRequestManager`` where nothing else is said:
+
+- A session is opened by a fetch of epoch 0, which may carry no acknowledgements. Each further request, also one that only
+  acknowledges, carries the epoch after the last one; 1 follows 2^31 - 1. One request is under way at a time: a broker
+  would refuse the second one if it came before the first.
+- A request names the partitions that are new in the session, and those that have acknowledgements. What is read no more is
+  forgotten by the next fetch. A partition that is acknowledged alone is forgotten with it: naming it has added it.
+- After an error of the session (122, 123, 133), and after a request that nobody answered, the session is opened anew. What was
+  acquired stays acquired for the member, if the broker did not end the session itself; the answer to the next
+  acknowledgement tells.
+- Acknowledgements of a partition come in groups. All of a group count, or none. One group of each partition goes into a
+  request. A group that is refused (121) is halved until what counts of it is found; what does not count was late.
+- Acknowledgements ride on a fetch where one is sent, and go by themselves otherwise. Renewals go by themselves: with them a
+  broker acquires nothing (KIP-1222).
+
+``now`` is in seconds of any clock that never goes back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from consumer_sdk.adapters.kafka.share.locks import AckGroup, Locks
+from consumer_sdk.adapters.kafka.share.messages import (
+    CLOSE_EPOCH,
+    OPEN_EPOCH,
+    AckBatch,
+    AcknowledgedPartition,
+    AcquireMode,
+    FetchedPartition,
+    ShareAcknowledge,
+    ShareAcknowledgeAnswer,
+    ShareFetch,
+    ShareFetchAnswer,
+    TopicIdPartition,
+)
+
+__all__ = ["FetchLimits", "Received", "ShareSession"]
+
+LAST_EPOCH = 2**31 - 1
+SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, TOO_MANY_SESSIONS = 122, 123, 133
+INVALID_RECORD_STATE, INVALID_REQUEST = 121, 42
+SESSION_ENDED = frozenset({SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, TOO_MANY_SESSIONS})
+DOUBTED = frozenset({INVALID_RECORD_STATE, INVALID_REQUEST})
+"""Some record of the group is not held any more: its lock has ended, or it is not even in flight."""
+MOVED = frozenset({3, 6, 74, 100})
+"""Unknown topic, by name; another leader; of another epoch; unknown topic, by id: nothing is held any more."""
+REST = 0.5
+"""Seconds until a renewal that failed is tried again."""
+
+Request: TypeAlias = ShareFetch | ShareAcknowledge
+Groups: TypeAlias = dict[TopicIdPartition, AckGroup]
+Queues: TypeAlias = dict[TopicIdPartition, deque[AckGroup]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """What a fetch says besides the partitions.
+
+    Attributes:
+        max_wait: seconds that the broker may wait for records while nothing is held.
+        busy_wait: the same while something is: its acknowledgement waits behind the fetch.
+    """
+
+    max_wait: float = 0.5
+    busy_wait: float = 0.1
+    min_bytes: int = 1
+    max_bytes: int = 50 << 20
+    batch_size: int = 500
+    acquire_mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+
+
+class Received(NamedTuple):
+    """What an answer brought.
+
+    Attributes:
+        error: of the request as a whole; the session's own errors are dealt with here.
+        partitions: of a fetch; records that were acquired are held already.
+        lost: partitions whose leader is another one, or that there are no more.
+        refusals: what the broker said of acknowledgements that it refused.
+        throttle: seconds that the broker wants to be left alone.
+    """
+
+    error: int = 0
+    message: str = ""
+    partitions: Mapping[TopicIdPartition, FetchedPartition] = {}
+    lost: Collection[TopicIdPartition] = ()
+    refusals: Collection[str] = ()
+    throttle: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Sent:
+    request: Request
+    at: float
+    groups: Groups = field(default_factory=dict)
+    members: frozenset[TopicIdPartition] = frozenset()
+
+
+class ShareSession:
+    """One member's session with one leader.
+
+    Args:
+        renews: the broker knows renewals.
+
+    Attributes:
+        epoch: of the next request.
+        locks: of each partition that this leader leads, whether it is read now or not.
+        known: partitions that the broker has in the session.
+    """
+
+    def __init__(
+        self, group: str, member_id: str, limits: FetchLimits, *, renews: bool = True
+    ) -> None:
+        self._group = group
+        self._member_id = member_id
+        self._limits = limits
+        self._renews = renews
+        self.epoch = OPEN_EPOCH
+        self.known: frozenset[TopicIdPartition] = frozenset()
+        self.locks: dict[TopicIdPartition, Locks] = {}
+        self._waiting: Queues = {}
+        self._renewals: Queues = {}
+        self._sent: _Sent | None = None
+        self._may_be_open = False
+
+    # -- what is wanted -------------------------------------------------------------------------
+
+    def acknowledge(self, tip: TopicIdPartition, group: AckGroup | None) -> None:
+        """Has the next request carry a group, if there is one."""
+        if group is not None:
+            self._waiting.setdefault(tip, deque()).append(group)
+
+    @property
+    def has_acks(self) -> bool:
+        """Acknowledgements wait for a request."""
+        return bool(self._waiting)
+
+    @property
+    def is_asking(self) -> bool:
+        """A request is under way."""
+        return self._sent is not None
+
+    def wake_at(self) -> float:
+        """When `poll` has a renewal; infinite where none is due at any time."""
+        if not self._renews or self.is_asking:
+            return math.inf
+        return min((locks.renewal for locks in self.locks.values()), default=math.inf)
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def poll(
+        self, now: float, wanted: Collection[TopicIdPartition], max_records: int
+    ) -> Request | None:
+        """What to send now; None for nothing, or while a request is under way.
+
+        Args:
+            wanted: partitions that are to be read.
+            max_records: that may come; 0: none are fetched.
+        """
+        if self.is_asking:
+            return None
+        self._look_for_renewals(now)
+        if self.epoch == OPEN_EPOCH:
+            if self._renewals or self._waiting or (wanted and max_records):
+                return self._open(now, wanted if max_records else (), max_records)
+            return None
+        if self._renewals:
+            return self._send_acks(now, self._renewals, has_renewals=True)
+        if wanted and max_records:
+            return self._fetch(now, frozenset(wanted), max_records)
+        return self._send_acks(now, self._waiting) if self._waiting else None
+
+    def _look_for_renewals(self, now: float) -> None:
+        for tip, locks in self.locks.items():
+            if self._renews and locks.renewal <= now and (group := locks.renewals(now)):
+                self._renewals.setdefault(tip, deque()).append(group)
+        self._renewals = {
+            tip: held for tip, groups in self._renewals.items() if (held := self._held(tip, groups))
+        }
+
+    def _held(self, tip: TopicIdPartition, groups: deque[AckGroup]) -> deque[AckGroup]:
+        """What is still held of some groups: the rest was acknowledged, or lost, while they waited."""
+        locks = self.locks.get(tip, ())
+        for group in groups:
+            group.types = {offset: kind for offset, kind in group.types.items() if offset in locks}
+        return deque(group for group in groups if group.types)
+
+    def _open(self, now: float, wanted: Collection[TopicIdPartition], most: int) -> ShareFetch:
+        """Without partitions where it is opened to acknowledge: nothing is acquired then."""
+        topics: dict[TopicIdPartition, list[AckBatch]] = {tip: [] for tip in wanted}
+        request = self._fetch_of(OPEN_EPOCH, topics, frozenset(), most)
+        self._sent = _Sent(request, now, members=frozenset(wanted))
+        self._may_be_open = True
+        return request
+
+    def _fetch(self, now: float, wanted: frozenset[TopicIdPartition], most: int) -> ShareFetch:
+        groups = _take(self._waiting)
+        topics: dict[TopicIdPartition, list[AckBatch]] = {
+            tip: [] for tip in wanted - self.known if tip not in groups
+        }
+        topics |= {tip: group.batches() for tip, group in groups.items()}
+        # One that is acknowledged alone would join the session by that: it is forgotten in the same request.
+        forgotten = (self.known | groups.keys()) - wanted
+        request = self._fetch_of(self.epoch, topics, forgotten, most)
+        self._sent = _Sent(request, now, groups, members=wanted)
+        return request
+
+    def _fetch_of(
+        self,
+        epoch: int,
+        topics: Mapping[TopicIdPartition, list[AckBatch]],
+        forgotten: frozenset[TopicIdPartition],
+        most: int,
+    ) -> ShareFetch:
+        limits = self._limits
+        is_busy = bool(self._waiting) or any(self.locks.values())
+        return ShareFetch(
+            self._group,
+            self._member_id,
+            epoch,
+            max_wait=limits.busy_wait if is_busy else limits.max_wait,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.max_bytes,
+            max_records=max(most, 1),
+            batch_size=min(limits.batch_size, max(most, 1)),
+            acquire_mode=limits.acquire_mode,
+            topics=topics,
+            forgotten=forgotten,
+        )
+
+    def _send_acks(
+        self, now: float, queues: Queues, *, has_renewals: bool = False
+    ) -> ShareAcknowledge:
+        groups = _take(queues)
+        topics = {tip: group.batches() for tip, group in groups.items()}
+        request = ShareAcknowledge(
+            self._group, self._member_id, self.epoch, has_renewals=has_renewals, topics=topics
+        )
+        self._sent = _Sent(request, now, groups, members=self.known)
+        return request
+
+    # -- answers --------------------------------------------------------------------------------
+
+    def answered(
+        self, request: Request, answer: ShareFetchAnswer | ShareAcknowledgeAnswer
+    ) -> Received:
+        """The leader's answer to what `poll` gave."""
+        sent = self._sent
+        if sent is None or sent.request is not request:
+            return Received()
+        self._sent = None
+        if answer.error:
+            return self._refused(sent, answer.error, answer.message, answer.throttle)
+        self.epoch = 1 if self.epoch == LAST_EPOCH else self.epoch + 1
+        self.known = sent.members
+        refusals: list[str] = []
+        lost = self._acknowledged(sent, answer, refusals)
+        if isinstance(answer, ShareAcknowledgeAnswer):
+            return Received(lost=lost, refusals=refusals, throttle=answer.throttle)
+        for tip, part in answer.partitions.items():
+            if part.acquired and tip in self.locks:
+                self.locks[tip].acquire(part.acquired, sent.at, answer.lock_timeout)
+        return Received(
+            partitions=answer.partitions, lost=lost, refusals=refusals, throttle=answer.throttle
+        )
+
+    def _acknowledged(
+        self,
+        sent: _Sent,
+        answer: ShareFetchAnswer | ShareAcknowledgeAnswer,
+        refusals: list[str],
+    ) -> list[TopicIdPartition]:
+        """Partitions of which nothing is held any more."""
+        lost: list[TopicIdPartition] = []
+        for tip, group in sent.groups.items():
+            code, text = _ack_error(answer.partitions.get(tip))
+            if code in MOVED:
+                lost.append(tip)
+            if code:
+                refusals.append(f"{text or 'no reason given'} (error {code})")
+            if sent.request.has_renewals:
+                self._renewed(tip, group, code, sent.at, answer.lock_timeout)
+            else:
+                self._settled(tip, group, code)
+        return lost
+
+    def _settled(self, tip: TopicIdPartition, group: AckGroup, code: int) -> None:
+        """A group was answered: it counts, is halved, was late, or is sent again."""
+        if code in DOUBTED and (halves := group.halves()):
+            self._waiting.setdefault(tip, deque()).extendleft(reversed(halves))
+            return
+        if code and code not in DOUBTED | MOVED:  # the broker's trouble for a moment
+            self._waiting.setdefault(tip, deque()).appendleft(group)
+            return
+        if code and tip in self.locks:
+            self.locks[tip].refused(group)
+        if group.ticket is not None:
+            group.ticket.answered()
+
+    def _renewed(
+        self, tip: TopicIdPartition, group: AckGroup, code: int, since: float, timeout: float
+    ) -> None:
+        if code in DOUBTED and (halves := group.halves()):
+            self._renewals.setdefault(tip, deque()).extendleft(reversed(halves))
+        elif (locks := self.locks.get(tip)) is None:
+            return
+        elif not code:
+            locks.renewed(group.types, since, timeout)
+        elif code in DOUBTED | MOVED:
+            locks.lose(group.types)
+        else:
+            locks.renew_at(group.types, since + REST)
+
+    def _refused(self, sent: _Sent, code: int, message: str, throttle: float) -> Received:
+        self._put_back(sent)
+        self.reset()
+        known = code in SESSION_ENDED
+        return Received(0 if known else code, message, throttle=throttle)
+
+    def failed(self, request: Request, error: Exception) -> None:
+        """No answer came: the leader has done what was asked, or not. Who waits for it is told."""
+        sent = self._sent
+        if sent is None or sent.request is not request:
+            return
+        self._sent = None
+        self.reset()
+        self._put_back(sent)
+        waiting, self._waiting = self._waiting, {}
+        for tip, groups in waiting.items():
+            for group in groups:
+                self._give_back(tip, group, error)
+
+    def _give_back(self, tip: TopicIdPartition, group: AckGroup, error: Exception) -> None:
+        """Whoever waits says it again; what nobody waits for is kept."""
+        if group.ticket is None:
+            self.acknowledge(tip, group)
+            return
+        if tip in self.locks:
+            self.locks[tip].hold_again(group.locks)
+        group.ticket.answered(error)
+
+    def _put_back(self, sent: _Sent) -> None:
+        queues = self._renewals if sent.request.has_renewals else self._waiting
+        for tip, group in sent.groups.items():
+            queues.setdefault(tip, deque()).appendleft(group)
+
+    def reset(self) -> None:
+        """The next request opens the session anew."""
+        self.epoch = OPEN_EPOCH
+        self.known = frozenset()
+
+    # -- partitions that come and go ------------------------------------------------------------
+
+    def drop(self, tip: TopicIdPartition) -> None:
+        """Another node leads it, or it is no more this member's: what is said of it is said to nobody."""
+        self.locks.pop(tip, None)
+        self._renewals.pop(tip, None)
+        for group in self._waiting.pop(tip, ()):
+            if group.ticket is not None:
+                group.ticket.answered()
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def close(self, now: float) -> ShareAcknowledge | None:
+        """Ends the session, with one group of each partition; None where there is none, or a request is under way.
+
+        The broker releases what the member still holds. It ends a session of any epoch.
+        """
+        if self.is_asking or not self._may_be_open:
+            return None
+        self._may_be_open = False
+        groups = _take(self._waiting)
+        topics = {tip: group.batches() for tip, group in groups.items()}
+        request = ShareAcknowledge(self._group, self._member_id, CLOSE_EPOCH, topics=topics)
+        self._sent = _Sent(request, now, groups)
+        return request
+
+
+def _take(queues: Queues) -> Groups:
+    """One group of each partition."""
+    taken: Groups = {}
+    for tip, groups in list(queues.items()):
+        taken[tip] = groups.popleft()
+        if not groups:
+            del queues[tip]
+    return taken
+
+
+def _ack_error(part: FetchedPartition | AcknowledgedPartition | None) -> tuple[int, str]:
+    """What an answer says of a partition's acknowledgements; one that it does not name went well."""
+    if part is None:
+        return 0, ""
+    if isinstance(part, FetchedPartition):
+        return part.ack_error, part.ack_message
+    return part.error, part.message

@@ -1,0 +1,470 @@
+"""What `messages` says, as bytes on the wire: the versions 1 and 2 of the requests of share groups.
+
+`to_wire` gives a request that the client sends in the newest version that it and the broker know; `from_wire` reads the
+answer in whichever version it came. Version 0 was Kafka 4.0's preview, which no later broker knows. Version 2 (Kafka 4.2)
+brings acquire modes (KIP-1206) and renewals (KIP-1222): an older broker is told of no mode, and refuses no request
+for want of renewals, since whoever sends them asks for its version before.
+"""
+
+# The client has no types, so that its classes cannot be subclassed for the type checker.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.types import (
+    Boolean,
+    CompactArray,
+    CompactBytes,
+    CompactString,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Schema,
+    TaggedFields,
+)
+
+from consumer_sdk.adapters.kafka.client.protocol import Item, Uuid
+from consumer_sdk.adapters.kafka.groups.structs import Nullable, WireRequest
+from consumer_sdk.adapters.kafka.share import messages
+from consumer_sdk.adapters.kafka.share.messages import (
+    AckBatch,
+    AcknowledgedPartition,
+    AcquiredRange,
+    FetchedPartition,
+    TopicIdPartition,
+)
+
+__all__ = ["ACKNOWLEDGE", "FETCH", "HEARTBEAT", "RENEWS_FROM", "from_wire", "to_wire"]
+
+HEARTBEAT, FETCH, ACKNOWLEDGE = 76, 78, 79
+"""Keys of the requests."""
+RENEWS_FROM = 2
+"""The version of a fetch and of an acknowledgement that has modes and renewals."""
+_TEXT = CompactString("utf-8")
+_END = ("tags", TaggedFields)
+
+
+# -- heartbeats ---------------------------------------------------------------------------------
+
+
+class HeartbeatResponseV1(Response):
+    """Epoch and assignment of the member."""
+
+    API_KEY = HEARTBEAT
+    API_VERSION = 1
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("error_message", _TEXT),
+        ("member_id", _TEXT),
+        ("member_epoch", Int32),
+        ("heartbeat_interval", Int32),
+        (
+            "assignment",
+            Nullable(
+                (
+                    "topic_partitions",
+                    CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32)))),
+                )
+            ),
+        ),
+        _END,
+    )
+
+
+class HeartbeatRequestV1(RequestStruct):
+    """A sign of life."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = HEARTBEAT
+    API_VERSION = 1
+    RESPONSE_TYPE = HeartbeatResponseV1
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _TEXT),
+        ("member_id", _TEXT),
+        ("member_epoch", Int32),
+        ("rack", _TEXT),
+        ("topics", CompactArray(_TEXT)),
+        _END,
+    )
+
+
+class Heartbeat(WireRequest[HeartbeatRequestV1]):
+    """`messages.ShareGroupHeartbeat`."""
+
+    API_KEY = HEARTBEAT
+
+
+# -- what fetches and acknowledgements share ------------------------------------------------------
+
+_ACKED_TOPICS = CompactArray(
+    Item(
+        ("topic_id", Uuid),
+        (
+            "partitions",
+            CompactArray(
+                Item(
+                    ("partition", Int32),
+                    (
+                        "batches",
+                        CompactArray(
+                            Item(("first", Int64), ("last", Int64), ("types", CompactArray(Int8)))
+                        ),
+                    ),
+                )
+            ),
+        ),
+    )
+)
+_LEADER = Item(("leader_id", Int32), ("leader_epoch", Int32))
+_ENDPOINTS = CompactArray(
+    Item(("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT))
+)
+
+
+# -- fetches ------------------------------------------------------------------------------------
+
+
+class FetchResponseV1(Response):
+    """Record batches, and which of their records were acquired."""
+
+    API_KEY = FETCH
+    API_VERSION = 1
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        ("error_code", Int16),
+        ("error_message", _TEXT),
+        ("lock_timeout", Int32),
+        (
+            "topics",
+            CompactArray(
+                Item(
+                    ("topic_id", Uuid),
+                    (
+                        "partitions",
+                        CompactArray(
+                            Item(
+                                ("partition", Int32),
+                                ("error_code", Int16),
+                                ("error_message", _TEXT),
+                                ("ack_error_code", Int16),
+                                ("ack_error_message", _TEXT),
+                                ("leader", _LEADER),
+                                ("records", CompactBytes),
+                                (
+                                    "acquired",
+                                    CompactArray(
+                                        Item(
+                                            ("first", Int64),
+                                            ("last", Int64),
+                                            ("delivery_count", Int16),
+                                        )
+                                    ),
+                                ),
+                            )
+                        ),
+                    ),
+                )
+            ),
+        ),
+        ("endpoints", _ENDPOINTS),
+        _END,
+    )
+
+
+class FetchResponseV2(Response):
+    """The same."""
+
+    API_KEY = FETCH
+    API_VERSION = 2
+    SCHEMA: ClassVar[Schema] = FetchResponseV1.SCHEMA
+
+
+_FETCH_HEAD = (
+    ("group", _TEXT),
+    ("member_id", _TEXT),
+    ("epoch", Int32),
+    ("max_wait", Int32),
+    ("min_bytes", Int32),
+    ("max_bytes", Int32),
+    ("max_records", Int32),
+    ("batch_size", Int32),
+)
+_FETCH_REST = (
+    ("topics", _ACKED_TOPICS),
+    (
+        "forgotten",
+        CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32)))),
+    ),
+    _END,
+)
+
+
+class FetchRequestV1(RequestStruct):
+    """Of Kafka 4.1."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = FETCH
+    API_VERSION = 1
+    RESPONSE_TYPE = FetchResponseV1
+    SCHEMA: ClassVar[Schema] = Schema(*_FETCH_HEAD, *_FETCH_REST)
+
+
+class FetchRequestV2(RequestStruct):
+    """Of Kafka 4.2: with an acquire mode."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = FETCH
+    API_VERSION = 2
+    RESPONSE_TYPE = FetchResponseV2
+    SCHEMA: ClassVar[Schema] = Schema(
+        *_FETCH_HEAD, ("acquire_mode", Int8), ("has_renewals", Boolean), *_FETCH_REST
+    )
+
+
+class Fetch(WireRequest[FetchRequestV1 | FetchRequestV2]):
+    """`messages.ShareFetch`."""
+
+    API_KEY = FETCH
+
+
+# -- acknowledgements ---------------------------------------------------------------------------
+
+_ACKNOWLEDGED = (
+    (
+        "topics",
+        CompactArray(
+            Item(
+                ("topic_id", Uuid),
+                (
+                    "partitions",
+                    CompactArray(
+                        Item(
+                            ("partition", Int32),
+                            ("error_code", Int16),
+                            ("error_message", _TEXT),
+                            ("leader", _LEADER),
+                        )
+                    ),
+                ),
+            )
+        ),
+    ),
+    ("endpoints", _ENDPOINTS),
+    _END,
+)
+_ANSWER_HEAD = (
+    ("throttle_time_ms", Int32),
+    ("error_code", Int16),
+    ("error_message", _TEXT),
+)
+
+
+class AcknowledgeResponseV1(Response):
+    """An error code for each partition."""
+
+    API_KEY = ACKNOWLEDGE
+    API_VERSION = 1
+    SCHEMA: ClassVar[Schema] = Schema(*_ANSWER_HEAD, *_ACKNOWLEDGED)
+
+
+class AcknowledgeResponseV2(Response):
+    """With the time for which a renewed record stays acquired."""
+
+    API_KEY = ACKNOWLEDGE
+    API_VERSION = 2
+    SCHEMA: ClassVar[Schema] = Schema(*_ANSWER_HEAD, ("lock_timeout", Int32), *_ACKNOWLEDGED)
+
+
+class AcknowledgeRequestV1(RequestStruct):
+    """Of Kafka 4.1."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = ACKNOWLEDGE
+    API_VERSION = 1
+    RESPONSE_TYPE = AcknowledgeResponseV1
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _TEXT), ("member_id", _TEXT), ("epoch", Int32), ("topics", _ACKED_TOPICS), _END
+    )
+
+
+class AcknowledgeRequestV2(RequestStruct):
+    """Of Kafka 4.2: says whether it renews."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = ACKNOWLEDGE
+    API_VERSION = 2
+    RESPONSE_TYPE = AcknowledgeResponseV2
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", _TEXT),
+        ("member_id", _TEXT),
+        ("epoch", Int32),
+        ("has_renewals", Boolean),
+        ("topics", _ACKED_TOPICS),
+        _END,
+    )
+
+
+class Acknowledge(WireRequest[AcknowledgeRequestV1 | AcknowledgeRequestV2]):
+    """`messages.ShareAcknowledge`."""
+
+    API_KEY = ACKNOWLEDGE
+
+
+# -- from values to requests ------------------------------------------------------------------
+
+
+def to_wire(request: Any) -> Request[Any]:
+    """What the client sends.
+
+    Args:
+        request: one of `messages.Request`.
+
+    Raises:
+        IncompatibleBrokerVersion, NotImplementedError: by the client, when it sends it: the broker has no share groups.
+    """
+    return _MAKERS[type(request)](request)
+
+
+def _heartbeat(request: messages.ShareGroupHeartbeat) -> Heartbeat:
+    return Heartbeat(
+        group=request.group,
+        member_id=request.member_id,
+        member_epoch=request.epoch,
+        rack=request.rack,
+        topics=request.topics,
+    )
+
+
+def _fetch(request: messages.ShareFetch) -> Fetch:
+    return Fetch(
+        group=request.group,
+        member_id=request.member_id,
+        epoch=request.epoch,
+        max_wait=_milliseconds(request.max_wait),
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        max_records=request.max_records,
+        batch_size=request.batch_size,
+        acquire_mode=int(request.acquire_mode),
+        has_renewals=request.has_renewals,
+        topics=_acked(request.topics),
+        forgotten=_grouped(request.forgotten),
+    )
+
+
+def _acknowledge(request: messages.ShareAcknowledge) -> Acknowledge:
+    return Acknowledge(
+        group=request.group,
+        member_id=request.member_id,
+        epoch=request.epoch,
+        has_renewals=request.has_renewals,
+        topics=_acked(request.topics),
+    )
+
+
+def _acked(topics: Mapping[TopicIdPartition, Sequence[AckBatch]]) -> list[Any]:
+    found: dict[bytes, list[Any]] = {}
+    for (topic_id, partition), batches in topics.items():
+        found.setdefault(topic_id, []).append((partition, list(batches)))
+    return list(found.items())
+
+
+def _grouped(partitions: Iterable[TopicIdPartition]) -> list[Any]:
+    found: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(partitions):
+        found.setdefault(topic_id, []).append(partition)
+    return list(found.items())
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+_MAKERS: Mapping[type[Any], Callable[[Any], Request[Any]]] = {
+    messages.ShareGroupHeartbeat: _heartbeat,
+    messages.ShareFetch: _fetch,
+    messages.ShareAcknowledge: _acknowledge,
+}
+
+
+# -- from responses to values -----------------------------------------------------------------
+
+
+def from_wire(response: Any) -> Any:
+    """What was answered, one of `messages.Answer`.
+
+    Args:
+        response: as the client returned it for what `to_wire` made.
+    """
+    return _READERS[response.API_KEY](response)
+
+
+def _alive(response: Any) -> messages.ShareGroupHeartbeatAnswer:
+    assignment = response.assignment
+    return messages.ShareGroupHeartbeatAnswer(
+        response.error_code,
+        response.error_message or "",
+        response.member_id or "",
+        response.member_epoch,
+        response.heartbeat_interval / 1000,
+        None
+        if assignment is None
+        else {topic_id: frozenset(numbers or ()) for topic_id, numbers in assignment[0] or ()},
+    )
+
+
+def _fetched(response: Any) -> messages.ShareFetchAnswer:
+    return messages.ShareFetchAnswer(
+        response.error_code,
+        response.error_message or "",
+        response.throttle_time_ms / 1000,
+        response.lock_timeout / 1000,
+        {
+            TopicIdPartition(topic_id, number): _partition(rest)
+            for topic_id, partitions in response.topics or ()
+            for number, *rest in partitions or ()
+        },
+    )
+
+
+def _partition(fields: Sequence[Any]) -> FetchedPartition:
+    error, message, ack_error, ack_message, leader, records, acquired = fields
+    return FetchedPartition(
+        error,
+        message or "",
+        ack_error,
+        ack_message or "",
+        leader,
+        records or b"",
+        tuple(AcquiredRange(*each) for each in acquired or ()),
+    )
+
+
+def _acknowledged(response: Any) -> messages.ShareAcknowledgeAnswer:
+    return messages.ShareAcknowledgeAnswer(
+        response.error_code,
+        response.error_message or "",
+        response.throttle_time_ms / 1000,
+        getattr(response, "lock_timeout", 0) / 1000,
+        {
+            TopicIdPartition(topic_id, number): AcknowledgedPartition(error, text or "", leader)
+            for topic_id, partitions in response.topics or ()
+            for number, error, text, leader in partitions or ()
+        },
+    )
+
+
+_READERS: Mapping[int, Callable[[Any], Any]] = {
+    HEARTBEAT: _alive,
+    FETCH: _fetched,
+    ACKNOWLEDGE: _acknowledged,
+}
