@@ -114,10 +114,11 @@ class ShareBroker:
         pending = PendingFetch(request, session, now + request.max_wait, acked)
         # What is released takes a moment to be stored: this fetch does not find it, unless it has to wait.
         pending.answer = self._attempt(pending, now)
-        self._finish(request)
-        self._serve(now)
+        if acked:
+            self._finish(request)
         if pending.answer is None:
             self.waiting.append(pending)
+        if acked:
             self._serve(now)
         return pending if pending.answer is None else pending.answer
 
@@ -295,9 +296,8 @@ class ShareBroker:
 
     def advance(self, now: float) -> None:
         """Locks end, and fetches have waited long enough."""
-        if self.wake_at() <= now:
-            for partition in self.partitions.values():
-                partition.expire(now)
+        have_ended = [partition.expire(now) for partition in self.partitions.values()]
+        if any(have_ended) or any(pending.until <= now for pending in self.waiting):
             self._serve(now)
 
     def arrived(self, now: float) -> None:

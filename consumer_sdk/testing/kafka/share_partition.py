@@ -75,6 +75,7 @@ class SharePartition:
     _gap: tuple[int, int] | None = None
     _deadlines: list[tuple[float, int, int]] = field(default_factory=list)
     _moving: list[Acknowledging] = field(default_factory=list)
+    _next: int | None = None
 
     # -- from one leader to the next --------------------------------------------------------------
 
@@ -108,6 +109,11 @@ class SharePartition:
 
     def next_offset(self) -> int:
         """From which the log is read next: the first one that is available, or was never fetched."""
+        if self._next is None:
+            self._next = self._look_for_next()
+        return self._next
+
+    def _look_for_next(self) -> int:
         if not self._batches or self.start > self._batches[-1].last:
             return self.end
         gap_start = self._gap_start()
@@ -172,6 +178,7 @@ class SharePartition:
         if room <= 0:
             return []
         expires_at = now + self.limits.lock_duration
+        self._next = None
         work = Acquiring(member, mode, batch_size, fetched, last, room, expires_at)
         self._archive_missing(offset, fetched[0].base)
         base = self._aligned(fetched[0].base)
@@ -314,6 +321,7 @@ class SharePartition:
         Args:
             finishes: False: `finish` does that, as the share coordinator takes a moment to store what is new.
         """
+        self._next = None
         work = Acknowledging(member, now)
         try:
             for ack in acks:
@@ -334,6 +342,7 @@ class SharePartition:
 
     def finish(self) -> None:
         """What was acknowledged is stored."""
+        self._next = None
         moving, self._moving = self._moving, []
         for work in moving:
             for record, _ in work.undo:
@@ -389,6 +398,7 @@ class SharePartition:
     def _store(self, changes: Changes, outcomes: dict[int, Outcome]) -> None:
         if not changes:
             return
+        self._next = None
         self.stored.outcomes.update(outcomes)
         if self.is_storing():
             self.stored.write(self.start, changes)
@@ -436,6 +446,7 @@ class SharePartition:
         """What the log has no more is archived, but what is acquired when its lock ends."""
         if self.log.start <= self.start:
             return
+        self._next = None
         self._archive(self.start, self.log.start)
         self.start = self.log.start
         self.end = max(self.end, self.start) if self._batches else self.start
