@@ -16,7 +16,7 @@ Moments and durations are in seconds of any clock that never goes back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from consumer_sdk.adapters.kafka.share.messages import AckBatch, AckType, AcquiredRange
@@ -201,6 +201,13 @@ class Locks:
     def refused(self, group: AckGroup) -> None:
         """The broker says that these were not held any more."""
         self.late += len(group.types)
+
+    def overtaken(self, group: AckGroup, offsets: Collection[int]) -> None:
+        """These were delivered anew before what was said of them was sent."""
+        self.late += len(offsets)
+        for offset in offsets:
+            group.types.pop(offset)
+            group.locks.pop(offset, None)
 
     # -- time -----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
@@ -32,6 +32,7 @@ from consumer_sdk.adapters.kafka.share.messages import (
     OPEN_EPOCH,
     AckBatch,
     AcknowledgedPartition,
+    AcquiredRange,
     AcquireMode,
     FetchedPartition,
     ShareAcknowledge,
@@ -266,10 +267,27 @@ class ShareSession:
             return Received(lost=lost, refusals=refusals, throttle=answer.throttle)
         for tip, part in answer.partitions.items():
             if part.acquired and tip in self.locks:
+                if tip in self._waiting:
+                    self._overtake(tip, part.acquired)
                 self.locks[tip].acquire(part.acquired, sent.at, answer.lock_timeout)
         return Received(
             partitions=answer.partitions, lost=lost, refusals=refusals, throttle=answer.throttle
         )
+
+    def _overtake(self, tip: TopicIdPartition, acquired: Iterable[AcquiredRange]) -> None:
+        """These are new deliveries: what waits to be said of earlier ones is late.
+
+        Sent now, it would be taken as said of the new ones, which a handler is about to get.
+        """
+        again = {offset for each in acquired for offset in range(each.first, each.last + 1)}
+        waiting = self._waiting.pop(tip, deque())
+        for group in waiting:
+            if over := again & group.types.keys():
+                self.locks[tip].overtaken(group, over)
+                if not group.types and group.ticket is not None:
+                    group.ticket.answered()
+        if left := deque(group for group in waiting if group.types):
+            self._waiting[tip] = left
 
     def _acknowledged(
         self,

@@ -170,6 +170,32 @@ def test_refused_group_is_halved_until_what_counts_of_it_is_found() -> None:
     assert played.answers == [None]
 
 
+def test_ack_of_an_earlier_delivery_is_not_said_of_the_next_one() -> None:
+    """The answer that refuses it brings the record again: the handler is about to get it."""
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 3, 1))
+    played.settle(1, 2)
+    request = played.session.poll(2.0, [A], 100)
+    assert isinstance(request, ShareFetch)
+    part = FetchedPartition(ack_error=121, acquired=(AcquiredRange(2, 2, 2),))
+    played.answer(request, ShareFetchAnswer(partitions={A: part}))
+    assert played.poll(2.0).topics == {A: [AckBatch(1, 1, (1,))]}
+    assert played.session.locks[A].offsets == [0, 2, 3]
+    assert played.session.locks[A].late == 1
+
+
+def test_flush_whose_last_record_comes_again_is_answered() -> None:
+    """There is nothing left to say."""
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 3, 1))
+    played.settle(1)
+    lost = played.poll()
+    played.answer(lost, ShareAcknowledgeAnswer(error=122))
+    played.fetch([A], AcquiredRange(1, 1, 2))
+    assert played.answers == [None]
+    assert played.session.poll(2.0, (), 0) is None
+
+
 def test_leader_that_is_none_any_more_loses_what_it_gave() -> None:
     """The acknowledgement counts as late, and whoever runs it is told."""
     played = Played()
