@@ -132,6 +132,7 @@ class Locks:
     def __init__(self) -> None:
         self._held: dict[int, Lock] = {}
         self._renewal = math.inf
+        self._end = math.inf
         self.late = 0
 
     def __len__(self) -> int:
@@ -158,12 +159,14 @@ class Locks:
             lock = Lock(since + timeout, since + timeout * RENEWED_AT, count)
             self._held.update(dict.fromkeys(range(first, last + 1), lock))
             self._renewal = min(self._renewal, lock.renewal)
+            self._end = min(self._end, lock.until)
 
     def hold_again(self, locks: Mapping[int, Lock]) -> None:
         """Nobody answered what was said of these; a newer delivery stays as it is."""
         for offset, lock in locks.items():
             self._held.setdefault(offset, lock)
             self._renewal = min(self._renewal, lock.renewal)
+            self._end = min(self._end, lock.until)
 
     # -- acknowledging --------------------------------------------------------------------------
 
@@ -244,7 +247,9 @@ class Locks:
         self._look()
 
     def expire(self, now: float) -> list[int]:
-        """What is held no more because its lock has ended."""
+        """What is held no more because its lock has ended; whoever hands records out asks for that before."""
+        if now < self._end:
+            return []
         ended = [offset for offset, lock in self._held.items() if lock.until <= now]
         self.lose(ended)
         return ended
@@ -257,6 +262,7 @@ class Locks:
 
     def _look(self) -> None:
         self._renewal = min((lock.renewal for lock in self._held.values()), default=math.inf)
+        self._end = min((lock.until for lock in self._held.values()), default=math.inf)
 
     # -- ending ---------------------------------------------------------------------------------
 

@@ -180,6 +180,7 @@ class ShareSession:
 
     def _look_for_renewals(self, now: float) -> None:
         for tip, locks in self.locks.items():
+            locks.expire(now)
             if self._renews and locks.renewal <= now and (group := locks.renewals(now)):
                 self._renewals.setdefault(tip, deque()).append(group)
         self._renewals = {

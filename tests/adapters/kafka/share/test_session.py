@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from consumer_sdk.adapters.kafka.share.locks import AckGroup, Locks, Ticket
@@ -242,6 +243,15 @@ def test_renewal_that_is_refused_loses_the_record_that_is_not_held_any_more() ->
         parts = {A: AcknowledgedPartition(121 if 2 in said else 0)}
         played.answer(request, ShareAcknowledgeAnswer(lock_timeout=30.0, partitions=parts))
     assert played.session.locks[A].offsets == [0, 1, 3]
+
+
+def test_lock_that_has_ended_wakes_nobody_for_a_renewal() -> None:
+    """The process was stopped meanwhile: what it held is others' now."""
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 3, 1))
+    assert played.session.poll(31.0, (), 0) is None
+    assert played.session.wake_at() == math.inf
+    assert played.session.locks[A].offsets == []
 
 
 def test_old_broker_is_asked_for_no_renewal() -> None:
