@@ -47,6 +47,7 @@ sim: $(STAMP)  ## run many seeds of the simulations: make sim SEEDS=100000
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim.kinesis --seeds $(SEEDS) $(ARGS)
 	$(BIN)/python -m tests.sim.kafka_groups --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m tests.sim.kafka_share --seeds $(SEEDS) $(ARGS)
 
 fuzz: $(STAMP)  ## damaged input for every decoder: make fuzz SECONDS=600
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(ARGS)

@@ -181,6 +181,10 @@ class SharePartition:
         self._next = None
         work = Acquiring(member, mode, batch_size, fetched, last, room, expires_at)
         self._archive_missing(offset, fetched[0].base)
+        if last < fetched[0].base:
+            # All that was available is compacted away, and the flight was full. Kafka goes on when a lock ends.
+            self._move_start()
+            return []
         base = self._aligned(fetched[0].base)
         lowest = min(fetched[0].base, base)
         found = [batch for batch in self._batches if lowest <= batch.first <= last]

@@ -247,6 +247,16 @@ def test_compacted_batch_is_archived() -> None:
     assert talk.stored.outcomes[0] is Outcome.REMOVED
 
 
+def test_compaction_of_all_that_is_available_makes_room() -> None:
+    """The flight was full of it."""
+    talk = Talk(4, 2, max_record_locks=4)
+    talk.fetch()
+    talk.ack(0, 3, AckType.RELEASE)
+    talk.log.compact(0)
+    assert talk.fetch() == []
+    assert talk.fetch() == [(4, 5, 1)]
+
+
 def test_log_that_loses_its_beginning_takes_records_with_it() -> None:
     """Those that are available at once, those that are acquired when their locks end."""
     talk = Talk(2, 2, 2)

@@ -1,0 +1,26 @@
+"""The promises of the members of share groups hold in every simulated life of a group."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.kafka_share.seeds import RUNNER
+
+
+@pytest.mark.sim
+@pytest.mark.parametrize(
+    "seeds", [range(60), pytest.param(range(60, 2000), marks=pytest.mark.campaign)]
+)
+def test_every_seed_keeps_every_promise(seeds: range) -> None:
+    """Answers that are lost, late and repeated; members that are killed, stopped and cut off; leaders that move."""
+    failures: list[str] = []
+    failed = RUNNER.run_seeds(seeds.start, len(seeds), os.cpu_count() or 1, failures.append)
+    assert not failed, "\n".join(failures)
+
+
+@pytest.mark.sim
+def test_same_seed_gives_the_same_events() -> None:
+    """A failing seed can be replayed."""
+    assert RUNNER.digest(7) == RUNNER.digest(7)
