@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache, cached_property
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from types import FunctionType, MemberDescriptorType
 
@@ -44,6 +45,8 @@ SYNTAX = {
     *("__aenter__", "__aexit__", "__aiter__", "__anext__", "__await__", "__bool__", "__call__"),
     *("__contains__", "__enter__", "__exit__", "__getitem__", "__iter__", "__len__", "__next__"),
 }
+PRIVATE = ":meta private:"
+"""Sphinx, too, leaves out what has this in its docstring."""
 HEAD = """\
 # Every public name of the package. `python scripts/public_surface.py` writes this file.
 # A line that goes or changes is a change for users: docs/versions.md says what a release may change.
@@ -121,7 +124,19 @@ def _members(value: type, homes: Mapping[object, str]) -> Iterator[tuple[str, st
         for name, member in vars(each).items():
             if text := _member(each, member, found.get(name)):
                 found[name] = text
-    yield from ((name, text) for name, text in found.items() if _is_public(name))
+    hidden = {name for each in mine for name in _marked(each)}
+    public = (name for name in found if _is_public(name) and name not in hidden)
+    yield from ((name, found[name]) for name in public)
+
+
+def _marked(value: type) -> Iterator[str]:
+    """The members whose docstrings say that they are private."""
+    for name, member in vars(value).items():
+        if PRIVATE in (inspect.getdoc(getattr(member, "__func__", member)) or ""):
+            yield name
+    for field, text in pairwise(getattr(_class_node(value), "body", [])):
+        if isinstance(field, ast.AnnAssign) and PRIVATE in ast.unparse(text):
+            yield ast.unparse(field.target)
 
 
 def _is_public(name: str) -> bool:

@@ -61,6 +61,15 @@ class Base:
 class Lamp(Base):
     """Exported."""
 
+    socket: int
+    """Of the wall. :meta private:"""
+
+    def heat(self) -> None:
+        """Not what it is for.
+
+        :meta private:
+        """
+
     @classmethod
     def of(cls, text: str) -> Lamp:
         """From its label."""
@@ -103,7 +112,7 @@ def lamps(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_surface_has_names_members_and_signatures(lamps: dict[str, str]) -> None:
-    """Those of a base that nobody can import too; a name of two modules is described once."""
+    """Those of a base that nobody can import too, none that is marked as private; a name of two modules is described once."""
     assert lamps == EXPECTED
 
 

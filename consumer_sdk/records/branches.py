@@ -85,13 +85,18 @@ class Branch:
     __slots__ = ("edge", "holder", "root")
 
     holder: BranchHolder
+    """What settles it. :meta private:"""
     root: int
+    """The number of its tree. :meta private:"""
     edge: int
-    """What is still to be XORed: its own edge and its children's. 0: settled."""
+    """What is still to be XORed: its own edge and its children's. 0: settled. :meta private:"""
 
     @classmethod
     def make(cls, holder: BranchHolder, root: int, edge: int) -> Self:
-        """A branch of the tree ``root``."""
+        """A branch of the tree ``root``.
+
+        :meta private:
+        """
         branch = cls()
         branch.holder = holder
         branch.root = root

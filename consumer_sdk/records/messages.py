@@ -136,10 +136,11 @@ class Message:
     headers: Headers
     timestamp: int | None
     holder: Holder
+    """What settles it; `bind` of a tracker sets it. :meta private:"""
     index: int
     _body: Any
     root: int
-    """The number of its open tree; set while a tree is open, which then is in ``holder``."""
+    """The number of its open tree; set while a tree is open, which then is in ``holder``. :meta private:"""
 
     attempt: int = 1
     ordering_key: bytes | None = None

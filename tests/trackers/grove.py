@@ -23,7 +23,9 @@ class Grove:
 
     def __init__(self, kind: type[TreeTracker] = TreeTracker, seed: int = 0) -> None:
         rng = random.Random(seed)
-        self.trees = kind(self, lambda: rng.getrandbits(64) or 1)
+        self.trees = kind(self)
+        self.trees.new_edge = lambda: rng.getrandbits(64) or 1
+        self.trees.id = self.trees.new_edge()
         self.ends: dict[Any, BaseException | str] = {}
         self.ignored = 0
         self.acked: set[Any] = set()

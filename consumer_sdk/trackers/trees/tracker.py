@@ -52,7 +52,6 @@ class TreeTracker(TreeTable):
 
     Args:
         owner: told what becomes of the trees.
-        new_edge: random 64-bit numbers, never 0.
 
     Attributes:
         id: random; in tokens, so that they are settled by no other tracker.
@@ -60,8 +59,8 @@ class TreeTracker(TreeTable):
 
     __slots__ = ("_acked", "_owner", "_settled", "id", "is_naming", "new_edge")
 
-    def __init__(self, owner: TreeOwner, new_edge: Callable[[], int] = new_edge) -> None:
-        self.new_edge = new_edge
+    def __init__(self, owner: TreeOwner) -> None:
+        self.new_edge: Callable[[], int] = new_edge
         self.is_naming = False
         self._owner = owner
         self._acked = 0  # since the last sweep
