@@ -21,7 +21,7 @@ ORDERS = 20
 async def test_each_order_has_one_invoice_after_a_kill(kafka_server: KafkaServer) -> None:
     """invoices.py is killed when it has written some, and started again."""
     servers = kafka_server.bootstrap_servers
-    assert PAGE.included() == {"kafka/invoices.py"}
+    assert "kafka/invoices.py" in PAGE.included()
     async with KafkaHarness(servers) as kafka:
         for topic in ("orders", "invoices"):
             await kafka.create_topic(topic)
