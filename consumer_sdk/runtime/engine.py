@@ -310,6 +310,7 @@ class Engine:
             if not holding.is_closed:
                 holding.keep_outputs(OutputBook(holding.tracker.checkpoint(now, wall)))
         self.context.transactions = self._flusher.transactions = transactions
+        self._fetch_loop.filled = self._flusher.force  # what is written takes no room any more
         if self._dead_letters is not None:
             self._dead_letter_sender.within = transactions.letters_of(self._dead_letters)
 

@@ -58,6 +58,7 @@ class FetchLoop:
     Attributes:
         unsettled: records that all holdings have in flight; at a time too many, never too few.
         paused: the holdings that are not fetched.
+        filled: told while there is no room; in a run with transactions a flush makes some.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class FetchLoop:
         self._pauses_holes = options.hole_policy == "pause"
         self._room = asyncio.Event()
         self.is_full = False
+        self.filled: Callable[[], None] = lambda: None
         self.max_in_flight = options.max_in_flight or DEFAULT_IN_FLIGHT
 
     def nudge(self) -> None:
@@ -140,6 +142,7 @@ class FetchLoop:
                 continue
             if not self.is_full:
                 self._set_full(is_full=True)
+            self.filled()
             self._room.clear()
             try:
                 async with asyncio.timeout(poll):

@@ -10,9 +10,11 @@ from typing import Any
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.records import DeadLetter, Message
+from consumer_sdk.records.outputs import Output
 from consumer_sdk.runtime import Consumer, Hooks
 from consumer_sdk.testing.memory import MemoryAdapter, MemoryBroker
 from consumer_sdk.testing.memory.dead_letters import MemoryDeadLetters
+from consumer_sdk.testing.memory.transactions import MemoryTransactions
 from consumer_sdk.testing.simulation import Simulation, simulate
 from consumer_sdk.trackers import RetryPolicy
 
@@ -27,11 +29,14 @@ class Delivered:
         acked: those that were settled, in that order, as they were given.
         retried: those of deliveries that failed and were made again: one for each such failure.
         dead: the dead letters, with the bytes of their records.
+        sent: what `Message.send` wrote, in order: each has ``stream``, ``value``, ``key`` and ``headers``. What a
+            delivery that failed has sent is not there.
     """
 
     acked: list[Any] = field(default_factory=list)
     retried: list[Any] = field(default_factory=list)
     dead: list[DeadLetter] = field(default_factory=list)
+    sent: list[Output] = field(default_factory=list)
 
 
 def deliver(
@@ -81,7 +86,13 @@ def deliver(
         )
         run: Any = consumer.run  # of a batch or of none
         if values:
-            await run(handler, around=around, concurrency=1, batch_size=batch_size)
+            await run(
+                handler,
+                around=around,
+                concurrency=1,
+                batch_size=batch_size,
+                transactions=_Kept(watch.delivered.sent),
+            )
         watch.delivered.dead.extend(letters.letters)
         return watch.delivered
 
@@ -97,6 +108,17 @@ def _check_loop() -> None:
         "deliver() has an event loop of its own, and one runs already: call it from a function that "
         "is not async, or as await asyncio.to_thread(deliver, …)"
     )
+
+
+class _Kept(MemoryTransactions):
+    """Keeps what was sent, to whatever topic."""
+
+    def __init__(self, sent: list[Output]) -> None:
+        super().__init__()
+        self._sent = sent
+
+    def _write(self, output: Output) -> None:
+        self._sent.append(output)
 
 
 class _Watch(Hooks):

@@ -47,6 +47,19 @@ def test_each_value_is_acked_retried_or_dead() -> None:
     assert len(seen) == 8
 
 
+def test_what_a_handler_sends_is_told_once() -> None:
+    """As with transactions: nothing of a delivery that failed."""
+
+    async def handle(message: Message) -> None:
+        message.send("out", message.value, key=b"k", headers=[("a", None)])
+        if message.attempt == 1:
+            raise ValueError("again")
+
+    (sent,) = deliver(handle, "text").sent
+    assert (sent.stream, sent.value, sent.key) == ("out", b"text", b"k")
+    assert sent.headers == (("a", None),)
+
+
 def test_no_value_calls_nobody() -> None:
     """And does not wait for one."""
 

@@ -10,11 +10,13 @@ from consumer_sdk.testing.memory.broker import MemoryBroker
 from consumer_sdk.testing.memory.dead_letters import MemoryDeadLetters
 from consumer_sdk.testing.memory.log import StoredRecord
 from consumer_sdk.testing.memory.store import MemoryStore
+from consumer_sdk.testing.memory.transactions import MemoryTransactions
 
 __all__ = [
     "MemoryAdapter",
     "MemoryBroker",
     "MemoryDeadLetters",
     "MemoryStore",
+    "MemoryTransactions",
     "StoredRecord",
 ]

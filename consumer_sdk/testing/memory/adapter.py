@@ -22,6 +22,7 @@ from consumer_sdk.records import (
     Run,
     Start,
 )
+from consumer_sdk.records.outputs import Output
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.memory.broker import MemoryBroker
 from consumer_sdk.testing.memory.options import ConsumerKind, Options
@@ -206,6 +207,16 @@ class MemoryAdapter(Adapter):
             return await self._calls.make("commit", lambda: self._session.commit(flushes))
         except AdapterError as error:
             return [Outcome.retry(error) for _ in flushes]
+
+    async def transact(
+        self, flushes: Sequence[AckFlush], write: Callable[[Output], None]
+    ) -> list[Outcome]:
+        """Stores the group's positions with what their records' handlers have sent, for `MemoryTransactions`.
+
+        Raises:
+            AdapterError: there was no answer; whether it took place is in the flushes' outputs.
+        """
+        return await self._calls.make("commit", lambda: self._session.transact(flushes, write))
 
     async def committed(
         self, assignments: Sequence[Assignment]

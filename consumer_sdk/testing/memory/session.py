@@ -9,7 +9,7 @@ from dataclasses import replace
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.checkpoints.forms import Fitted
 from consumer_sdk.checkpoints.json import decode_checkpoint, fit_checkpoint
-from consumer_sdk.errors import AdapterError, PartitionLostError
+from consumer_sdk.errors import AdapterError, PartitionLostError, TransientAdapterError
 from consumer_sdk.records import (
     AckFlush,
     Assignment,
@@ -22,6 +22,7 @@ from consumer_sdk.records import (
     Run,
     Start,
 )
+from consumer_sdk.records.outputs import Output
 from consumer_sdk.testing.faults import Faults
 from consumer_sdk.testing.memory.broker import MemoryBroker
 from consumer_sdk.testing.memory.group import Commit, Group
@@ -93,13 +94,7 @@ class Commits:
         """Commits a flush; says how far its ranges are covered."""
         partition, checkpoint = flush.assignment.partition, flush.checkpoint
         position = log_start if checkpoint.resume is None else checkpoint.resume
-        if checkpoint.watermark is None:
-            # Positions are integers here: nothing below the first one to read is unsettled.
-            # -1 for the very first makes a budget's answer "nothing is covered" sayable. A range
-            # that retention has cut into may begin below the position.
-            first = min([position, *(first for first, _ in checkpoint.ranges[:1])])
-            checkpoint = replace(checkpoint, watermark=first - 1)
-        text, covered, forgotten = self._fit(partition, checkpoint)
+        text, covered, forgotten = self.fit(partition, checkpoint, log_start)
         member = membership.member
         owner = (member.id, member.generation, flush.assignment.epoch)
         new = Commit(position, text, owner, flush.number, flush.is_copy)
@@ -125,8 +120,15 @@ class Commits:
             checkpoint = replace(checkpoint, watermark=None)
         return Committed(checkpoint, is_copy=committed.is_copy)
 
-    def _fit(self, partition: Partition, checkpoint: Checkpoint) -> Fitted:
+    def fit(self, partition: Partition, checkpoint: Checkpoint, log_start: int) -> Fitted:
         """The text that fits, None if none does."""
+        if checkpoint.watermark is None:
+            # Positions are integers here: nothing below the first one to read is unsettled.
+            # -1 for the very first makes a budget's answer "nothing is covered" sayable. A range
+            # that retention has cut into may begin below the position.
+            position = log_start if checkpoint.resume is None else checkpoint.resume
+            first = min([position, *(first for first, _ in checkpoint.ranges[:1])])
+            checkpoint = replace(checkpoint, watermark=first - 1)
         fitted = fit_checkpoint(
             checkpoint,
             broker="memory",
@@ -240,6 +242,33 @@ class Session:
         if self._faults and failure:
             return Outcome.retry(self._faults.error("commit.partition"))
         return outcome
+
+    def transact(
+        self, flushes: Sequence[AckFlush], write: Callable[[Output], None]
+    ) -> list[Outcome]:
+        """Stores positions, each with the outputs of the records that they cover."""
+        return [self._transact(flush, write) for flush in flushes]
+
+    def _transact(self, flush: AckFlush, write: Callable[[Output], None]) -> Outcome:
+        partition, holding = (
+            flush.assignment.partition,
+            self.membership.holdings.of(flush.assignment),
+        )
+        if holding is None:
+            return self._apply(flush)  # which says why not
+        start = holding.log.start
+        choice = flush.outputs.choose(
+            flush.checkpoint, lambda some: self._commits.fit(partition, some, start)
+        )
+        if choice is None:
+            return Outcome.retry(TransientAdapterError(f"{partition}: no room for the ranges"))
+        outcome = self._apply(replace(flush, checkpoint=choice.checkpoint))
+        if not outcome.is_done:
+            return outcome
+        for output in choice.outputs:
+            write(output)
+        flush.outputs.committed(choice)
+        return Outcome.durable(choice.fitted.covered, choice.fitted.forgotten)
 
     def _apply(self, flush: AckFlush) -> Outcome:
         membership, partition = self.membership, flush.assignment.partition
