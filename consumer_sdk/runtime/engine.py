@@ -583,7 +583,7 @@ class Engine:
             suppressed=totals.suppressed,
             settled=totals.settled + sum(h.fetched for h in held) - in_flight,
             in_flight=in_flight,
-            in_flight_bytes=sum(h.tracker.unsettled_bytes for h in busy),
+            in_flight_bytes=sum(map(_bytes_of, busy)),
             retrying=sum(h.tracker.retrying for h in busy),
             redelivered=totals.redelivered,
             failed=totals.failed,
@@ -596,6 +596,12 @@ class Engine:
             truncated=totals.truncated,
             fetch_errors=totals.fetch_errors,
         )
+
+
+def _bytes_of(holding: HeldPartition) -> int:
+    """Of records that are not settled, and of outputs that are not committed."""
+    outputs = holding.outputs
+    return holding.tracker.unsettled_bytes + (0 if outputs is None else outputs.size)
 
 
 async def _to_its_end(task: asyncio.Task[None]) -> None:

@@ -167,7 +167,8 @@ class Committer:
             return await self.outcomes(flushes, answers)
 
     async def outcomes(self, flushes: Sequence[AckFlush], answers: Answers) -> list[Outcome]:
-        """What the answers mean for each flush, in order."""
+        """What the answers mean for each flush, in order; of what was too large the next one has less."""
+        await self._too_large(answers)
         await self._confirm_gone(answers)
         return [self._outcome(flush, answers.get(flush.assignment)) for flush in flushes]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +12,9 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, EndTxnRequest
 
-from consumer_sdk import Message, RetryPolicy
+from consumer_sdk import Consumer, Message, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter, KafkaTransactions
-from consumer_sdk.adapters.kafka.commits.metadata import read_metadata
+from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, read_metadata
 from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 from consumer_sdk.adapters.kafka.transactions import producer as producers
 from consumer_sdk.adapters.kafka.transactions.structs import TxnOffsetCommit
@@ -244,6 +246,67 @@ async def has_ranges(stage: Stage) -> bool:
     place["partition"] = Partition(stage.source, "0")
     committed, _ = read_metadata(at.metadata, at.offset, **place)
     return committed.checkpoint.ranges == ((6, 39),)
+
+
+async def test_more_holes_than_a_commit_has_room_for_write_nothing_twice(stage: Stage) -> None:
+    """What does not fit is not written either; a restart delivers it, and writes it once."""
+    await stage.build(400)
+    dice = random.Random(23)
+    held = {position for position in range(400) if dice.random() < 0.5}
+    release = asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        await stage.echo(message)
+        if message.position in held:
+            await release.wait()
+
+    adapter = stage.adapter()
+    consumer = stage.consumer(adapter, drain_timeout=0.1)
+    async with stage.running(handle, consumer, ordering="none", concurrency=500) as task:
+        await until(lambda: is_held(consumer), task)
+        adapter.session.limit.size = HEAD_SIZE + 20
+        await until(lambda: is_cut(consumer, 400 - len(held)), task)
+    before = await stage.ledger()
+    assert len(before) < 400 - len(held)
+    release.set()
+    async with stage.running(handle, ordering="none") as task:
+        await until(lambda: stage.is_at(400), task)
+    counts = Counter(await stage.ledger())
+    assert [mark for mark, count in counts.items() if count > 1] == []
+    assert sorted(counts) == stage.marks(400)
+
+
+async def test_metadata_that_the_broker_refuses_is_made_smaller(stage: Stage) -> None:
+    """Its limit was changed since it was asked for; the outputs come with the next transaction."""
+    await stage.build(40)
+    adapter = stage.adapter()
+    size = MOST
+
+    async def trouble(number: int, send: Any) -> Any:
+        answer = await send()
+        if number == 1:
+            topic, partitions = answer.topics[0]
+            answer.topics = [(topic, [(partition, 12) for partition, _code in partitions])]
+        return answer
+
+    transactions = Meddled(stage.name, TxnOffsetCommit, trouble)
+    consumer = stage.consumer(adapter)
+    async with stage.running(consumer=consumer, transactions=transactions) as task:
+        await until(lambda: stage.is_at(40), task)
+        size = adapter.session.limit.size
+    assert size < MOST
+    assert sorted(await stage.ledger()) == stage.marks(40)
+
+
+async def is_held(consumer: Consumer) -> bool:
+    """It has a partition."""
+    return bool(consumer.stats().partitions)
+
+
+async def is_cut(consumer: Consumer, settled: int) -> bool:
+    """Some ranges did not fit, and so many records are settled."""
+    stats = consumer.stats()
+    return stats.truncated > 0 and stats.settled == settled
 
 
 async def test_dead_letter_is_part_of_the_transaction(stage: Stage) -> None:
