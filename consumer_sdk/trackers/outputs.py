@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from consumer_sdk.checkpoints.forms import Fitted
+from consumer_sdk.checkpoints.forms import Fitted, covered
 from consumer_sdk.records import Checkpoint, Position
 from consumer_sdk.records.outputs import Output
 from consumer_sdk.records.ranges import Span, holds
@@ -66,13 +66,14 @@ class OutputBook:
         size: bytes of memory that the outputs take, about.
     """
 
-    __slots__ = ("_committed", "_given_up", "_open", "_settled", "size")
+    __slots__ = ("_committed", "_given_up", "_is_closed", "_open", "_settled", "size")
 
     def __init__(self, committed: Checkpoint) -> None:
         self._committed = committed
         self._open: dict[int, _Sent] = {}
         self._settled: dict[int, _Sent] = {}
         self._given_up: set[int] = set()
+        self._is_closed = False
         self.size = 0
 
     # -- what deliveries do ---------------------------------------------------------------
@@ -125,7 +126,8 @@ class OutputBook:
             self.settled(index)
 
     def close(self) -> None:
-        """The assignment is over: what no transaction has committed is dropped."""
+        """The assignment is over: what no transaction has committed is dropped, and so are its positions."""
+        self._is_closed = True
         self._open, self._settled, self._given_up, self.size = {}, {}, set(), 0
 
     # -- what transactions do -------------------------------------------------------------
@@ -139,8 +141,13 @@ class OutputBook:
 
         Returns:
             None: nothing, since the commit has no room for what earlier ones cover, or the checkpoint is
-            an older one.
+            an older one, or the assignment is over.
         """
+        # 1. A flush waits for the transaction before it. 2. The revoke runs out of time, and the holding is closed: its
+        # outputs are dropped. 3. The transaction begins, and the adapter has not closed the grant yet. The position
+        # alone would lose the outputs.
+        if self._is_closed:
+            return None
         if not checkpoint.covers(self._committed):
             return None
         fitted = fit(checkpoint)
@@ -170,7 +177,7 @@ class OutputBook:
             tried = replace(lowest, ranges=lowest.ranges + self._owed(lowest))
             fitted = fit(tried)
             if fitted.covered is None:
-                told = Fitted(fitted.data, _end_of(lowest), len(checkpoint.attempts))
+                told = Fitted(fitted.data, covered(checkpoint, middle), len(checkpoint.attempts))
                 best, fewest = (tried, told), middle + 1
             else:
                 most = middle - 1

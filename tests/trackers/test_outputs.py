@@ -142,6 +142,33 @@ def test_older_checkpoint_than_the_committed_one_is_no_transaction() -> None:
     assert book.choose(checkpoint_of({0}, 2), ALL.fit) is None
 
 
+def test_book_that_is_closed_is_in_no_transaction() -> None:
+    """Its outputs are dropped: a position without them would lose them.
+
+    1. A flush waits for the transaction before it. 2. The revoke's time is up, and the holding is closed; the
+    grant is not yet. 3. The transaction begins.
+    """
+    book = book_of(0)
+    book.settled(0)
+    book.close()
+    assert book.choose(checkpoint_of({0}, 1), ALL.fit) is None
+
+
+def test_commit_that_has_no_room_for_anything_new_covers_nothing() -> None:
+    """None would say that it covers everything: what is waited for would count as durable."""
+    book = book_of(3, 7)
+    book.settled(7)
+    first = book.choose(checkpoint_of({7}, 8), ALL.fit)
+    assert first
+    book.committed(first)
+    book.settled(3)
+    second = book.choose(checkpoint_of({3, 7}, 8), Room(1).fit)
+    assert second
+    assert second.checkpoint.ranges == ((7, 7),)
+    assert second.fitted.covered == 0
+    assert texts(second) == []
+
+
 def test_given_up_record_sends_its_letter_and_nothing_else() -> None:
     """Its handler may go on: a record can be given up for the hole that it leaves."""
     book = book_of(0)
