@@ -53,6 +53,8 @@ __all__ = ["ShareConsumer"]
 
 log = logging.getLogger(__name__)
 
+NEARLY_ALL = 0.95
+"""The share of a partition's locks at which somebody should know."""
 DECLINED = 5.0
 """Seconds until a partition that the owner did not take is offered again."""
 
@@ -326,6 +328,15 @@ class ShareConsumer(ReadAheadSession):
     def _received(self) -> None:
         self._room = 0
         self.news.set()
+        for grant in self.grants:
+            if len(grant.locks) >= self.limits.locks * NEARLY_ALL:
+                log.warning(
+                    "%s: %d records are acquired here, of %d that the broker allows the group in a partition: it "
+                    "sends no more until some are settled. Raise share.partition.max.record.locks of the group, "
+                    "or have fewer records wait for a retry",
+                    *(name_of(grant.tp), len(grant.locks), self.limits.locks),
+                    extra=REPEATS,
+                )
 
     def _kick(self) -> None:
         for leader in self._leaders.values():
