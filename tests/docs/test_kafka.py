@@ -1,4 +1,4 @@
-"""docs/kafka.md: its program writes an invoice for each order, also if it is killed."""
+"""docs/kafka.md: one program writes an invoice for each order, also if it is killed; another one works off a queue."""
 
 from __future__ import annotations
 
@@ -37,3 +37,26 @@ async def test_each_order_has_one_invoice_after_a_kill(kafka_server: KafkaServer
     values = [json.loads(record.value) for record in found]
     assert [value["order"] for value in values] == list(range(2 * ORDERS))
     assert values[0] == {"order": 0, "total": 12.0}
+
+
+async def test_jobs_of_a_share_group_are_done_once(kafka_server: KafkaServer) -> None:
+    """What waits for its retry holds up no other, what is no job is a dead letter, and what is done stays so."""
+    servers = kafka_server.bootstrap_servers
+    async with KafkaHarness(servers) as kafka:
+        await kafka.create_topic("images")
+        for name in ("remote/1.png", "notes.txt", *(f"{n}.png" for n in range(ORDERS))):
+            await kafka.producer.send_and_wait("images", name.encode())
+        with PAGE.running("python resize.py", KAFKA=servers) as worker:
+            shown = "\n" * (ORDERS + 1) + "^C\n"
+            lines = await asyncio.to_thread(worker.until_interrupted, shown)
+        with PAGE.running("python resize.py", KAFKA=servers) as worker:
+            await kafka.producer.send_and_wait("images", b"last.png")
+            last = await asyncio.to_thread(worker.lines, 1)
+    assert sorted(lines.splitlines()) == sorted(
+        [
+            "^C",
+            *(f"resized {n}.png at attempt 1" for n in range(ORDERS)),
+            "resized remote/1.png at attempt 2",
+        ]
+    )
+    assert last == "resized last.png at attempt 1\n"
