@@ -326,7 +326,9 @@ class ConsumerMember(Member):
             self._told = request.owned
             if self._acknowledges:
                 self._drain_end = math.inf
-        if answer.assignment is not None:
+        if answer.assignment is None:
+            self._reconcile()
+        else:
             self._take(answer.assignment, is_told=request.owned is not None)
         self._acknowledge(now)
 
@@ -346,7 +348,17 @@ class ConsumerMember(Member):
             self._drain_end = min(self._drain_end, end)
 
     def _reconcile(self) -> None:
-        self._events += self._holdings.reconcile()
+        self._events += self._holdings.reconcile(gains=self._may_gain)
+
+    @property
+    def _may_gain(self) -> bool:
+        """What a heartbeat does not name as owned may be another member's, until its answer says that it is not.
+
+        1. An answer assigns a partition of a topic whose name is not known; 2. the next heartbeat does not name it;
+        3. the name is learnt; 4. the coordinator takes the partition away, and does not wait for anything.
+        """
+        tells = self._in_flight is not None and self._in_flight.owned is not None
+        return not (tells or self._tells_all)
 
     def _acknowledge(self, now: float) -> None:
         """At once where the coordinator waits for it: it gives the next member nothing before."""
@@ -476,12 +488,13 @@ class _Holdings:
             owned[topic_id].add(tp.partition)
         return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
-    def reconcile(self) -> list[Event]:
-        """Revokes what is held against the target, assigns what is missing."""
+    def reconcile(self, *, gains: bool) -> list[Event]:
+        """Revokes what is held against the target, and assigns what is missing if it may."""
         wanted = self._wanted()
         revoked = {tp for tp, topic_id in self.held.items() if wanted.get(tp) != topic_id}
         revoked -= self.draining
-        gained = {tp: topic_id for tp, topic_id in wanted.items() if tp not in self.held}
+        missing = {tp: topic_id for tp, topic_id in wanted.items() if tp not in self.held}
+        gained = missing if gains else {}
         self.draining |= revoked
         self.held |= gained
         events: list[Event] = []

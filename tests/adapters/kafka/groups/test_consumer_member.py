@@ -475,6 +475,33 @@ def test_heartbeat_that_was_given_up_may_be_carried_out_late() -> None:
     assert play.later().owned is None
 
 
+def test_name_that_is_learnt_while_a_heartbeat_does_not_own_the_partition_waits_for_its_answer() -> (
+    None
+):
+    """The coordinator takes it for given back, and may give it to the next member at once."""
+    play = joined("one/0")
+    beat = play.later()
+    assert play.answer(beat, "one/0", "one/1", "new/0") == [Assigned(tps("one/1"))]
+    beat = play.poll()
+    assert beat.owned == told("one/0", "one/1")
+    play.member.metadata_changed({**TOPICS, "new": TopicInfo(NEW, 1)}, play.now)
+    assert play.member.events() == []
+    assert play.say(beat, assignment=told("one/0", "one/1")) == []
+    assert play.member.held == tps("one/0", "one/1")
+
+
+def test_name_that_is_learnt_before_a_good_answer_brings_the_partition_with_it() -> None:
+    """Neither says anything about the assignment: it stands. One that fails proves nothing."""
+    play = joined("one/0")
+    play.answer(play.later(), "one/0", "one/1", "new/0")
+    beat = play.poll()
+    play.member.metadata_changed({**TOPICS, "new": TopicInfo(NEW, 1)}, play.now)
+    assert play.fail(beat) == [CoordinatorLost()]
+    play.member.metadata_changed({**TOPICS, "new": TopicInfo(NEW, 2)}, play.now)
+    assert play.member.events() == []
+    assert play.say(play.later()) == [Assigned(tps("new/0"))]
+
+
 def test_drain_counts_from_the_last_answer_before_a_late_heartbeat() -> None:
     """That may have taken the partition away right after it, though the answer that says so comes an interval later."""
     play = joined("one/0", rebalance_timeout=8.0)
