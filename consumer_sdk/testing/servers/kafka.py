@@ -7,7 +7,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING
 
 from consumer_sdk.errors import MissingExtraError
 from consumer_sdk.testing.servers.errors import ServerError, ServerStartError
@@ -18,7 +18,7 @@ from consumer_sdk.testing.servers.ports import HOST, knows_a_broker
 if TYPE_CHECKING:
     from aiokafka.admin import AIOKafkaAdminClient
 
-__all__ = ["KAFKA_JARS", "KafkaEndpoint", "KafkaServer"]
+__all__ = ["KAFKA_JARS", "KafkaEndpoint", "KafkaServer", "new_cluster_id"]
 
 KAFKA_JARS = JarSet(
     "kafka",
@@ -40,6 +40,9 @@ class KafkaEndpoint(ABC):
     def bootstrap_servers(self) -> str:
         """``host:port`` for clients."""
 
+    replicas = 1
+    """Copies of each partition of a topic that is created."""
+
     async def create_topic(self, name: str, partitions: int = 1, **config: object) -> None:
         """Create a topic and wait until each of its partitions has a leader.
 
@@ -57,7 +60,7 @@ class KafkaEndpoint(ABC):
         except ImportError as error:
             raise MissingExtraError("aiokafka", "kafka") from error
         settings = {key.replace("_", "."): str(value) for key, value in config.items()}
-        topic = NewTopic(name, partitions, 1, topic_configs=settings)
+        topic = NewTopic(name, partitions, self.replicas, topic_configs=settings)
         admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
         await admin.start()
         try:
@@ -84,7 +87,6 @@ def _has_leaders(topics: list[dict[str, object]], partitions: int) -> bool:
     return len(found) == partitions and all(each["leader"] >= 0 for each in found)
 
 
-@final
 class KafkaServer(JavaServer, KafkaEndpoint):
     """A real Kafka on 127.0.0.1, ready in about two seconds.
 
@@ -166,11 +168,18 @@ class KafkaServer(JavaServer, KafkaEndpoint):
         # Written by an earlier start, whose data are to be kept.
         if (self.directory / "data" / "meta.properties").exists():
             return
-        # With "=", since an id may begin with a dash and would be read as an option.
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(config)]
-        command = [*java, *tool, "--standalone"]
+        command = [*java, "kafka.tools.StorageTool", "format", *self._identity(), "-c", str(config)]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603  our own command line
         if result.returncode:
             said = (result.stdout + result.stderr).strip()[-2500:]
             raise ServerStartError(f"Kafka refused its configuration {config}:\n{said}")
+
+    def _identity(self) -> list[str]:
+        """Which cluster the node is of, as the tool that formats its storage wants to know it."""
+        # With "=", since an id may begin with a dash and would be read as an option.
+        return [f"--cluster-id={new_cluster_id()}", "--standalone"]
+
+
+def new_cluster_id() -> str:
+    """Return an id that no other cluster has."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

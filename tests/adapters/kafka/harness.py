@@ -125,6 +125,8 @@ class KafkaHarness(AdapterHarness):
     )
     patience = 300.0
     quiet = 0.1
+    replicas = 1
+    """Copies of each partition."""
 
     def __init__(self, servers: str, protocol: str = "classic") -> None:
         self.servers = servers
@@ -159,7 +161,7 @@ class KafkaHarness(AdapterHarness):
     async def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
         """Makes a topic, once an older one of the name is deleted, and waits until it is seen."""
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        topic = NewTopic(name, partitions, 1, topic_configs=settings)
+        topic = NewTopic(name, partitions, self.replicas, topic_configs=settings)
         async with asyncio.timeout(self.patience):
             while code := (await self.admin.create_topics([topic])).topic_errors[0][1]:
                 assert code == TOPIC_ALREADY_EXISTS, f"{name} was not created: error {code}"
