@@ -76,7 +76,7 @@ class KafkaAdapter(Adapter):
         session_timeout: seconds without a heartbeat after which a classic group gives the partitions
             to others; by default 10.
         rebalance_timeout: seconds that the group waits for a member to give up its partitions:
-            the bound of a drain.
+            the bound of a drain; in a classic group two heartbeat intervals and a second, or more.
         heartbeat_interval: seconds between heartbeats; by default 3, or a third of the shorter
             timeout.
         connect_timeout: seconds that `open` waits for the servers, which may be restarting.
