@@ -11,11 +11,10 @@ one after another):
   after an error, and of which less than half of what one request brings is buffered;
 - in total as much as the buffer has room for. Without room nothing is asked as long as somebody will take
   something; what is paused is taken by nobody, and must not stop the others;
-- if none of the node's is left out because it is full, the broker waits for something to come. Else it is not
-  to wait: those that are left out would wait, too. Nor is it asked at once again, if those that are
-  asked have nothing new;
-- while the broker waits, those that were paused, opened or sought meanwhile are asked for *aside*: without a session, on
-  another connection, and without a wait. What has nothing new is asked for so again after a while.
+- the broker waits for something to come; not for long if some of it were left out because they are full: they belong
+  in its session. One that does not wait, and has nothing new, is not asked at once again;
+- while the broker waits, those that are opened, resumed, sought, or no longer full are asked for *aside*: without a
+  session, on another connection, and without a wait. What has nothing new is asked for so again after a while.
 
 A node that is asked may hang. If another one leads a partition meanwhile, that one is asked; metadata are asked for when
 an answer is late.
@@ -75,6 +74,8 @@ log = logging.getLogger(__name__)
 
 PACE = 0.02
 """Seconds between two requests to a node that has had nothing for those it is asked for."""
+SHORT_WAIT = 100
+"""Milliseconds that a broker may wait while a partition of it is full."""
 SLOW = 5.0
 """Seconds past the broker's own wait after which an answer is late: somebody else may lead by now."""
 ASIDE = 0.1
@@ -385,35 +386,34 @@ class Node:
     """A broker: what it knows of us, and what it is asked.
 
     Attributes:
-        is_asked: a request of its session is under way; `waits`: and may take long.
+        is_asked: a request of its session is under way, which may take long.
+        asked_at: when the last one of its session was made.
         is_asked_aside: one aside is under way.
     """
 
     __slots__ = (
-        "answered_at",
+        "asked_at",
         "due_at",
         "failures",
         "is_asked",
         "is_asked_aside",
         "rests_until",
         "session",
-        "waits",
     )
 
     def __init__(self) -> None:
         self.session = FetchSession()
         self.is_asked = False
         self.is_asked_aside = False
-        self.waits = False
         self.due_at = 0.0
-        self.answered_at = 0.0
+        self.asked_at = -PACE
         self.rests_until = 0.0
         self.failures = 0
 
     @property
     def can_be_asked(self) -> bool:
         """In the session, or aside."""
-        return not self.is_asked or (self.waits and not self.is_asked_aside)
+        return not (self.is_asked and self.is_asked_aside)
 
 
 class Group:
@@ -539,9 +539,10 @@ class Cursors:
         is_asked = cursor.is_asked
         if not node.is_asked:
             return not is_asked or now >= cursor.aside_at  # aside, and that takes long
-        if not is_asked and now < cursor.aside_at:
-            self._later(cursor.aside_at)
-        return not is_asked and now >= cursor.aside_at
+        due_at = max(cursor.aside_at, node.asked_at + PACE)  # an answer may be as good as there
+        if not is_asked and now < due_at:
+            self._later(due_at)
+        return not is_asked and now >= due_at
 
     def _group_of(self, cursor: Cursor, leader: int, groups: dict[int, Group], now: float) -> Group:
         node = leader if cursor.replica is None else self._node_of(cursor, leader, now)
@@ -571,13 +572,15 @@ class Cursors:
             return None
         if node.is_asked:
             return self._aside(number, group, room, now)
-        again_at = node.answered_at + PACE
-        if group.has_full and now < again_at and all(c.is_idle for c in group.wanting):
+        again_at = node.asked_at + PACE
+        if now < again_at and all(c.is_idle for c in group.wanting):
             self._later(again_at)
             return None
-        wait = 0 if group.has_full else self._options.max_wait
+        wait = self._options.max_wait
+        if group.has_full:
+            wait = min(wait, SHORT_WAIT)
         request = node.session.request(self._asks(group))
-        node.is_asked, node.waits, node.due_at = True, wait > 0, now + wait / 1000 + SLOW
+        node.is_asked, node.asked_at, node.due_at = True, now, now + wait / 1000 + SLOW
         return self._made(number, group, request, wait, room)
 
     def _aside(self, number: int, group: Group, room: int, now: float) -> Plan:
@@ -613,10 +616,9 @@ class Cursors:
             cursor.replica = None  # its leader may name the same one again: not at once
             self._rest(cursor, plan.leaders[cursor.tp], now)
 
-    def unusable(self, plan: Plan, error: Exception, now: float) -> None:
+    def unusable(self, plan: Plan, error: Exception) -> None:
         """An answer that is none: each partition that was asked for has a fault."""
         self._end(plan, None)
-        self._nodes[plan.node].answered_at = now
         for cursor in self._counting(plan):
             cursor.put(Fault(error))
 
@@ -632,7 +634,6 @@ class Cursors:
         names = {ask.topic_id: tp.topic for tp, ask in plan.request.asks.items()}
         parts = [(_asked(plan, part, names), part) for part in answer.partitions]
         is_sound, node = self._end(plan, answer), self._nodes[plan.node]
-        node.answered_at = now
         node.rests_until = now + min(max(answer.throttle / 1000, 0.0), MOST_THROTTLE)
         if not is_sound:
             self._refused(plan, node, answer.error, now)

@@ -210,7 +210,7 @@ class Fetcher:
             raise
         except IncompatibleBrokerVersion:
             text = f"node {plan.node} knows no fetch of Kafka 0.11 or newer: use a newer broker"
-            self.cursors.unusable(plan, IncompatibleBrokerVersion(text), time())
+            self.cursors.unusable(plan, IncompatibleBrokerVersion(text))
             has_news = True
         except (KafkaError, OSError, TimeoutError) as error:
             log.warning("node %s answers no fetch: %r", plan.node, error, extra=REPEATS)
@@ -218,7 +218,7 @@ class Fetcher:
             return False
         except Exception as error:  # noqa: BLE001 - it would end all fetching
             log.warning("an answer of node %s cannot be used: %r", plan.node, error)
-            self.cursors.unusable(plan, _unusable(error), time())
+            self.cursors.unusable(plan, _unusable(error))
             has_news = True
         self.answers += 1
         return has_news

@@ -706,6 +706,58 @@ def test_replica_that_nobody_knows_is_not_asked_for_without_a_pause() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_broker_that_does_not_wait_is_not_asked_without_a_pause(*, is_full: bool) -> None:
+    """It has nothing, and says so at once."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        cluster.create(B)
+        for _ in range(50):
+            log.append(1)
+        faulty: Any = cluster
+        collect = faulty._collect
+
+        async def hasty(node: int, broker: Any, request: FetchRequest) -> Any:
+            hurried = request.limits._replace(max_wait=0)
+            return await collect(node, broker, FetchRequest(hurried, request.request))
+
+        faulty._collect = hasty
+        reader = Reader(cluster)
+        if is_full:
+            reader.open(A)  # and nobody takes anything
+        reader.open(B)
+        await asyncio.sleep(1)
+        begun = len(cluster.requests)
+        await asyncio.sleep(2)
+        assert len(cluster.requests) - begun <= 101
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_broker_waits_for_a_while_though_a_partition_is_full() -> None:
+    """A reader that is slow is the usual case; it costs the broker ten requests a second, not fifty."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        log = cluster.create(A)
+        cluster.create(B)
+        for _ in range(50):
+            log.append(1)
+        reader = Reader(cluster)
+        reader.open(A)
+        reader.open(B)
+        await asyncio.sleep(1)
+        begun = len(cluster.requests)
+        await asyncio.sleep(10)
+        assert len(cluster.requests) - begun <= 101
+        await reader.fetcher.aclose()
+
+    run(test)
+
+
 @pytest.mark.parametrize("has_sessions", [True, False])
 def test_node_that_has_nothing_is_not_asked_without_a_pause(*, has_sessions: bool) -> None:
     """Though it should have: its high watermark lies further on, and another partition is full."""
