@@ -1,0 +1,134 @@
+"""Acquired records as messages: gaps, what was not acquired, and what cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.util import calc_crc32c
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer_sdk.adapters.kafka.share.messages import AcquiredRange
+from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
+from consumer_sdk.records import Assignment, Partition
+
+ASSIGNMENT = Assignment(Partition("t", "0"), 1)
+
+
+def batch(first: int, deltas: list[int], *, last: int | None = None, bad: bool = False) -> bytes:
+    """A record batch at an offset, with records at these distances; the others were compacted."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=0,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        batch_size=1 << 20,
+    )
+    for delta in deltas:
+        builder.append(delta, timestamp=1, key=None, value=b"%d" % (first + delta), headers=[])
+    raw = bytearray(builder.build())
+    raw[:8] = first.to_bytes(8)
+    raw[23:27] = (max(deltas, default=0) if last is None else last).to_bytes(4)
+    raw[17:21] = calc_crc32c(bytes(raw[21:])).to_bytes(4)
+    if bad:
+        raw[-1] ^= 1
+    return bytes(raw)
+
+
+def acquired(data: bytes, *ranges: tuple[int, int, int]) -> AcquiredRecords:
+    """Ranges of first, last and delivery count."""
+    found = [AcquiredRange(*each) for each in ranges]
+    return AcquiredRecords(data, found, most=1 << 20)
+
+
+def drain(records: AcquiredRecords, most: int = 100) -> tuple[list[int], Taken]:
+    """Offsets of all messages, and what was said of the others."""
+    offsets: list[int] = []
+    said = Taken()
+    while not records.is_empty:
+        taken = records.take(ASSIGNMENT, most, 1 << 20)
+        offsets += [message.position for message in taken.messages]
+        said.gaps += taken.gaps
+        said.released += taken.released
+        said.error = said.error or taken.error
+        said.unreadable = said.unreadable or taken.unreadable
+    assert len(records) == 0
+    return offsets, said
+
+
+def test_only_what_was_acquired_is_handed_out() -> None:
+    """Batches hold records that other members have."""
+    data = batch(0, [0, 1, 2, 3]) + batch(4, [0, 1, 2, 3])
+    offsets, said = drain(acquired(data, (1, 2, 1), (5, 5, 2)))
+    assert offsets == [1, 2, 5]
+    assert not said.gaps + said.released
+
+
+def test_compacted_offsets_are_gaps_and_unreached_ones_come_again() -> None:
+    """A gap is said of what was read alone: behind the last batch there may be records."""
+    data = batch(0, [0, 2], last=4) + batch(7, [0])
+    offsets, said = drain(acquired(data, (0, 9, 1)))
+    assert offsets == [0, 2, 7]
+    assert said.gaps == [1, 3, 4, 5, 6]
+    assert said.released == [8, 9]
+
+
+def test_batch_that_is_cut_off_comes_again() -> None:
+    """The bytes may end anywhere."""
+    data = batch(0, [0, 1]) + batch(2, [0, 1])[:-3]
+    offsets, said = drain(acquired(data, (0, 3, 1)))
+    assert offsets == [0, 1]
+    assert said.released == [2, 3]
+
+
+def test_damaged_batch_is_released_once_and_then_unreadable() -> None:
+    """With its bytes; what comes behind it is read."""
+    data = batch(0, [0]) + batch(1, [0, 1], bad=True) + batch(3, [0])
+    offsets, said = drain(acquired(data, (0, 3, 1)))
+    assert (offsets, said.released) == ([0], [1, 2, 3])
+    assert said.error is not None
+    offsets, said = drain(acquired(data, (0, 3, 2)))
+    assert (offsets, said.released, said.gaps) == ([0, 3], [], [])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (1, 2)
+
+
+def test_unreadable_batch_is_clipped_to_what_was_acquired() -> None:
+    """The rest of it is another member's to give up."""
+    data = batch(0, [0, 1, 2, 3], bad=True)
+    offsets, said = drain(acquired(data, (1, 2, 2)))
+    assert not offsets
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (1, 2)
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 11, b"\xff" * 200])
+def test_bytes_that_are_no_batch_end_all_the_same(data: bytes) -> None:
+    """Each offset is said something of."""
+    for count in (1, 2):
+        drain(acquired(data, (0, 3, count)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 5), min_size=1)), max_size=5),
+    st.sets(st.integers(0, 40), min_size=1),
+    st.integers(1, 4),
+)
+def test_each_acquired_offset_is_handed_out_or_said(
+    batches: list[tuple[int, set[int]]], wanted: set[int], most: int
+) -> None:
+    """Whatever lies in the log, and however many are taken at a time: exactly one of them."""
+    data, at, stored = b"", 0, set[int]()
+    for gap, deltas in batches:
+        at += gap
+        data += batch(at, sorted(deltas))
+        stored |= {at + delta for delta in deltas}
+        at += max(deltas) + 1
+    ranges = [(offset, offset, 1) for offset in sorted(wanted)]
+    offsets, said = drain(acquired(data, *ranges), most)
+    assert offsets == sorted(wanted & stored)
+    assert sorted(offsets + said.gaps + said.released) == sorted(wanted)
+    assert all(offset >= at for offset in said.released)
+    assert said.unreadable is None
