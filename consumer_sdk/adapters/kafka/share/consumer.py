@@ -354,6 +354,8 @@ class ShareConsumer(ReadAheadSession):
                 self._pass_on(grant)
             if not any(grant.has_run for grant in ready):
                 self._room = max(max_records, 1)
+                for leader in self._leaders.values():
+                    leader.session.max_bytes = max_bytes
                 self._kick()
             return runs
 

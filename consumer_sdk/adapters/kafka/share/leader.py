@@ -208,14 +208,16 @@ class ShareLeader:
 
     async def close(self) -> None:
         """Ends the session, so that the broker releases what it still holds at once. Never raises; bounded."""
-        request = self.session.close(_now())
-        if request is None:
-            return
+        request, failure = self.session.close(_now()), None
         try:
-            async with asyncio.timeout(CLOSING):
-                await self._send(request)
+            if request is not None:
+                async with asyncio.timeout(CLOSING):
+                    await self._send(request)
         except (KafkaError, OSError, TimeoutError, IncompatibleBrokerVersion) as error:
+            failure = TransientAdapterError(f"node {self._node} did not hear of the end: {error!r}")
             log.info("node %s: the share session ends with its connection: %r", self._node, error)
+        finally:
+            self.session.end(failure)
 
 
 UNKNOWN_ID = 100

@@ -24,6 +24,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from consumer_sdk.adapters.kafka.share.locks import AckGroup, Locks
@@ -41,6 +42,7 @@ from consumer_sdk.adapters.kafka.share.messages import (
     ShareFetchAnswer,
     TopicIdPartition,
 )
+from consumer_sdk.errors import TransientAdapterError
 
 __all__ = ["FetchLimits", "Received", "ShareSession"]
 
@@ -114,6 +116,7 @@ class ShareSession:
         epoch: of the next request.
         locks: of each partition that this leader leads, whether it is read now or not.
         known: partitions that the broker has in the session.
+        max_bytes: of record batches that the next fetch may bring, about.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class ShareSession:
         self._renewals: Queues = {}
         self._sent: _Sent | None = None
         self._may_be_open = False
+        self.max_bytes = limits.max_bytes
 
     # -- what is wanted -------------------------------------------------------------------------
 
@@ -229,7 +233,7 @@ class ShareSession:
             epoch,
             max_wait=limits.busy_wait if is_busy else limits.max_wait,
             min_bytes=limits.min_bytes,
-            max_bytes=limits.max_bytes,
+            max_bytes=min(self.max_bytes, limits.max_bytes),
             max_records=max(most, 1),
             batch_size=min(limits.batch_size, max(most, 1)),
             acquire_mode=limits.acquire_mode,
@@ -400,6 +404,21 @@ class ShareSession:
         request = ShareAcknowledge(self._group, self._member_id, CLOSE_EPOCH, topics=topics)
         self._sent = _Sent(request, now, groups)
         return request
+
+    def end(self, error: Exception | None) -> None:
+        """Nothing more is said: tells whoever waits.
+
+        Args:
+            error: why what `close` said may not have come; None: it was answered.
+        """
+        sent, self._sent = self._sent, None
+        waiting, self._waiting = self._waiting, {}
+        for group in () if sent is None else sent.groups.values():
+            if group.ticket is not None:
+                group.ticket.answered(error)
+        for group in chain.from_iterable(waiting.values()):
+            if group.ticket is not None:
+                group.ticket.answered(error or TransientAdapterError("the share session has ended"))
 
 
 def _take(queues: Queues) -> Groups:

@@ -13,7 +13,7 @@ from typing import Any, Self
 from benchmarks.java_program import JavaProgram
 from consumer_sdk.testing.servers.kafka import KAFKA_JARS
 
-__all__ = ["JavaMember", "Place"]
+__all__ = ["JavaMember", "JavaShareMember", "Place"]
 
 Place = tuple[int, int]
 """A record's partition and offset."""
@@ -25,8 +25,8 @@ _LINE = 1 << 20
 
 
 @cache
-def _program() -> JavaProgram:
-    return JavaProgram(_SOURCE, KAFKA_JARS)
+def _program(source: Path) -> JavaProgram:
+    return JavaProgram(source, KAFKA_JARS)
 
 
 class JavaMember:
@@ -46,6 +46,8 @@ class JavaMember:
         committed: the position that it has committed last, by partition.
         events: all else that it said, in order: ``("assigned", {0, 1})``.
     """
+
+    _source = _SOURCE
 
     def __init__(
         self,
@@ -78,7 +80,7 @@ class JavaMember:
         self.events: list[tuple[str, set[int]]] = []
 
     async def __aenter__(self) -> Self:
-        program = await asyncio.to_thread(_program)
+        program = await asyncio.to_thread(_program, self._source)
         pipe = asyncio.subprocess.PIPE
         command = program.command(self._topics, *self._properties, options=_QUICK)
         self._process = await asyncio.create_subprocess_exec(
@@ -121,3 +123,14 @@ class JavaMember:
                     self.held | partitions if event == "assigned" else self.held - partitions
                 )
                 self.events.append((event, partitions))
+
+
+class JavaShareMember(JavaMember):
+    """``async with JavaShareMember(…)``: a member of a share group that accepts what it reads."""
+
+    _source = Path(__file__).parent / "ShareGroupMember.java"
+
+    def __init__(self, servers: str, topics: Sequence[str], group: str) -> None:
+        super().__init__(servers, topics, group)
+        others = ("group.protocol", "session.timeout", "heartbeat.interval", "group.instance")
+        self._properties = [each for each in self._properties if not each.startswith(others)]

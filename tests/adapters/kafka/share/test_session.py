@@ -273,6 +273,19 @@ def test_close_ends_a_session_of_any_epoch_and_is_said_once() -> None:
     assert played.session.close(1.0) is None
 
 
+def test_end_tells_all_who_wait() -> None:
+    """Whether the last request was answered or not; what did not fit into it failed."""
+    for error in (None, OSError()):
+        played = Played()
+        played.fetch([A], AcquiredRange(0, 3, 1))
+        played.settle(1)
+        played.settle(2)
+        assert played.session.close(1.0) is not None
+        played.session.end(error)
+        assert played.answers[0] is error
+        assert played.answers[1] is not None
+
+
 def test_fetch_waits_shortly_while_something_is_held() -> None:
     """Its acknowledgement waits behind the fetch."""
     played = Played()

@@ -15,6 +15,7 @@ from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.errors import AdapterError, ConfigurationError
 from consumer_sdk.testing.conformance.adapters import Record
 from consumer_sdk.testing.memory import MemoryDeadLetters
+from tests.adapters.kafka.java.member import JavaShareMember
 from tests.adapters.kafka.share.harness import ShareHarness, consumer_of
 
 if TYPE_CHECKING:
@@ -220,6 +221,28 @@ async def test_close_gives_back_what_was_not_settled(kafka: ShareHarness) -> Non
     async with running(kafka.make_adapter(topic, "closed"), handled.note):
         await handled.until(9, 12.0)  # a lock has 30 s
     assert first.value not in handled.attempts
+
+
+@pytest.mark.campaign
+async def test_java_and_this_member_share_the_records_of_a_group(kafka: ShareHarness) -> None:
+    """Each record is accepted by one of them, and both get some."""
+    topic, ours = await kafka.create_stream(), set[int]()
+
+    async def handle(message: Message) -> None:
+        ours.add(message.position)
+
+    adapter = kafka.make_adapter(topic, "mixed")
+    group, written = adapter.group or "", 0
+    async with running(adapter, handle), JavaShareMember(kafka.servers, [topic], group) as java:
+        async with asyncio.timeout(kafka.patience):
+            while not (ours and java.read) or len(ours) + len(java.read) < written:
+                await kafka.append(topic, [Record(b"x") for _ in range(20)])
+                written += 20
+                while len(ours) + len(java.read) < written:
+                    await asyncio.sleep(0.01)
+        await java.close()
+    assert sorted([*ours, *(offset for _, offset in java.read)]) == list(range(written))
+    assert set(java.read.values()) == {1}
 
 
 async def test_limits_of_the_group_are_known_when_it_is_open(kafka: ShareHarness) -> None:
