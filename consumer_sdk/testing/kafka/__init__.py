@@ -12,6 +12,8 @@ What they do not do as Kafka does:
 - Racks, quotas, access rights and the retention of offsets are not there.
 - A fetch of a share group waits for the first record, never for more bytes. States of share partitions are stored at once.
 - A share group reads uncommitted.
+- A share partition goes on where compaction has removed what its start offset was at, or all that was available of a full
+  flight. Kafka 4.3's code waits there: for the end of a lock, or for more than that.
 """
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?

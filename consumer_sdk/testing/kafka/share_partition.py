@@ -304,9 +304,11 @@ class SharePartition:
         self._batches.insert(at, Batch(acquired.first, records))
 
     def _archive_missing(self, offset: int, base: int) -> None:
-        """Batches that were compacted away while they were available."""
+        """What was compacted away while it was available, or before this leader has fetched it."""
         if offset < base:
             self._archive(offset, base)
+            if self._batches and offset <= self.start < min(base, self._batches[0].first):
+                self.start = min(base, self._batches[0].first)
 
     def _archive(self, begin: int, end: int) -> None:
         for batch in self._batches:
