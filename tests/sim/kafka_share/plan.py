@@ -133,7 +133,7 @@ def make_plan(chance: random.Random) -> SharePlan:
         late=chance.choice((0.0, trouble / 2)),
         repeated=chance.choice((0.0, 0.05)),
         breaks=chance.choice((0.0, trouble / 2)),
-        latency=chance.choice((0.001, 0.02, 0.2)),
+        latency=min(chance.choice((0.001, 0.02, 0.2)), lock / 50),
         request_timeout=chance.choice((2.0, 5.0)),
         stops=_spells(chance, slots, none or (0, 0, 1, 3)),
         cuts=_spells(chance, slots, none or (0, 0, 1, 3)),
