@@ -95,7 +95,7 @@ class DescribeOffsets(Request[DescribeOffsetsRequest]):
     API_KEY = 90
 
     def __init__(self, group: str, topic: str, partitions: int) -> None:
-        self._groups = [(group, [(topic, list(range(partitions)), {})], {})]
+        self._groups: list[Any] = [(group, [(topic, list(range(partitions)), {})], {})]
 
     def build(self, request_struct_class: type[Any]) -> Any:
         """The request as it is sent."""
