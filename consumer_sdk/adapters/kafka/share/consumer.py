@@ -349,6 +349,8 @@ class ShareConsumer(ReadAheadSession):
             self.check()
             self.raise_error()
             ready = [grant for grant in self.grants if grant.has_run]
+            for grant in ready:
+                grant.locks.expire(asyncio.get_running_loop().time())
             runs = self._turns.take(ready, ShareGrant.take, max_records, max_bytes)
             for grant in ready:
                 self._pass_on(grant)

@@ -84,7 +84,14 @@ class ShareGrant(BaseGrant):
 
     def add(self, part: FetchedPartition) -> None:
         """What a fetch has acquired."""
-        chunk = AcquiredRecords(part.records, part.acquired, most=self._most, checks=self._checks)
+        chunk = AcquiredRecords(
+            part.records,
+            part.acquired,
+            most=self._most,
+            checks=self._checks,
+            acquisition=self.locks.acquisitions,
+            losses=self.locks.losses,
+        )
         self._chunks.append(chunk)
 
     @property
@@ -104,24 +111,30 @@ class ShareGrant(BaseGrant):
                 return Run(self.assignment, fault=fault)
             if chunk.is_empty:
                 self._chunks.popleft()
-            self._say(taken)
+            self._say(taken, chunk)
             if taken.unreadable is not None:
                 return self._unreadable_run(taken.unreadable, chunk)
-            if taken.messages:
-                return self._run_of(taken, chunk)
+            if messages := self._held(taken.messages, chunk):
+                return self._run_of(messages, taken.size, chunk)
         return None
 
-    def _run_of(self, taken: Taken, chunk: AcquiredRecords) -> Run:
-        messages = taken.messages
+    def _held(self, messages: list[Message], chunk: AcquiredRecords) -> list[Message]:
+        """Without those whose locks have ended while they waited: others have them by now, or this member again."""
+        if self.locks.losses == chunk.losses:
+            return messages
+        is_held, of = self.locks.is_held, chunk.acquisition
+        return [message for message in messages if is_held(message.position, of)]
+
+    def _run_of(self, messages: list[Message], size: int, chunk: AcquiredRecords) -> Run:
         known = chunk.deliveries
         deliveries = (
             {m.position: known[m.position] for m in messages if m.position in known}
             if known
             else None
         )
-        return Run(self.assignment, messages, size=taken.size, ascends=True, deliveries=deliveries)
+        return Run(self.assignment, messages, size=size, ascends=True, deliveries=deliveries)
 
-    def _say(self, taken: Taken) -> None:
+    def _say(self, taken: Taken, chunk: AcquiredRecords) -> None:
         """Gaps are acknowledged as such; what could not be read comes again."""
         if taken.error is not None:
             log.warning(
@@ -130,7 +143,8 @@ class ShareGrant(BaseGrant):
                 extra=REPEATS,
             )
         for offsets, kind in ((taken.gaps, AckType.GAP), (taken.released, AckType.RELEASE)):
-            group = self.locks.settle(offsets, kind, 0.0)
+            held = [at for at in offsets if self.locks.is_held(at, chunk.acquisition)]
+            group = self.locks.settle(held, kind, 0.0)
             if group is not None:
                 self.said.append(group)
 

@@ -37,11 +37,13 @@ class Lock:
         until: when it ends, if it is not renewed.
         renewal: when it is to be renewed.
         delivery_count: 1 for the first delivery.
+        acquisition: which one of the partition's it is.
     """
 
     until: float
     renewal: float
     delivery_count: int
+    acquisition: int = 0
 
 
 class Ticket:
@@ -127,9 +129,12 @@ class Locks:
 
     Attributes:
         late: acknowledgements of records that were not held any more.
+        acquisitions: how many answers have acquired records.
+        losses: how often something that was held was lost, or acquired again.
     """
 
     def __init__(self) -> None:
+        self.acquisitions = self.losses = 0
         self._held: dict[int, Lock] = {}
         self._renewal = math.inf
         self._end = math.inf
@@ -146,6 +151,11 @@ class Locks:
         """All that is held, ascending."""
         return sorted(self._held)
 
+    def is_held(self, offset: int, acquisition: int) -> bool:
+        """Whether it is held, and by that acquisition: a later one has brought the record again."""
+        lock = self._held.get(offset)
+        return lock is not None and lock.acquisition == acquisition
+
     # -- acquiring ------------------------------------------------------------------------------
 
     def acquire(self, ranges: Iterable[AcquiredRange], since: float, timeout: float) -> None:
@@ -155,9 +165,13 @@ class Locks:
             since: when the request was sent.
             timeout: of their locks.
         """
+        self.acquisitions += 1
         for first, last, count in ranges:
-            lock = Lock(since + timeout, since + timeout * RENEWED_AT, count)
+            until, renewal = since + timeout, since + timeout * RENEWED_AT
+            lock = Lock(until, renewal, count, self.acquisitions)
+            expected = len(self._held) + last + 1 - first
             self._held.update(dict.fromkeys(range(first, last + 1), lock))
+            self.losses += len(self._held) < expected
             self._renewal = min(self._renewal, lock.renewal)
             self._end = min(self._end, lock.until)
 
@@ -234,7 +248,9 @@ class Locks:
         for offset in offsets:
             old = self._held.get(offset)
             if old is not None:
-                lock = locks.get(id(old)) or Lock(until, renewal, old.delivery_count)
+                lock = locks.get(id(old)) or Lock(
+                    until, renewal, old.delivery_count, old.acquisition
+                )
                 self._held[offset] = locks[id(old)] = lock
         self._look()
 
@@ -250,12 +266,15 @@ class Locks:
         """What is held no more because its lock has ended; whoever hands records out asks for that before."""
         if now < self._end:
             return []
-        ended = [offset for offset, lock in self._held.items() if lock.until <= now]
-        self.lose(ended)
+        if ended := [offset for offset, lock in self._held.items() if lock.until <= now]:
+            self.lose(ended)
+        else:
+            self._look()
         return ended
 
     def lose(self, offsets: Iterable[int]) -> None:
         """These are not held any more."""
+        self.losses += 1
         for offset in list(offsets):
             self._held.pop(offset, None)
         self._look()

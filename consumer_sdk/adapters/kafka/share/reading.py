@@ -67,6 +67,8 @@ class AcquiredRecords:
     Attributes:
         is_empty: nothing is left.
         deliveries: of the offsets whose delivery is not the first.
+        acquisition: which one of the partition's it is.
+        losses: of the partition, when these were acquired.
     """
 
     def __init__(
@@ -76,7 +78,11 @@ class AcquiredRecords:
         *,
         most: int,
         checks: bool = True,
+        acquisition: int = 0,
+        losses: int = 0,
     ) -> None:
+        self.acquisition = acquisition
+        self.losses = losses
         self._data = data
         self._ranges = list(acquired)
         self._most = most
