@@ -171,7 +171,9 @@ async def test_broker_started_again_three_times_under_load_loses_nothing(
         seen.add((message.partition.id, int(message.position)))
 
     consumer = Consumer(KafkaAdapter(topic, bootstrap_servers=servers, share_group=group))
-    running = asyncio.create_task(consumer.run(handle, concurrency=16, handle_signals=False))
+    running = asyncio.create_task(
+        consumer.run(handle, concurrency=16, ordering=Ordering.NONE, handle_signals=False)
+    )
     produced: set[Record] = set()
     for _ in range(3):
         produced |= await produce(servers, topic, 1000)
