@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
-from aiokafka.protocol.transaction import AddOffsetsToTxnRequest, EndTxnRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.protocol.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+)
 
 from consumer_sdk import Consumer, Message, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter, KafkaTransactions
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, read_metadata
 from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 from consumer_sdk.adapters.kafka.transactions import producer as producers
-from consumer_sdk.adapters.kafka.transactions.structs import TxnOffsetCommit
+from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId, TxnOffsetCommit
 from consumer_sdk.errors import AdapterError, ConfigurationError, ProducerFencedError
 from consumer_sdk.records import Outcome, Partition
 from tests.adapters.kafka.harness import KafkaHarness
@@ -33,9 +38,7 @@ def stage(harness: KafkaHarness) -> Stage:
     return Stage(harness)
 
 
-def meddle(
-    transactions: KafkaTransactions, kind: type[Any], trouble: Callable[[int, Any], Any]
-) -> None:
+def meddle(transactions: KafkaTransactions, kind: Any, trouble: Callable[[int, Any], Any]) -> None:
     """``trouble`` gets the number of each request of a kind, and what sends it; it returns the answer."""
     cluster = transactions._cluster
     assert cluster is not None
@@ -56,7 +59,7 @@ class Meddled(KafkaTransactions):
 
     __slots__ = ("_kind", "_trouble")
 
-    def __init__(self, name: str, kind: type[Any], trouble: Callable[[int, Any], Any]) -> None:
+    def __init__(self, name: str, kind: Any, trouble: Callable[[int, Any], Any]) -> None:
         super().__init__(name)
         self._kind, self._trouble = kind, trouble
 
@@ -151,6 +154,44 @@ class CutShort(Meddled):
             self.answers.set()
             return [Outcome.retry(OSError("cut short"))] * len(flushes)
         return await task
+
+
+REQUESTS = (
+    *(InitProducerId, AddPartitionsToTxnRequest, ProduceRequest),
+    *(AddOffsetsToTxnRequest, TxnOffsetCommit, EndTxnRequest),
+)
+
+
+@pytest.mark.parametrize(
+    "seed, records",
+    [(1, 400), *(pytest.param(n, 2_000, marks=pytest.mark.campaign) for n in range(2, 22))],
+)
+async def test_answers_that_are_lost_anywhere_leave_each_output_once(
+    stage: Stage, seed: int, records: int
+) -> None:
+    """Of any request, before or after its effect; outputs of one key keep the order of their records."""
+    await stage.build(records, 2)
+    chance = random.Random(seed)
+
+    async def trouble(_number: int, send: Any) -> Any:
+        what = chance.random()
+        answer = None if what < 0.1 else await send()
+        if what < 0.2:
+            raise KafkaConnectionError("the answer is lost")
+        return answer
+
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(chance.random() * 0.01)
+        message.send(stage.target, stage.mark(message), key=message.partition.id.encode())
+
+    transactions = Meddled(stage.name, REQUESTS, trouble)
+    async with stage.running(handle, transactions=transactions, ordering="partition") as task:
+        await until(lambda: stage.is_at(records, 2), task)
+    found = await stage.ledger()
+    assert sorted(found) == stage.marks(records, 2)
+    for partition in "01":
+        positions = [int(mark[2:]) for mark in found if mark.startswith(partition)]
+        assert positions == sorted(positions)
 
 
 async def test_flush_that_is_cancelled_does_not_write_its_outputs_again(stage: Stage) -> None:
