@@ -419,10 +419,9 @@ class Consumer(RunsHandlers):
             raise ConfigurationError("run() needs a consumer that nobody pulls from or runs yet")
         engine = self._engine
         self._workers = engine.workers = workers
-        if transactions is not None:
-            await engine.use(transactions)
-        engine.start(workers.lanes)
-        await engine.stopped()
+        if transactions is None or await engine.use(transactions):
+            engine.start(workers.lanes)
+            await engine.stopped()
         engine.raise_failure()
 
     def _make_workers(

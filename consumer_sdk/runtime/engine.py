@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from consumer_sdk.abc import (
     AckTracker,
@@ -296,14 +297,18 @@ class Engine:
         self._allows_cumulative = ordering is Ordering.PARTITION
         self._wanted_in_flight = in_flight_of(self.adapter, self._options, in_flight)
 
-    async def use(self, transactions: Transactions) -> None:
+    async def use(self, transactions: Transactions) -> bool:
         """Each flush from here on is a transaction; before anything is fetched.
+
+        Returns:
+            False if `stop` has ended it.
 
         Raises:
             ConsumerSdkError: they cannot be opened.
         """
         self._transactions = transactions
-        await transactions.open(self.adapter)
+        if not await self._unless_stopped(transactions.open(self.adapter)):
+            return False
         # Nothing is awaited from here on: a partition that is assigned later has a book from the beginning.
         now, wall = self.monotonic(), self.wall()
         for holding in self.holdings.values():
@@ -313,6 +318,21 @@ class Engine:
         self._fetch_loop.filled = self._flusher.force  # what is written takes no room any more
         if self._dead_letters is not None:
             self._dead_letter_sender.within = transactions.letters_of(self._dead_letters)
+        return True
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether it has ended before somebody called `stop`."""
+        task, stop = asyncio.ensure_future(work), asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            is_done = task.done()
+            task.cancel()
+            stop.cancel()
+            await asyncio.wait({task, stop})
+        if is_done:
+            task.result()
+        return is_done
 
     def start(self, queue: MessageQueue) -> None:
         """Records are fetched from here on, and go to ``queue``."""

@@ -17,7 +17,7 @@ from consumer_sdk import (
     OutputError,
     Reject,
 )
-from consumer_sdk.abc import Transactions
+from consumer_sdk.abc import Adapter, Transactions
 from consumer_sdk.adapters import KafkaAdapter, KafkaTransactions
 from consumer_sdk.testing import FaultRates, Faults, MemoryAdapter, MemoryBroker, MemoryStore
 from consumer_sdk.testing.memory import MemoryTransactions
@@ -176,6 +176,24 @@ def test_commits_that_fail_before_or_after_their_effect_write_nothing_twice(seed
         assert sorted(map(int, counts)) == list(range(200))
 
     bench(test, seed=seed)
+
+
+def test_stop_while_transactions_are_opened_ends_the_run_at_once() -> None:
+    """The broker may be busy with what a former consumer has left open."""
+
+    class Slow(MemoryTransactions):
+        async def open(self, adapter: Adapter) -> None:
+            await super().open(adapter)
+            await asyncio.sleep(3600)
+
+    async def test(b: Bench) -> None:
+        prepare(b, 3)
+        consumer = b.consumer()
+        await b.run(consumer, echo, transactions=Slow(), seconds=5)
+        assert b.simulation.clock.monotonic() < 20
+        assert consumer.stats().fetched == 0
+
+    bench(test)
 
 
 def test_outputs_count_for_the_limit_of_bytes() -> None:

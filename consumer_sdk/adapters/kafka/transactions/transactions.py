@@ -69,6 +69,9 @@ NEEDED: Mapping[int, tuple[int, str]] = {
 OVERHEAD = 82
 """Bytes of a record in a batch of its own, beside key, value and headers: the batch's head, and numbers."""
 HEADER_OVERHEAD = 10
+OPENING_PATIENCE = 60.0
+"""Seconds that the servers, once they are reached, may take for the first epoch: a new cluster makes its topic of transactions
+then, and what a former producer has left open is aborted."""
 CLOSE_PATIENCE = 5.0
 """Seconds that closing waits for a transaction to end."""
 BATCH_BYTES = 256 * 1024
@@ -211,7 +214,7 @@ class KafkaTransactions(Transactions):
             compression=self._compression,
             batch_bytes=BATCH_BYTES,
         )
-        await self._producer.begin_epoch(options.connect_timeout)
+        await self._producer.begin_epoch(max(options.connect_timeout, OPENING_PATIENCE))
         log.info(
             "transactional_id %r: epoch %d", self.transactional_id, self._producer.producer.epoch
         )
