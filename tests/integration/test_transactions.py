@@ -139,7 +139,7 @@ async def until(happened: Callable[[], bool], *processes: asyncio.subprocess.Pro
 @pytest.mark.parametrize(
     "protocol, kills, records",
     [
-        ("eager", 3, 1_000),
+        ("eager", 1, 600),
         *(
             pytest.param(each, kills, 10_000, marks=pytest.mark.campaign)
             for each, kills in [("eager", 40), ("cooperative", 20), ("consumer", 40)]

@@ -317,6 +317,11 @@ def consumers() -> dict[str, tuple[Consumer, Any, str]]:
             MemoryTransactions(),
             "a queue has no position",
         ),
+        "a share group": (
+            Consumer(KafkaAdapter("s", share_group="g", **KAFKA)),
+            KafkaTransactions("a"),
+            "a queue has no position",
+        ),
         "another broker": (
             Consumer(MemoryAdapter(broker, "s", group="g")),
             KafkaTransactions("a"),
