@@ -219,10 +219,10 @@ class KafkaDeadLetters(DeadLetters):
     async def _output(self, letter: DeadLetter) -> Output | Exception:
         try:
             topic = await self._topic(self.topic or self._default_topic(letter), letter)
+            place, headers = letter_partition(topic, letter), self._headers(letter)
+            return Output.make(topic.name, letter.value, letter.key, headers, place)
         except Exception as error:  # noqa: BLE001 - it is this letter's outcome
             return translate(error, "writing a dead letter")
-        partition = letter_partition(topic, letter)
-        return Output.make(topic.name, letter.value, letter.key, self._headers(letter), partition)
 
     async def open(self) -> None:
         """Connects only where there is something to check: a topic that must exist already.

@@ -1,8 +1,9 @@
 """A producer of transactions: one epoch of a transactional id, and at most one transaction at a time.
 
-It writes what a transaction holds as a whole: there is no linger, and no future for each record. Nothing is tried again inside of a
-transaction but what waits for the one before. Whatever else goes wrong, the transaction is aborted, and a new epoch begins,
-so that a request that is still on its way can never land in a later transaction (KIP-360). The client's own producer commits positions
+It writes what a transaction holds as a whole: there is no linger, and no future for each record. Records and positions are sent once:
+where that fails, the transaction is aborted, and a new epoch begins. What opens and ends a transaction is asked again until there is
+an answer. If one was lost, a new epoch begins behind that transaction, too. So a request that is still on its way can never land in a
+later transaction (KIP-360): a late commit would show outputs without their positions. The client's own producer commits positions
 without naming the member of the group, and stays unusable after some errors.
 
 Transactions are those of all brokers from Kafka 2.5 on: partitions are added by a request of their own, and an epoch lasts
@@ -34,7 +35,7 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.faults import STALE, name_of, translate
+from consumer_sdk.adapters.kafka.client.faults import STALE, describe, name_of, translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator, CoordinatorKind
 from consumer_sdk.adapters.kafka.transactions.structs import (
     NOBODY,
@@ -120,6 +121,7 @@ class TransactionalProducer:
         self._unknown_since: dict[str, float] = {}
         self._sequences: defaultdict[TopicPartition, int] = defaultdict(int)
         self._is_open = False
+        self._has_lost_answer = False
         self.producer = NOBODY
 
     # -- epochs -------------------------------------------------------------------------------
@@ -151,7 +153,7 @@ class TransactionalProducer:
         self._check(code, "beginning an epoch")
         self.producer = ProducerId(found[0].producer_id, found[0].producer_epoch)
         self._sequences.clear()
-        self._is_open = False
+        self._is_open = self._has_lost_answer = False
 
     def _check(self, code: int, doing: str) -> None:
         where = f"{doing} of transactional_id {self._name!r}"
@@ -166,24 +168,29 @@ class TransactionalProducer:
     async def _until_answered(
         self, ask: Callable[[], Awaitable[int]], deadline: float | None
     ) -> int:
-        """A code that says what became of it; the coordinator may be away, or busy with the one before."""
-        rest = SHORT_REST
+        """A code that says what became of it; the coordinator may be away, or busy with the one before.
+
+        Raises:
+            TransientAdapterError: it is still so at the deadline.
+            AdapterError: it does not pass; or the connections are closed.
+        """
+        rest, where = SHORT_REST, f"transactional_id {self._name!r}"
         while True:
             try:
                 code = await ask()
                 trouble: BaseException = for_code(code)()
             except KafkaError as error:
-                code, trouble = -1, error
-                if not _may_pass(error):
-                    raise translate(error, f"transactional_id {self._name!r}") from error
+                code, trouble, self._has_lost_answer = -1, error, True
+                if self._cluster.is_closed or not _may_pass(error):
+                    raise AdapterError(f"{where}: {describe(error)}") from error
             if code in MOVED:
                 self._cluster.forget(self._of)
             elif code not in (CONCURRENT, -1):
                 return code
             if deadline is not None and _now() >= deadline:
-                raise translate(trouble, f"transactional_id {self._name!r}")
+                raise TransientAdapterError(f"{where}: {describe(trouble)}") from trouble
             if rest == LONG_REST:
-                log.warning("transactional_id %r: %r", self._name, trouble, extra=REPEATS)
+                log.warning("%s: %r", where, trouble, extra=REPEATS)
             await asyncio.sleep(rest)
             rest = min(rest * 2, LONG_REST)
 
@@ -229,6 +236,8 @@ class TransactionalProducer:
         """
         self._check(await self._end(is_commit=True), "committing a transaction")
         self._is_open = False
+        if self._has_lost_answer:
+            await self.begin_epoch()
 
     async def abort(self) -> None:
         """Ends the transaction, if there is one, so that nothing of it is ever visible; a new epoch begins.
@@ -318,13 +327,14 @@ class TransactionalProducer:
 
     def _placed(self, outputs: Sequence[Output]) -> dict[TopicPartition, list[Output]]:
         """By key as Java's producer has it; those without one go to one partition in each transaction."""
-        partitions = {t: sorted(self._cluster.metadata.partitions(t)) for t in self._topics}
-        sticky = {t: random.choice(numbers) for t, numbers in partitions.items() if numbers}  # noqa: S311
+        partitions = {t: self._cluster.metadata.partitions(t) for t in self._topics}
+        sticky = {t: random.choice(sorted(each)) for t, each in partitions.items() if each}  # noqa: S311
         hashes: dict[bytes, int] = {}
         placed: defaultdict[TopicPartition, list[Output]] = defaultdict(list)
         for output in outputs:
             topic, key = output.stream, output.key
-            if output.partition is not None:
+            # Else the topic was made again, with fewer: it would be refused for ever.
+            if output.partition is not None and output.partition in partitions[topic]:
                 number = output.partition
             elif key is None:
                 number = sticky[topic]

@@ -6,8 +6,11 @@ of this moment. A former owner of a partition is refused there, and nothing that
 What may come between:
 
 - The member is in another epoch, or a partition has moved: the broker refuses the positions. All is aborted, and put back.
-- A partition is lost after the broker has taken its position: the transaction commits all the same. The next owner does not
-  learn where the group stands until it has (``require_stable``).
+- A partition is lost before it is known that the broker has taken its position: all is aborted. It may have come back, have
+  read the group's position before this one was taken, and go on from there.
+- It is lost after that: the transaction commits all the same. Whoever has it next does not learn where the group stands until
+  it has (``require_stable``).
+- The positions are too large for the broker: all is aborted, and there is less beside them in the next flush.
 - The answer to the commit is lost: it is asked for until it is known. Nothing else is done meanwhile.
 - Whoever waits for the flush is cancelled: the transaction goes on, and the next one waits for its end.
 """
@@ -33,7 +36,15 @@ from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator
 from consumer_sdk.adapters.kafka.client.protocol import OffsetEntry
-from consumer_sdk.adapters.kafka.commits.committing import Answer, Answers, Draft, in_batches
+from consumer_sdk.adapters.kafka.commits.committing import (
+    BATCH_TOO_LARGE,
+    FEWEST_BYTES,
+    MOST_BYTES,
+    Answer,
+    Answers,
+    Draft,
+    in_batches,
+)
 from consumer_sdk.adapters.kafka.commits.metadata import offset_of, write_metadata
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
@@ -139,6 +150,7 @@ class KafkaTransactions(Transactions):
         "_failure",
         "_lock",
         "_max_bytes",
+        "_most_bytes",
         "_producer",
         "_running",
         "_timeout",
@@ -160,6 +172,7 @@ class KafkaTransactions(Transactions):
         self._timeout = timeout
         self._topics = frozenset(topics)
         self._max_bytes = max_output_bytes
+        self._most_bytes = MOST_BYTES
         self._compression: Compression = compression
         self._adapter: KafkaAdapter | None = None
         self._cluster: Cluster | None = None
@@ -338,10 +351,17 @@ class KafkaTransactions(Transactions):
     async def _commit_positions(self, session: Session, plan: _Plan) -> bool:
         """Whether the broker has taken all positions; the plan has its answers, and is refused else."""
         refused: Answers = {}
-        for drafts in in_batches([part.draft for part in plan.parts]):
+        for drafts in in_batches([part.draft for part in plan.parts], self._most_bytes):
             refused |= await self._send_positions(session, drafts)
             if refused:
                 break
+        # 1. The position is sent. 2. The partition is lost, and comes back in the same epoch of the member; the new
+        # grant reads where the group stands. 3. The broker takes the position, and the outputs would be there twice.
+        # A grant that comes from here on waits for the transaction's end.
+        lost = [part.draft for part in plan.parts if part.draft.grant.is_closed]
+        refused |= _answers(
+            [draft for draft in lost if draft.grant.assignment not in refused], LOST
+        )
         plan.answers |= refused
         if not refused:
             plan.answers |= {part.assignment: Answer(part.draft, 0) for part in plan.parts}
@@ -367,7 +387,10 @@ class KafkaTransactions(Transactions):
         answer = await self._cluster.send(Coordinator(group), request)
         codes = codes_in(answer.topics)
         found = {d.grant.assignment: Answer(d, codes.get(d.grant.tp, -1), stamp) for d in drafts}
-        self._check(session.options, {each.code for each in found.values()})
+        codes_found = {each.code for each in found.values()}
+        self._check(session.options, codes_found)
+        if len(drafts) > 1 and not BATCH_TOO_LARGE.isdisjoint(codes_found):
+            self._most_bytes = max(self._most_bytes // 2, FEWEST_BYTES)
         return {a: each for a, each in found.items() if each.code}
 
     def _check(self, options: KafkaOptions, codes: set[Any]) -> None:
