@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from consumer_sdk.errors import OutputError
 from consumer_sdk.records.messages import Headers
@@ -52,7 +53,7 @@ class Output:
         _check_bytes("key", key)
         headers = _checked_headers(headers)
         size = len(value or b"") + len(key or b"")
-        size += sum(len(name) + len(each or b"") for name, each in headers)
+        size += sum(len(name.encode()) + len(each or b"") for name, each in headers)
         return cls(stream, value, key, headers, partition, size)
 
     @property
@@ -62,7 +63,7 @@ class Output:
 
 
 def _check_stream(stream: object) -> None:
-    if not isinstance(stream, str) or not 0 < len(stream) <= LONGEST_NAME:
+    if not _is_text(stream) or not 0 < len(stream) <= LONGEST_NAME:
         raise OutputError(
             f"message.send({stream!r:.80}, …): give the name of a topic, of up to {LONGEST_NAME} characters"
         )
@@ -87,6 +88,17 @@ def _checked_headers(headers: object) -> Headers:
 
 def _is_header(pair: object) -> bool:
     match pair:
-        case (str(), None | bytes()):
-            return True
+        case (str() as name, None | bytes()):
+            return _is_text(name)
     return False
+
+
+def _is_text(given: object) -> TypeGuard[str]:
+    """One that has bytes: a lone surrogate would fail when the transaction is written."""
+    if not isinstance(given, str):
+        return False
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

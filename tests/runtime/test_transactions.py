@@ -252,6 +252,24 @@ def test_send_after_the_message_was_settled_is_an_error() -> None:
     bench(test)
 
 
+def test_send_after_the_ack_that_nobody_catches_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """The record is settled, so that nothing is rejected or tried again: the output would be lost in silence."""
+
+    async def test(b: Bench) -> None:
+        prepare(b, 1)
+
+        async def handle(message: Message) -> None:
+            message.ack()
+            message.send("out", b"late")
+
+        await b.run(b.consumer(), handle, transactions=MemoryTransactions())
+        assert b.letters.kept == []
+
+    bench(test)
+    (told,) = [r.getMessage() for r in caplog.records if "before you settle it" in r.getMessage()]
+    assert "is not written" in told
+
+
 def test_send_without_transactions_ends_the_consumer_and_dead_letters_nothing() -> None:
     """It would fail with every record; the same for what is pulled."""
 
@@ -280,6 +298,8 @@ def test_send_without_transactions_ends_the_consumer_and_dead_letters_nothing() 
         {"headers": {"a": b""}},
         {"headers": [("a", "text")]},
         {"headers": "ab"},
+        {"headers": [("\ud800", b"")]},
+        {"topic": "\ud800"},
     ],
 )
 def test_output_that_is_no_record_is_a_typed_error(sent: dict[str, Any]) -> None:

@@ -319,7 +319,10 @@ class HeldPartition(PartitionState):
         """Its handler, or its tree, ended with an error: `Reject` and `Retry` choose."""
         is_refused = isinstance(error, OutputError) and error.message is message
         if is_refused or isinstance(error, Reject):
-            return self.reject_with(message, error)
+            is_rejected = self.reject_with(message, error)
+            if is_refused and not is_rejected and not self.is_closed:  # nobody else tells of it
+                log.warning("%r: its output is not written: %s", message, error, extra=REPEATS)
+            return is_rejected
         return self.fail(message, error.delay if isinstance(error, Retry) else None, error)
 
     def fail(self, message: Message, delay: float | None, error: BaseException | str) -> bool:
