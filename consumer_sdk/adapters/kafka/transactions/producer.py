@@ -17,7 +17,7 @@ import logging
 import random
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
@@ -82,6 +82,8 @@ PATIENCE = 10.0
 """Seconds that the transaction before may take to complete."""
 TOPIC_PATIENCE = 10.0
 """Seconds for which a topic may be unknown: no broker is told of a new one at once."""
+REQUEST_BYTES = 16 * 1024 * 1024
+"""Of batches in a request: a broker takes 100 MiB by default (``socket.request.max.bytes``)."""
 MAGIC = 2
 CODECS: Mapping[str, int] = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """``compression_type`` → its bits in a record batch."""
@@ -373,10 +375,8 @@ class TransactionalProducer:
         return bytes(builder.build()), count
 
     async def _write_to(self, node: int, batches: dict[TopicPartition, list[Batch]]) -> None:
-        """One batch of each partition in a request, and the next one when that is answered."""
-        rounds = max(map(len, batches.values()))
-        for number in range(rounds):
-            some = {tp: each[number] for tp, each in batches.items() if number < len(each)}
+        """One batch of each partition in a request, up to a size, and the next request when that is answered."""
+        for some in _requests(batches):
             codes = await self._produce(node, some)
             for tp, batch in some.items():
                 self._check_written(tp, codes.get((tp.topic, tp.partition)), batch)
@@ -418,6 +418,24 @@ class TransactionalProducer:
         if code is None or code in STALE:
             self._cluster.request_refresh()
         raise TransientAdapterError(f"{where}: error {code}")
+
+
+def _requests(
+    batches: Mapping[TopicPartition, Sequence[Batch]],
+) -> Iterator[dict[TopicPartition, Batch]]:
+    """Batches of a partition in order, each in a request of its own."""
+    for number in range(max(map(len, batches.values()))):
+        some: dict[TopicPartition, Batch] = {}
+        size = 0
+        for tp, each in batches.items():
+            if number >= len(each):
+                continue
+            size += len(each[number][0])
+            if some and size > REQUEST_BYTES:
+                yield some
+                some, size = {}, len(each[number][0])
+            some[tp] = each[number]
+        yield some
 
 
 def _by_topic(tps: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:

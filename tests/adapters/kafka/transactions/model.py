@@ -30,7 +30,7 @@ from consumer_sdk.trackers.outputs import OutputBook
 __all__ = ["Bench", "ModelCluster", "lost"]
 
 Trouble = Callable[["ModelCluster", Any], Awaitable[Any]]
-FENCED, BAD_STATE, UNKNOWN_PARTITION, METADATA_TOO_LARGE = 90, 48, 3, 12
+FENCED, BAD_STATE, CONCURRENT, UNKNOWN_PARTITION, METADATA_TOO_LARGE = 90, 48, 51, 3, 12
 
 
 async def lost(_cluster: ModelCluster, _request: Any) -> Any:
@@ -50,21 +50,23 @@ class ModelCluster:
 
     def __init__(self, partitions: int = 2) -> None:
         self.troubles: defaultdict[type[Any], list[Trouble]] = defaultdict(list)
+        self._count: int = partitions
         self.metadata = SimpleNamespace(
-            partitions=lambda topic: (
-                frozenset(range(partitions)) if topic == "out" else frozenset()
-            ),
+            partitions=lambda topic: frozenset(range(self._count if topic == "out" else 0)),
             check_topic=lambda _topic: None,
         )
-        self._count = partitions
         self.is_closed = False
         self.sent: list[str] = []
         self.visible: list[str] = []
         self.positions: dict[int, tuple[int, str]] = {}
         self.limit, self.most_bytes = 4096, 10**6
-        self.epoch, self.state = -1, "empty"
+        self.epoch, self.state, self._last_epoch = -1, "empty", -1
         self._written: list[str] = []
         self._pending: dict[int, tuple[int, str]] = {}
+
+    def resize(self, partitions: int) -> None:
+        """The topic has so many."""
+        self._count = partitions
 
     def watch(self, _topics: Any) -> None:
         """Other topics."""
@@ -110,10 +112,19 @@ class ModelCluster:
         }
         return answers[type(request)](request)
 
-    def _begin(self, _request: Any) -> Any:
-        self.epoch += 1
-        self._finish(is_commit=False)
-        return SimpleNamespace(error_code=0, producer_id=7, producer_epoch=self.epoch)
+    def _begin(self, request: Any) -> Any:
+        """As KIP-360 has it: who asks again gets the same epoch; an open transaction is aborted first, and fences."""
+        _name, _timeout, known, epoch = request._fields
+        code = 0
+        if self.state == "open":
+            self._finish(is_commit=False)
+            self.epoch, self._last_epoch, code = self.epoch + 1, -1, CONCURRENT
+        elif known == -1 or epoch == self.epoch:
+            self.epoch, self._last_epoch = self.epoch + 1, epoch
+            self.state = "empty"
+        elif epoch != self._last_epoch:
+            code = FENCED
+        return SimpleNamespace(error_code=code, producer_id=7, producer_epoch=self.epoch)
 
     def _opened(self, request: Any) -> int:
         if request._producer_epoch != self.epoch:
@@ -136,19 +147,28 @@ class ModelCluster:
             for _number, data in partitions:
                 batches = MemoryRecords(data)
                 while (batch := batches.next_batch()) is not None:
+                    if code or batch.producer_epoch != self.epoch:
+                        code = code or FENCED
+                        break
                     self._written += [record.value.decode() for record in batch]
         topics = [(t, [(n, code, 0, -1) for n, _ in each]) for t, each in request._topics]
         return SimpleNamespace(topics=topics)
 
     def _commit_offsets(self, request: Any) -> Any:
-        assert self.state == "open"
+        is_refused = self.state != "open" or request._head[3] != self.epoch
         size = sum(len(entry.metadata) for each in request._topics.values() for entry in each)
         topics = []
         for topic, each in request._topics.items():
             codes = []
             for entry in each:
                 is_too_large = len(entry.metadata) > self.limit
-                code = -1 if size > self.most_bytes else METADATA_TOO_LARGE * is_too_large
+                code = (
+                    FENCED
+                    if is_refused
+                    else -1
+                    if size > self.most_bytes
+                    else METADATA_TOO_LARGE * is_too_large
+                )
                 if not code:
                     self._pending[entry.partition] = entry.offset, entry.metadata
                 codes.append((entry.partition, code))

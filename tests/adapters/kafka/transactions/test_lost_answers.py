@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
 from aiokafka.errors import KafkaConnectionError
+from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -15,8 +17,8 @@ from aiokafka.protocol.transaction import (
 
 from consumer_sdk.adapters.kafka.transactions import producer as producers
 from consumer_sdk.adapters.kafka.transactions import transactions
-from consumer_sdk.adapters.kafka.transactions.structs import TxnOffsetCommit
-from consumer_sdk.errors import AdapterError
+from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId, TxnOffsetCommit
+from consumer_sdk.errors import AdapterError, ProducerFencedError
 from consumer_sdk.records.outputs import Output
 from tests.adapters.kafka.transactions.model import Bench, ModelCluster, lost
 
@@ -169,3 +171,74 @@ async def test_coordinator_that_stays_away_is_no_reason_to_end(
     assert await bench.commit(1) == ["retry"]
     assert await bench.commit(1) == ["durable"]
     assert bench.cluster.visible == ["0:0"]
+
+
+async def test_requests_of_many_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker closes the connection for a request above its ``socket.request.max.bytes``, each time again."""
+    monkeypatch.setattr(producers, "REQUEST_BYTES", 300)
+    bench = await Bench(partitions=1).open()
+    bench.cluster.resize(8)
+    for n in range(8):
+        output = Output.make("out", bytes(200), partition=n)
+        bench.books[0].send(n, n, 1, output)
+        bench.books[0].settled(n)
+    assert await bench.commit(8) == ["durable"]
+    assert len(bench.cluster.visible) == 8
+    assert bench.cluster.sent.count("ProduceRequest") == 8
+
+
+KINDS = (
+    InitProducerId,
+    AddPartitionsToTxnRequest,
+    AddOffsetsToTxnRequest,
+    ProduceRequest,
+    TxnOffsetCommit,
+    EndTxnRequest,
+)
+
+
+class Storm:
+    """Requests that are lost before or after their effect, or arrive long after somebody has stopped to wait for them."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
+        self.late: list[Any] = []
+
+    async def blow(self, cluster: ModelCluster, request: Any) -> Any:
+        """What happens to one request."""
+        if self.late and self.dice.random() < 0.3:
+            await cluster.answer(self.late.pop(0))
+        chance = self.dice.random()
+        if chance < 0.1:
+            self.late.append(request)
+        if chance < 0.25:
+            raise KafkaConnectionError("the answer is lost")
+        answer = await cluster.answer(request)
+        if chance < 0.35:
+            raise KafkaConnectionError("the answer is lost")
+        return answer
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whatever_is_lost_or_late_outputs_and_position_are_one(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """At each moment a reader sees the outputs of what lies before the group's position, once each."""
+    monkeypatch.setattr(producers, "SHORT_REST", 0.0)
+    bench, storm = await Bench().open(), Storm(seed)
+    for kind in KINDS:
+        bench.cluster.troubles[kind] = [storm.blow] * 10_000
+    settled = 0
+    for _ in range(30):
+        bench.settle(settled, settled + 1)
+        settled += 2
+        try:
+            await bench.commit(settled)
+        except (
+            ProducerFencedError
+        ):  # a late request has opened, or ended, a transaction of its own epoch
+            break
+        at, _text = bench.cluster.positions.get(0, (0, ""))
+        assert bench.cluster.visible == [f"0:{n}" for n in range(at)]
+    at, _text = bench.cluster.positions.get(0, (0, ""))
+    assert bench.cluster.visible == [f"0:{n}" for n in range(at)]
