@@ -388,10 +388,12 @@ class Node:
     Attributes:
         is_asked: a request of its session is under way, which may take long.
         asked_at: when the last one of its session was made.
+        answers_by: until then its answer may be as good as there, and nothing is asked aside.
         is_asked_aside: one aside is under way.
     """
 
     __slots__ = (
+        "answers_by",
         "asked_at",
         "due_at",
         "failures",
@@ -407,6 +409,7 @@ class Node:
         self.is_asked_aside = False
         self.due_at = 0.0
         self.asked_at = -PACE
+        self.answers_by = 0.0
         self.rests_until = 0.0
         self.failures = 0
 
@@ -539,7 +542,7 @@ class Cursors:
         is_asked = cursor.is_asked
         if not node.is_asked:
             return not is_asked or now >= cursor.aside_at  # aside, and that takes long
-        due_at = max(cursor.aside_at, node.asked_at + PACE)  # an answer may be as good as there
+        due_at = max(cursor.aside_at, node.answers_by)
         if not is_asked and now < due_at:
             self._later(due_at)
         return not is_asked and now >= due_at
@@ -581,6 +584,7 @@ class Cursors:
             wait = min(wait, SHORT_WAIT)
         request = node.session.request(self._asks(group))
         node.is_asked, node.asked_at, node.due_at = True, now, now + wait / 1000 + SLOW
+        node.answers_by = now if all(c.is_idle for c in group.wanting) else now + PACE
         return self._made(number, group, request, wait, room)
 
     def _aside(self, number: int, group: Group, room: int, now: float) -> Plan:

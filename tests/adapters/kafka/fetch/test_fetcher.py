@@ -23,6 +23,7 @@ from aiokafka.errors import (
 from consumer_sdk.adapters.kafka.fetch.chunks import Chunk, Fault
 from consumer_sdk.adapters.kafka.fetch.cursors import (
     MOST_THROTTLE,
+    PACE,
     Cursor,
     Cursors,
     FetchOptions,
@@ -733,6 +734,52 @@ def test_broker_that_does_not_wait_is_not_asked_without_a_pause(*, is_full: bool
         await asyncio.sleep(2)
         assert len(cluster.requests) - begun <= 101
         await reader.fetcher.aclose()
+
+    run(test)
+
+
+def test_partition_that_is_no_longer_full_is_asked_for_at_once_if_the_others_are_idle() -> None:
+    """If they are not, they will be answered soon, and what is asked for aside may wait for that."""
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cursors = Cursors(cluster, SMALL)
+        for tp in (A, B):
+            cluster.create(tp)
+            cursor = Cursor(tp)
+            cursors.add(cursor)
+            cursor.seek(0)
+            cursor.resume()
+        for _ in range(8):
+            cluster.append(A, 1)
+        full, _idle = cursors
+
+        def brought(end: int) -> PartitionAnswer:
+            records = cluster.logs[A].read(full.position, 1000)
+            return PartitionAnswer("t", 0, 0, 99, 99, 0, (), -1, None, records[:end])
+
+        (plan,) = cursors.look(0.0).plans
+        nothing = PartitionAnswer("t", 1, 0, 0, 0, 0, (), -1, None, b"")
+        assert cursors.accept(plan, Fetched(0, 0, 7, [brought(1000), nothing]), 0.001)
+        assert full.buffered >= SMALL.max_partition_bytes // 2
+        (plan,) = cursors.look(0.03).plans
+        assert plan.request.asks.keys() == {B}
+        full.consumed_to(8)
+        full.advance()
+        assert cursors.wants_look(full)
+        (aside,) = cursors.look(0.031).plans
+        assert (aside.is_aside, aside.request.asks.keys()) == (True, {A})
+        cursors.accept(aside, Fetched(0, 0, 0, []), 0.04)
+        cursors.accept(plan, Fetched(0, 0, 7, []), 0.2)
+        full.rewind()  # nobody knows whether it has something new
+        (plan,) = cursors.look(0.3).plans
+        assert plan.request.asks.keys() == {A, B}
+        full.rewind()
+        found = cursors.look(0.301)
+        assert (found.plans, found.wake_at) == ([], 0.3 + PACE)
+        (aside,) = cursors.look(0.321).plans
+        assert aside.is_aside
+        await asyncio.sleep(0)
 
     run(test)
 
