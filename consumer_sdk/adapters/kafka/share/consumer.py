@@ -53,8 +53,8 @@ __all__ = ["ShareConsumer"]
 
 log = logging.getLogger(__name__)
 
-NEARLY_ALL = 0.95
-"""The share of a partition's locks at which somebody should know."""
+STUCK = 5.0
+"""Seconds without an acknowledgement after which somebody should know that a partition is full."""
 DECLINED = 5.0
 """Seconds until a partition that the owner did not take is offered again."""
 
@@ -206,6 +206,7 @@ class ShareConsumer(ReadAheadSession):
                 TopicIdPartition(topic_id, tp.partition),
                 most=self._options.max_batch_bytes,
                 checks=checks,
+                limit=self.limits.locks,
             )
         )
 
@@ -328,12 +329,16 @@ class ShareConsumer(ReadAheadSession):
     def _received(self) -> None:
         self._room = 0
         self.news.set()
+
+    def _look_at_limits(self) -> None:
+        """Says why nothing comes of a partition."""
+        now = asyncio.get_running_loop().time()
         for grant in self.grants:
-            if len(grant.locks) >= self.limits.locks * NEARLY_ALL:
+            if grant.locks.is_full and now - grant.locks.settled_at > STUCK:
                 log.warning(
-                    "%s: %d records are acquired here, of %d that the broker allows the group in a partition: it "
-                    "sends no more until some are settled. Raise share.partition.max.record.locks of the group, "
-                    "or have fewer records wait for a retry",
+                    "%s: %d records are acquired here and not settled, of %d that the broker allows the group in a "
+                    "partition: no more come before some are settled. Raise share.partition.max.record.locks of the "
+                    "group, or have fewer records wait for a retry",
                     *(name_of(grant.tp), len(grant.locks), self.limits.locks),
                     extra=REPEATS,
                 )
@@ -364,6 +369,7 @@ class ShareConsumer(ReadAheadSession):
         runs = await fetch(collect, self.news, max_wait)
         if not runs:
             self._room = 0
+            self._look_at_limits()
         return runs
 
     def _pass_on(self, grant: ShareGrant) -> None:

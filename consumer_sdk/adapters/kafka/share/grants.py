@@ -32,6 +32,7 @@ class ShareGrant(BaseGrant):
     Args:
         most: bytes that a batch may have, decompressed.
         checks: checksums are compared.
+        limit: records that the broker lets the group acquire of it.
 
     Attributes:
         tip: the partition, by the id of its topic.
@@ -56,12 +57,18 @@ class ShareGrant(BaseGrant):
     )
 
     def __init__(
-        self, assignment: Assignment, tip: TopicIdPartition, *, most: int, checks: bool
+        self,
+        assignment: Assignment,
+        tip: TopicIdPartition,
+        *,
+        most: int,
+        checks: bool,
+        limit: int = 2000,
     ) -> None:
         super().__init__(assignment)
         self.tip = tip
         self.tp = TopicPartition(assignment.partition.stream, tip.partition)
-        self.locks = Locks()
+        self.locks = Locks(limit)
         self.node: int | None = None
         self.has_fault = False
         self.rests_until = 0.0
@@ -75,7 +82,8 @@ class ShareGrant(BaseGrant):
 
     def wants_records(self, now: float) -> bool:
         """It is to be fetched."""
-        return self.is_fetched and not self.has_fault and self.rests_until <= now
+        is_ready = self.is_fetched and not self.has_fault and self.rests_until <= now
+        return is_ready and not self.locks.is_full
 
     @property
     def buffered(self) -> int:

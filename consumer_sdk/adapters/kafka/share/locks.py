@@ -25,6 +25,8 @@ __all__ = ["AckGroup", "Lock", "Locks", "Ticket", "ack_batches"]
 
 RENEWED_AT = 0.5
 """The share of a lock's time after which it is renewed."""
+FULL = 0.9
+"""The share of a partition's limit at which no more is asked for."""
 SPLITS = 6
 """How often a group that the broker refuses is halved, to find what of it counts."""
 
@@ -127,14 +129,20 @@ def _batch(offsets: Sequence[int], types: Mapping[int, AckType]) -> AckBatch:
 class Locks:
     """What is held of one partition.
 
+    Args:
+        limit: records that the broker lets a group acquire of a partition.
+
     Attributes:
         late: acknowledgements of records that were not held any more.
         acquisitions: how many answers have acquired records.
         losses: how often something that was held was lost, or acquired again.
+        settled_at: when something was acknowledged last.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 2000) -> None:
+        self._limit = limit
         self.acquisitions = self.losses = 0
+        self.settled_at = -math.inf
         self._held: dict[int, Lock] = {}
         self._renewal = math.inf
         self._end = math.inf
@@ -142,6 +150,11 @@ class Locks:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    @property
+    def is_full(self) -> bool:
+        """The broker gives no more, or little, before something is acknowledged."""
+        return len(self._held) >= self._limit * FULL
 
     def __contains__(self, offset: object) -> bool:
         return offset in self._held
@@ -211,6 +224,7 @@ class Locks:
             types |= {offset: each for offset, each in others.items() if offset in types}
         if not types:
             return None
+        self.settled_at = max(self.settled_at, now)
         if ticket is not None:
             ticket.add()
         return AckGroup(types, locks, ticket)

@@ -54,6 +54,8 @@ DOUBTED = frozenset({INVALID_RECORD_STATE, INVALID_REQUEST})
 """Some record of the group is not held any more: its lock has ended, or it is not even in flight."""
 MOVED = frozenset({3, 6, 74, 100})
 """Unknown topic, by name; another leader; of another epoch; unknown topic, by id: nothing is held any more."""
+FULL_WAIT, RECENT = 0.01, 1.0
+"""Seconds that a fetch may wait where a partition is full; for which that was a moment ago."""
 REST = 0.5
 """Seconds until a renewal that failed is tried again."""
 
@@ -201,7 +203,7 @@ class ShareSession:
     def _open(self, now: float, wanted: Collection[TopicIdPartition], most: int) -> ShareFetch:
         """Without partitions where it is opened to acknowledge: nothing is acquired then."""
         topics: dict[TopicIdPartition, list[AckBatch]] = {tip: [] for tip in wanted}
-        request = self._fetch_of(OPEN_EPOCH, topics, frozenset(), most)
+        request = self._fetch_of(now, OPEN_EPOCH, topics, frozenset(), most)
         self._sent = _Sent(request, now, members=frozenset(wanted))
         self._may_be_open = True
         return request
@@ -214,24 +216,37 @@ class ShareSession:
         topics |= {tip: group.batches() for tip, group in groups.items()}
         # One that is acknowledged alone would join the session by that: it is forgotten in the same request.
         forgotten = (self.known | groups.keys()) - wanted
-        request = self._fetch_of(self.epoch, topics, forgotten, most)
+        request = self._fetch_of(now, self.epoch, topics, forgotten, most)
         self._sent = _Sent(request, now, groups, members=wanted)
         return request
 
+    def _wait(self, now: float) -> float:
+        """Seconds that the broker may wait for records, while acknowledgements wait behind the fetch.
+
+        Where a partition is full, the broker gives no more of it before it hears of some: they are on their way if
+        others were just settled.
+        """
+        limits = self._limits
+        for locks in self.locks.values():
+            if locks.is_full and now - locks.settled_at < RECENT:
+                return min(limits.busy_wait, FULL_WAIT)
+        is_busy = bool(self._waiting) or any(self.locks.values())
+        return limits.busy_wait if is_busy else limits.max_wait
+
     def _fetch_of(
         self,
+        now: float,
         epoch: int,
         topics: Mapping[TopicIdPartition, list[AckBatch]],
         forgotten: frozenset[TopicIdPartition],
         most: int,
     ) -> ShareFetch:
         limits = self._limits
-        is_busy = bool(self._waiting) or any(self.locks.values())
         return ShareFetch(
             self._group,
             self._member_id,
             epoch,
-            max_wait=limits.busy_wait if is_busy else limits.max_wait,
+            max_wait=self._wait(now),
             min_bytes=limits.min_bytes,
             max_bytes=min(self.max_bytes, limits.max_bytes),
             max_records=max(most, 1),

@@ -286,6 +286,18 @@ def test_end_tells_all_who_wait() -> None:
         assert played.answers[1] is not None
 
 
+def test_fetch_waits_hardly_where_a_partition_is_full_and_is_being_settled() -> None:
+    """The broker gives no more of it before it hears of some; one that is stuck costs no more requests."""
+    played = Played()
+    played.session.locks[B] = Locks(limit=4)
+    played.session.locks[B].acquire([AcquiredRange(0, 4, 1)], 0.0, 30.0)
+    assert played.session.locks[B].is_full
+    assert played.fetch([A], now=1.0).max_wait == 0.1
+    played.session.locks[B].settle([0], AckType.ACCEPT, 1.0)
+    assert played.fetch([A], now=1.5).max_wait == 0.01
+    assert played.fetch([A], now=2.5).max_wait == 0.1
+
+
 def test_fetch_waits_shortly_while_something_is_held() -> None:
     """Its acknowledgement waits behind the fetch."""
     played = Played()
