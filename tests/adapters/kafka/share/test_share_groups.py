@@ -94,6 +94,30 @@ async def test_poison_reaches_the_dead_letters_before_it_is_rejected(kafka: Shar
     assert again.attempts == {b"next": [1]}
 
 
+async def test_bytes_that_cannot_be_read_reach_the_dead_letters_and_never_come_again(
+    kafka: ShareHarness,
+) -> None:
+    """With their second delivery; their neighbours are handled."""
+    topic, letters, handled = await kafka.create_stream(), MemoryDeadLetters(), Handled()
+    await kafka.append(topic, [Record(b"0")])
+    await kafka.append_unreadable(topic)
+    await kafka.append(topic, [Record(b"2")])
+    options = {"dead_letters": letters, "unreadable": "dead_letter"}
+    async with running(kafka.make_adapter(topic, "damaged"), handled.note, **options) as consumer:
+        async with asyncio.timeout(kafka.patience):
+            while consumer.stats().settled < 3:
+                await asyncio.sleep(0.01)
+    assert handled.attempts.keys() == {b"0", b"2"}
+    (letter,) = letters.letters
+    assert (letter.position, dict(letter.headers)["unreadable.last"]) == ("1", b"1")
+    again = Handled()
+    async with running(kafka.make_adapter(topic, "damaged"), again.note, **options):
+        await kafka.append(topic, [Record(b"next")])
+        await again.until(1, kafka.patience)
+    assert again.attempts == {b"next": [1]}
+    assert len(letters.letters) == 1
+
+
 async def test_record_that_was_delivered_before_comes_with_its_attempt(kafka: ShareHarness) -> None:
     """Whoever had it: the broker counts; the last delivery goes to the dead letters."""
     topic, letters = await kafka.create_stream(), MemoryDeadLetters()
