@@ -24,7 +24,7 @@ P = Partition("replicated", "0")
 RACKS = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 
 
-class SecondBroker(KafkaServer):  # type: ignore[misc]  # no other starts two of them
+class SecondBroker(KafkaServer):  # no other starts two of them
     """A broker of another one's cluster, which is the only controller."""
 
     def __init__(self, first: KafkaServer, properties: dict[str, object]) -> None:
