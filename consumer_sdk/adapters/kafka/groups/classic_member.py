@@ -486,8 +486,11 @@ class ClassicMember(Member):
             self._attempts, self._next_heartbeat = 0, self._sent + self._interval
         if answer.error == 0:
             self._calm, self._is_proven = max(self._calm, self._sent), True
+        elif answer.error == REBALANCE_IN_PROGRESS and self._joined is not None:
+            # It proves the answer as well. In a group that has members of the consumer protocol, too: 1. the member joins; 2. it is
+            # told to join again, as long as it has something to revoke; 3. only the SyncGroup tells it what.
+            self._is_proven = True
         elif answer.error == REBALANCE_IN_PROGRESS:
-            self._joined = None
             self._wants_to_join("the group rebalances")
         else:
             self._on_error(answer.error, now)

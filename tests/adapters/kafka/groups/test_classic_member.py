@@ -998,13 +998,30 @@ def test_join_that_may_be_a_repetition_is_proven_by_a_heartbeat(*, is_told_again
 
 
 def test_heartbeat_before_the_sync_may_find_the_next_rebalance() -> None:
-    """Then that is joined."""
+    """It has proven the answer; the sync is refused, and then that rebalance is joined."""
     play = Play()
     play.member.failed(play.asks(JoinGroup), play.now)
     play.now = play.member.wake_at()
     play.join(2)
     play.beat(27)
+    play.answer(SyncGroup, SyncAnswer(27, b""))
+    play.now = play.member.wake_at()
     play.asks(JoinGroup)
+
+
+def test_member_that_has_something_to_revoke_hears_what_though_each_heartbeat_finds_a_rebalance() -> (
+    None
+):
+    """A group that has members of the consumer protocol, too, says so until the partition is released: only a sync says which."""
+    play = Play()
+    play.start()
+    play.beat(27)
+    play.member.failed(play.asks(JoinGroup), play.now)
+    play.now = play.member.wake_at()
+    play.join(2)
+    play.beat(27)
+    play.sync("t:0")
+    assert play.events()[-1] == Revoked(partitions("t:1"))
 
 
 def test_drain_that_overruns_the_rebalance_has_lost_all() -> None:
