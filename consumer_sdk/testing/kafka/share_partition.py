@@ -152,7 +152,8 @@ class SharePartition:
     def _move_gap(self, offset: int) -> None:
         if self._gap is not None:
             is_inside = self._gap[0] == self.end and offset <= self._gap[0]
-            self._gap = (self._gap[0], offset) if is_inside else None
+            # Kafka lets it begin earlier again, and may then not get past it while the flight is full.
+            self._gap = (self._gap[0], max(self._gap[1], offset)) if is_inside else None
 
     # -- acquiring --------------------------------------------------------------------------------
 
