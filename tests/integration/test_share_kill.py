@@ -108,7 +108,7 @@ async def begin(
     return topic, f"group-{topic}"
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.campaign)])
 async def test_member_killed_many_times_loses_nothing_and_repeats_nothing_accepted(
     kafka_server: KafkaServer, tmp_path: Path, kills: int
 ) -> None:
