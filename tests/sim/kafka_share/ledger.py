@@ -120,7 +120,8 @@ class Ledger:
             case Outcome.REJECTED:
                 return place in self.letters
             case Outcome.LIMIT:
-                return not self._scene.plan.keeps_locks
+                # What is given back unhandled, where others join, counts as delivered.
+                return not self._scene.plan.keeps_locks or len(self._scene.plan.slots) > 1
             case Outcome.GAP | Outcome.REMOVED:
                 return not self._scene.has_record(*place)
 
