@@ -147,7 +147,15 @@ class SharePartition:
 
     def _gap_start(self) -> int | None:
         """Where offsets begin that an earlier leader has fetched and this one has not; None for none."""
-        return self._gap[1] if self._gap is not None and self._gap[0] == self.end else None
+        if self._gap is None or self._gap[0] != self.end:
+            return None
+        start = self._gap[1]
+        for (
+            batch
+        ) in self._batches:  # what is fetched is no gap, also where Kafka's has stayed behind
+            if batch.first <= start <= batch.last:
+                start = batch.last + 1
+        return start if start <= self._gap[0] else None
 
     def _move_gap(self, offset: int) -> None:
         if self._gap is not None:
