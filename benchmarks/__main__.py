@@ -30,6 +30,7 @@ BENCHMARKS = {
         "rebalance",
         "a real Kafka: a member joins, and partitions that do not move wait",
     ),
+    "share": ("share", "a real Kafka's share groups: confluent-kafka, Java and ours"),
     "spark": (
         "spark.suite",
         "a real Kafka in Spark: Spark's own source, bare Python sources and ours",

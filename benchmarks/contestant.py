@@ -41,6 +41,7 @@ class Job:
         receiver_queue: messages that Pulsar sends ahead; the client's own default if 0.
         workers: processes.
         target: a topic that each record's output is written to; empty for none.
+        poll: how many records a member of a share group asks for at a time.
     """
 
     records: int
@@ -56,6 +57,7 @@ class Job:
     receiver_queue: int = 0
     workers: int = 1
     target: str = ""
+    poll: int = 500
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,10 @@ from benchmarks.harness import Command, Contestant
 from benchmarks.peers.parallel_consumer import ParallelConsumer
 from benchmarks.process import python_contestant
 
-__all__ = ["AIMS", "LONGEST", "RATIOS", "TARGET", "Field", "contests"]
+__all__ = ["AIMS", "LONGEST", "RATIOS", "SETUPS", "TARGET", "Field", "contests"]
 
 _GC = 50_000
-_SETUPS: dict[str, dict[str, Any]] = {
+SETUPS: dict[str, dict[str, Any]] = {
     "uvloop, rare gc": {"loop": "uvloop", "gc_threshold": _GC},
     "uvloop": {"loop": "uvloop"},
     "asyncio": {"loop": "asyncio"},
@@ -28,7 +28,7 @@ _SETUPS: dict[str, dict[str, Any]] = {
 }
 """How a Python contestant may be run, likeliest first; each tried."""
 if importlib.util.find_spec("uvloop") is None:
-    _SETUPS = {name: setup for name, setup in _SETUPS.items() if setup["loop"] == "asyncio"}
+    SETUPS = {name: setup for name, setup in SETUPS.items() if setup["loop"] == "asyncio"}
 TARGET = "-outputs"
 """What the topic of outputs is called, behind the name of the one that is read."""
 _MANY = Job(warmup=200_000, records=2_000_000)
@@ -80,19 +80,19 @@ class Field:
 
     servers: str
     topic: str
-    parallel_consumer: ParallelConsumer | None
+    parallel_consumer: ParallelConsumer | None = None
 
     def python(
         self, name: str, module: str, job: Job, concurrencies: Sequence[int] = (0,)
     ) -> Contestant:
         """A contestant in Python: a variant for each set-up and each concurrency."""
         variants = {
-            setup + (f", {concurrency} handlers" if concurrency else ""): self._command(
+            setup + (f", {concurrency} handlers" if concurrency else ""): self.command(
                 lambda job: python_contestant(f"benchmarks.{module}", job),
                 replace(job, concurrency=concurrency or job.concurrency, **options),
             )
             for concurrency in concurrencies
-            for setup, options in _SETUPS.items()
+            for setup, options in SETUPS.items()
         }
         return Contestant(name, variants)
 
@@ -102,12 +102,14 @@ class Field:
             return []
         make = self.parallel_consumer.command
         variants = {
-            f"{number} threads": self._command(make, replace(job, concurrency=number))
+            f"{number} threads": self.command(make, replace(job, concurrency=number))
             for number in threads
         }
         return [Contestant(name, variants)]
 
-    def _command(self, make: Callable[[Job], list[str]], job: Job) -> Command:
+    def command(self, make: Callable[[Job], list[str]], job: Job) -> Command:
+        """Makes the command of a run, which has a group of its own."""
+
         def command(share: float) -> list[str]:
             return make(
                 replace(

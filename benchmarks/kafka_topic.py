@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from itertools import cycle, islice
 from typing import Literal
 
@@ -12,12 +16,40 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-__all__ = ["KEYS", "PARTITIONS", "delete", "fill"]
+from consumer_sdk.testing.servers import ExternalKafka, KafkaServer, external_address
+
+__all__ = ["KEYS", "PARTITIONS", "delete", "fill", "filled"]
 
 PARTITIONS = 8
 KEYS = 5_000
 _BATCH_BYTES = 128 * 1024
 _IN_FLIGHT = 64
+
+
+@asynccontextmanager
+async def filled(
+    records: int, say: Callable[[str], None], *others: str
+) -> AsyncIterator[tuple[str, str]]:
+    """A new topic with so many records, and where it is: in a Kafka of ours, or the one that runs already.
+
+    Args:
+        others: what is behind the topic's name in those of empty topics beside it.
+    """
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a new topic's sends are retried
+    address = external_address("CONSUMER_SDK_KAFKA")
+    server = ExternalKafka(address) if address else KafkaServer(quick=False)
+    topic = f"benchmark-{uuid.uuid4().hex[:8]}"
+    names = [topic, *(topic + other for other in others)]
+    async with server:
+        servers = server.bootstrap_servers
+        for name in names:
+            await server.create_topic(name, partitions=PARTITIONS)
+        try:
+            say(f"writing {records:,} records of 100 bytes")
+            await fill(servers, topic, records)
+            yield servers, topic
+        finally:
+            await delete(servers, *names)
 
 
 async def delete(servers: str, *topics: str) -> None:

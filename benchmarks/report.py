@@ -9,12 +9,14 @@ from os import cpu_count
 from typing import Any
 
 from benchmarks import (
+    kafka_report,
     latency,
     leases,
     markdown,
     partitions,
     pulsar_tables,
     rebalance,
+    share,
     stores,
     telemetry,
     workers,
@@ -68,34 +70,7 @@ def _draw(name: str, result: Mapping[str, Any]) -> None:
 
 
 def _kafka(result: Mapping[str, Any]) -> str:
-    aims = [
-        (
-            f"`{key}`",
-            figure(result[key], 2),
-            figure(result["after_warm_up"][key], 2),
-            f"≥ {aim:g}" if aim else "-",
-        )
-        for key, aim in AIMS.items()
-    ]
-    contestants = [
-        (
-            f"`{name}`",
-            result["variants"][name],
-            figure(rate, 0),
-            figure(result["cpu_us"][name], 1),
-            figure(result["rss_mb"][name], 0),
-        )
-        for name, rate in result["rates"].items()
-    ]
-    return "\n\n".join(
-        [
-            markdown.table(("ratio", "from the first record", "after a warm-up", "aim"), aims),
-            markdown.table(
-                ("contestant", "at its best with", "records/s", "CPU µs a record", "peak RSS, MB"),
-                contestants,
-            ),
-        ]
-    )
+    return kafka_report.tables(result, AIMS)
 
 
 def _message(result: Mapping[str, Any]) -> str:
@@ -132,6 +107,7 @@ TABLES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "partitions": partitions.tables,
     "pulsar": pulsar_tables.tables,
     "rebalance": rebalance.tables,
+    "share": share.tables,
     "spark": spark.tables,
     "stores": stores.tables,
     "telemetry": telemetry.tables,

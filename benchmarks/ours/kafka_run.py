@@ -20,7 +20,7 @@ async def contest(job: Job) -> Measured:
     adapter = KafkaAdapter(job.topic, bootstrap_servers=job.servers, group=job.group)
     consumer = Consumer(adapter, start="earliest")
     meter = Meter(job)
-    handler = _sleeping(meter, job.work) if job.work else _idle(meter)
+    handler = sleeping(meter, job.work) if job.work else _idle(meter)
     running = asyncio.create_task(
         consumer.run(handler, concurrency=job.concurrency, ordering=Ordering.KEY)
     )
@@ -40,7 +40,9 @@ def _idle(meter: Meter) -> Handler:
     return handle
 
 
-def _sleeping(meter: Meter, seconds: float) -> Handler:
+def sleeping(meter: Meter, seconds: float) -> Handler:
+    """A handler that waits, then counts its record."""
+
     async def handle(message: Message) -> None:  # noqa: ARG001 - a handler that looks at nothing
         await asyncio.sleep(seconds)
         if meter.tick() in meter.marks:
