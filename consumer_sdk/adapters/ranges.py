@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from consumer_sdk.adapters.urls import class_of, scheme_of, split_url
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.range_reads import RangeReader
 
-__all__ = ["SCHEMES", "open_for_tools", "open_ranges"]
+__all__ = ["SCHEMES", "open_for_tools", "open_ranges", "share_group_of"]
 
 SCHEMES = {
     "kafka": "consumer_sdk.adapters.kafka.ranges:KafkaRanges",
@@ -55,3 +55,8 @@ def open_for_tools(url: str) -> tuple[RangeReader, str | None]:
     kept = {name: text for name, text in texts.items() if name not in reader.consumer_options()}
     opened: RangeReader = reader.from_url(urlunsplit(parts._replace(query=urlencode(kept))))
     return opened, group
+
+
+def share_group_of(url: str) -> str | None:
+    """The share group that a consumer's URL names: its broker keeps no position for each partition."""
+    return dict(parse_qsl(urlsplit(url).query)).get("share_group")

@@ -127,7 +127,7 @@ class FetchLoop:
         # A partition that is paused may have room long before another one has a record.
         with self._timing.measured("receive"):
             return await self._adapter.fetch(
-                max_records=options.fetch_records,
+                max_records=min(options.fetch_records, self._room_left()),
                 max_bytes=options.fetch_bytes,
                 max_wait=min(poll, options.fetch_wait) if self.paused else options.fetch_wait,
             )
@@ -157,14 +157,22 @@ class FetchLoop:
         self.is_full = is_full
         self._context.queue.set_full(is_full=is_full)
 
+    def _room_left(self) -> int:
+        """Records; one at least, since there is room."""
+        return max(self.max_in_flight - self.unsettled + self._spared, 1)
+
+    @property
+    def _spared(self) -> int:
+        """Records that wait for a retry, and take no room."""
+        return min(self._waiting, self._options.max_retrying)
+
     def _has_room(self) -> bool:
         """Pauses and resumes partitions with hysteresis on the way."""
         self._count()
         # Once full, half of it has to go before the next fetch.
         factor = 0.5 if self.is_full else 1.0
         is_small = self._size < self._options.max_in_flight_bytes * factor
-        spared = min(self._waiting, self._options.max_retrying)
-        return is_small and self.unsettled - spared < self.max_in_flight * factor
+        return is_small and self.unsettled - self._spared < self.max_in_flight * factor
 
     def _count(self) -> None:
         """Looks at what has changed; at all holdings when the share of each has.

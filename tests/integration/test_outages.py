@@ -64,7 +64,7 @@ async def test_outage_of_kafka_is_a_few_lines(
     await running
     assert 0 < len(said) < FEW
     places = {record.name.removeprefix("consumer_sdk.adapters.kafka.") for record in said}
-    assert places >= {"client.reconnecting", "fetch.fetcher", "groups.runner"}
+    assert places >= {"client.connections", "fetch.fetcher", "groups.runner"}
     assert not any(logger.filters for logger in map(logging.getLogger, ("aiokafka", "kazoo")))
 
 

@@ -1,4 +1,4 @@
-"""How many records may be in flight where the broker stops sending at a limit. Pure."""
+"""How many records may be in flight: where the broker stops sending at a limit, and where ours is small."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from consumer_sdk.abc import Adapter
 from consumer_sdk.runtime.compatibility import check, in_flight_of
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.testing import MemoryAdapter, MemoryBroker
+from tests.runtime.bench import Bench, bench
 from tests.runtime.consumer_options import options_of
 
 
@@ -57,3 +58,17 @@ def test_options_that_wait_for_more_than_the_broker_sends_are_an_error(options: 
     """The default is counted too."""
     with pytest.raises(ConfigurationError, match="about 46000 records are not acked"):
         check(adapter_with(46_000), None, options)
+
+
+def test_fetch_asks_for_no_more_records_than_there_is_room_for() -> None:
+    """Else a queue's broker would give a backlog to the first consumer, whatever it can hold."""
+
+    async def test(b: Bench) -> None:
+        b.append(*map(str, range(50)))
+        async with b.consumer(max_in_flight=4) as consumer:
+            for _ in range(10):
+                message = await anext(consumer)
+                assert consumer.stats().in_flight <= 4
+                message.ack()
+
+    bench(test)

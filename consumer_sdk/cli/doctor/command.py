@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from consumer_sdk import __version__
-from consumer_sdk.adapters.ranges import open_for_tools
+from consumer_sdk.adapters.ranges import open_for_tools, share_group_of
 from consumer_sdk.cli.doctor.findings import (
     Finding,
     exit_status,
@@ -95,7 +95,7 @@ async def _examined(
             yield finding
     is_up = group is not None
     try:
-        async for finding in _broker(reader, group):
+        async for finding in _broker(reader, group, share_group_of(arguments.url)):
             is_up = is_up and finding.level != "FAIL"
             yield finding
         if arguments.store is not None:
@@ -133,7 +133,9 @@ def _version(name: str) -> str:
 # -- the broker -----------------------------------------------------------------------------------
 
 
-async def _broker(reader: RangeReader, group: str | None) -> AsyncIterator[Finding]:
+async def _broker(
+    reader: RangeReader, group: str | None, shared: str | None
+) -> AsyncIterator[Finding]:
     """Checks the broker; ends at the first check that fails, since the others need it."""
     what = "broker"
     try:
@@ -148,6 +150,9 @@ async def _broker(reader: RangeReader, group: str | None) -> AsyncIterator[Findi
         if newest:
             yield of_clock(newest, time.time())
         what = "group"
+        if shared is not None:
+            yield Finding("ok", what, f"share group {shared}: the broker keeps what it has settled")
+            return
         if group is None:
             yield Finding("warn", what, "none is named", "give ?group=name to keep a position")
             return

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from consumer_sdk.abc import CheckpointStore
-from consumer_sdk.adapters.ranges import open_for_tools
+from consumer_sdk.adapters.ranges import open_for_tools, share_group_of
 from consumer_sdk.cli.groups.checkpoints import opened_store
 from consumer_sdk.cli.letters.moves import Bounds
 from consumer_sdk.errors import (
@@ -119,6 +119,11 @@ async def opened_group(
         ConfigurationError: nothing names it.
         ConsumerSdkError: it cannot be opened.
     """
+    if (shared := share_group_of(url)) is not None:
+        raise ConfigurationError(
+            f"share group {shared!r} has no positions that could be read or moved here: see its lag with Kafka's "
+            f"own kafka-share-groups.sh --describe --group {shared}"
+        )
     async with opened_reader(url) as (reader, named):
         name = named or group
         if name is None:

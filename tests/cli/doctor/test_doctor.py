@@ -57,6 +57,8 @@ async def test_what_is_wrong_fails_with_what_to_do(
     assert (code, found["broker"]["level"]) == (1, "FAIL")
     assert "no-such-topic" in found["broker"]["found"]
     assert found["broker"]["todo"] == ""  # the error says what to do, and it is not the credentials
+    code, found = await findings(capsys, world.url(stream, share_group="billing"))
+    assert found["group"]["found"].startswith("share group billing: the broker keeps")
     url = world.url(stream, group="g")
     code, found = await findings(capsys, url, f"sqlite://{tmp_path}/none/state.db")
     assert (code, found["store"]["level"]) == (1, "FAIL")
