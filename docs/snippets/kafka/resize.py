@@ -1,4 +1,4 @@
-"""Takes jobs from a Kafka topic as from a queue. Start it as often as you like: jobs go to whoever has time."""
+"""Takes jobs from a Kafka topic as from a queue. Start it as often as you like: new jobs go to whoever asks first."""
 
 import asyncio
 import os
