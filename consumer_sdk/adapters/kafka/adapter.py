@@ -252,7 +252,10 @@ class KafkaAdapter(Adapter):
     async def positions(
         self, assignments: Sequence[Assignment], at: Start
     ) -> Mapping[Assignment, Position | None]:
-        found = await self._session.offsets.at(map(_tp, assignments), at)
+        session = self._session
+        found = await session.offsets.at(map(_tp, assignments), at)
+        ends = session.grants.of_all(assignments) if at is StartPoint.LATEST else ()
+        found |= {grant.tp: grant.within_past(found.get(grant.tp)) for grant in ends}
         return {a: found.get(_tp(a)) for a in assignments}
 
     async def partitions(self, stream: str) -> Sequence[Partition]:

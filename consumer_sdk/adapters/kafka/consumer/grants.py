@@ -7,7 +7,7 @@ from aiokafka import TopicPartition
 from consumer_sdk.adapters.assignment_book import BaseGrant, GrantState, next_epoch
 from consumer_sdk.adapters.doubts import Doubts
 from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
-from consumer_sdk.adapters.kafka.fetch.cursors import Cursor
+from consumer_sdk.adapters.kafka.fetch.cursors import NO_POSITION, Cursor
 from consumer_sdk.records import Assignment, Checkpoint, Partition
 
 __all__ = ["Grant"]
@@ -28,6 +28,8 @@ class Grant(BaseGrant):
         behind: the offset behind what cannot be read, once that was reported.
         reported: the position after the last run.
         stands: what the group had committed when it was asked last.
+        has_lost_past: the grant before it was told that the log has another past. So its epoch is not asked with again.
+        past_end: where that one ends, until it has begun; -1 where that is not known.
         committed: the highest position that a commit was sent for.
         number, checkpoint, is_copy: of the last flush of that position: one flush gives all of what is
             committed, so that no position goes with the ranges of another.
@@ -43,9 +45,11 @@ class Grant(BaseGrant):
         "cursor",
         "doubts",
         "has_fault",
+        "has_lost_past",
         "is_copy",
         "is_salvaged",
         "number",
+        "past_end",
         "reported",
         "stands",
         "tenure",
@@ -77,6 +81,8 @@ class Grant(BaseGrant):
         self.behind: int | None = None
         self.reported = -1
         self.stands: GroupOffset | None = None
+        self.has_lost_past = False
+        self.past_end = NO_POSITION
         self.committed = -1
         self.number = 0
         self.checkpoint = Checkpoint()
@@ -111,10 +117,22 @@ class Grant(BaseGrant):
 
         1. Records are read, and committed; 2. the leader dies, and one without them takes over; 3. it writes others in
         their places. Without the epoch these would be passed over in silence.
+
+        Once that was told, ``out_of_range`` has decided where to go on, and the same answer would come for ever.
         """
         self.cursor.seek(offset)
-        if self.stands is not None and self.stands.offset == offset:
-            self.cursor.last_epoch = self.stands.epoch
+        self.past_end = NO_POSITION
+        if self.has_lost_past or self.stands is None or self.stands.offset != offset:
+            return
+        self.cursor.last_epoch = self.stands.epoch
+
+    def within_past(self, end: int | None) -> int | None:
+        """The end of the log, as far as the log is the one that the group has read.
+
+        1. A log is read up to 100, and truncated to 50; 2. others write up to 200. The group stands at 100, which is stored:
+        only with 50 as its end ``out_of_range`` decides where to go on.
+        """
+        return end if end is None or self.past_end < 0 else min(end, self.past_end)
 
     def close(self) -> None:
         """It is over, and nothing is fetched for it."""
@@ -123,9 +141,11 @@ class Grant(BaseGrant):
 
     def again(self) -> Grant:
         """The same partition in a new epoch, offered anew."""
-        return Grant(
+        made = Grant(
             self.tp,
             self.tenure,
             discovered=self.assignment.discovered,
             attempt=self.attempt + 1,
         )
+        made.has_lost_past, made.past_end = self.cursor.has_lost_past, self.cursor.past_end
+        return made

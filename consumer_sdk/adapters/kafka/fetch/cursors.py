@@ -146,6 +146,8 @@ class Cursor:
         held: bytes that it takes.
         node: whom it was to be fetched from at the last look.
         missing: an offset that its leader has said, once, not to store; -1 for none.
+        has_lost_past: its leader has said that it does not have what was read, or the position; a fault tells of it.
+        past_end: where the leader's log is another than what was read, if it has said that too; else -1.
         changed: called when it may have to be asked for.
         aside_at: when it may be asked for aside again.
     """
@@ -156,6 +158,7 @@ class Cursor:
         "aside_at",
         "changed",
         "failed_leader",
+        "has_lost_past",
         "held",
         "highwater",
         "is_closed",
@@ -166,6 +169,7 @@ class Cursor:
         "log_start",
         "missing",
         "node",
+        "past_end",
         "paused",
         "position",
         "queue",
@@ -190,6 +194,8 @@ class Cursor:
         self.is_idle = False
         self.is_noted = False
         self.missing = NO_POSITION
+        self.has_lost_past = False
+        self.past_end = NO_POSITION
         self.node: int | None = None
         self.replica: tuple[int, float] | None = None
         self.rests_until = 0.0
@@ -755,6 +761,7 @@ class Cursors:
         if code == OUT_OF_RANGE:
             # So may a leader that is none any more, and that nobody knows of yet.
             is_said_twice, cursor.missing = cursor.missing == offset, offset
+            cursor.has_lost_past |= is_said_twice
             return Fault(OffsetOutOfRangeError({tp: offset})) if is_said_twice else None
         if code == FORBIDDEN:
             return Fault(TopicAuthorizationFailedError(tp.topic))
@@ -775,6 +782,7 @@ class Cursors:
         cursor.last_epoch = epoch
         if end >= position:
             return False
+        cursor.has_lost_past, cursor.past_end = True, end
         text = (
             f"the log was truncated: the position is {position}, but the leader's log is as it was read "
             f"only up to {end} (leader epoch {epoch}): records from {end} on were lost by the brokers, "

@@ -452,6 +452,7 @@ def test_position_that_is_not_stored_is_a_fault_behind_what_is_buffered() -> Non
         await reader.read(1)
         assert isinstance(reader.faults[0], OffsetOutOfRangeError)
         assert len(reader.faults) == 1
+        assert (cursor.has_lost_past, cursor.past_end) == (True, -1)
         cursor.seek(0)
         cursor.resume()
         await asyncio.sleep(0.1)
@@ -484,6 +485,7 @@ def test_truncated_log_is_a_fault_that_names_both_offsets() -> None:
         assert isinstance(fault, PositionOutOfRangeError)
         assert "the position is 10" in str(fault)
         assert "only up to 5 (leader epoch 0)" in str(fault)
+        assert (cursor.has_lost_past, cursor.past_end) == (True, 5)
         assert reader.seen[A] == list(range(10))
         await reader.fetcher.aclose()
 
