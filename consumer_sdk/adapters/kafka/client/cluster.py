@@ -83,6 +83,8 @@ PATIENCE = 5.0
 """Seconds after which a question that any node can answer is asked of the next one."""
 LEAST_BACKOFF = 0.005
 """Seconds between two refreshes in the background, whatever ``retry_backoff_ms`` says."""
+LONGEST_BACKOFF = 1.0
+"""The same, where they bring nothing new; as Java's clients have it."""
 REFRESHES = ("metadata", 0)
 """What the pace of background refreshes is kept under."""
 
@@ -118,6 +120,7 @@ class Cluster:
         self._refreshing: asyncio.Task[KafkaError | None] | None = None
         self._asked: Collection[str] | None = None
         self._is_wanted = asyncio.Event()
+        self._changes = 0
         self._tending: asyncio.Task[None] | None = None
         self._coordinators: dict[Coordinator, int] = {}
         self._lookups: defaultdict[Coordinator, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -190,6 +193,8 @@ class Cluster:
             raise KafkaConnectionError(f"no broker told the cluster's metadata: {why}") from error
 
     def _refresh_task(self) -> tuple[asyncio.Task[KafkaError | None], Collection[str] | None]:
+        if self._is_closed:
+            raise KafkaConnectionError("the cluster's connections are closed")
         if self._refreshing is None or self._refreshing.done():
             self._asked = self._topics
             self._refreshing = asyncio.create_task(self._refresh())
@@ -224,20 +229,22 @@ class Cluster:
         if not answer.brokers:
             raise MetadataEmptyBrokerList("it names no broker yet")
         is_changed = self.metadata.take(answer, _now(), lists_all=topics is None)
+        self._changes += is_changed
         for listener, each in list(self._listeners.items()):
             if is_changed or each:
                 _tell(listener, self.metadata)
 
     def request_refresh(self) -> None:
-        """The same, soon and in the background; however often it is called, at a pace."""
+        """The same, soon and in the background; however often it is called, at a pace that slows down if nothing changes."""
         self._is_wanted.set()
 
     async def _keep_fresh(self) -> None:
         backoff = max(self._options["retry_backoff_ms"] / 1000, LEAST_BACKOFF)
-        pace = Pace(first=backoff)
+        pace, rest = Pace(first=backoff), backoff
         while True:
             await self._until_due()
             self._is_wanted.clear()
+            changes = self._changes
             try:
                 await self.refresh()
             except Exception as error:  # noqa: BLE001 - nobody would refresh any more
@@ -247,7 +254,10 @@ class Cluster:
                 await asyncio.sleep(pace.rest(REFRESHES, _now()))
             else:
                 pace.worked(REFRESHES)
-                await asyncio.sleep(backoff)
+                await asyncio.sleep(rest)
+                # A leader may be away for long, and who waits for it asks again at once.
+                is_vain = self._is_wanted.is_set() and self._changes == changes
+                rest = min(rest * 2, max(LONGEST_BACKOFF, backoff)) if is_vain else backoff
 
     async def _until_due(self) -> None:
         """Until somebody wants fresh metadata, or they are old."""

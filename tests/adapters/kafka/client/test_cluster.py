@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, suppress
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
@@ -23,6 +24,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.group import HeartbeatRequest, HeartbeatResponse_v1
 
 from consumer_sdk.adapters.kafka.client import cluster as cluster_module
+from consumer_sdk.adapters.kafka.client import connections as connections_module
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.cluster_metadata import Leader
 from consumer_sdk.adapters.kafka.client.connections import Channel
@@ -37,6 +39,7 @@ from consumer_sdk.adapters.kafka.client.lookups import (
 from consumer_sdk.adapters.kafka.client.protocol import MetadataResponseV12
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.errors import TransientAdapterError
+from consumer_sdk.testing import simulate
 from consumer_sdk.testing.servers.ports import HOST
 from tests.adapters.kafka.scripted_broker import (
     COORDINATOR,
@@ -239,6 +242,47 @@ async def test_connection_that_breaks_asks_for_fresh_metadata(
         await until(lambda: broker.asked[METADATA] > 1)
 
 
+def test_metadata_that_bring_nothing_new_are_asked_for_ever_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While a leader is away, or a topic is gone, somebody wants fresh ones all the time. On virtual time."""
+
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        broker.port = 9092
+        broker.topics = [topic("t", (1, 5), (-1, 5))]
+
+        async def answer(_request: Any) -> Any:
+            broker.asked[METADATA] += 1
+            return broker.metadata()
+
+        async def connection(host: str, port: int, **_options: Any) -> Any:
+            return SimpleNamespace(
+                connected=lambda: True, host=host, port=port, close=lambda *_: None, send=answer
+            )
+
+        monkeypatch.setattr(connections_module, "open_connection", connection)
+        cluster = Cluster({"bootstrap_servers": [broker.address]}, {"t"})
+        await cluster.open(HANG)
+
+        async def ask_for(seconds: float) -> int:
+            before, end = broker.asked[METADATA], asyncio.get_running_loop().time() + seconds
+            while asyncio.get_running_loop().time() < end:
+                cluster.request_refresh()
+                await asyncio.sleep(0.01)
+            return broker.asked[METADATA] - before
+
+        assert 55 < await ask_for(60) < 65  # ten times as many at the first pace
+        broker.topics = [topic("t", (1, 5), (1, 6))]
+        await ask_for(1.1)
+        assert cluster.leader_of(OTHER) == Leader(1, 6)
+        await asyncio.sleep(2)
+        assert await ask_for(0.2) == 2  # nobody has asked in vain for a while
+        await cluster.aclose()
+
+    simulate(lambda _: scenario())
+
+
 async def test_bootstrap_servers_are_asked_again_when_no_node_is_there(
     broker: ScriptedBroker, connect: Opener
 ) -> None:
@@ -438,8 +482,8 @@ async def test_slow_node_is_left_alone_while_there_is_another(
 
 
 async def test_closed_cluster_asks_nothing(broker: ScriptedBroker, connect: Opener) -> None:
-    """Whoever waits is told; closing again does nothing."""
-    cluster = await connect()
+    """Whoever waits is told; closing again does nothing; no server is connected to again."""
+    cluster = await connect(bootstrap_servers=[f"localhost:{broker.port}"])
     broker.scripts[METADATA] = broker.scripts[HEARTBEAT] = silent
     waiting = [
         asyncio.create_task(cluster.refresh()),
@@ -450,10 +494,12 @@ async def test_closed_cluster_asks_nothing(broker: ScriptedBroker, connect: Open
         await cluster.aclose()
         found = await asyncio.gather(*waiting, return_exceptions=True)
         await cluster.aclose()
+        connections = broker.connections
     assert all(isinstance(each, KafkaConnectionError) for each in found), found
     for ask in (cluster.refresh(), cluster.send(1, heartbeat()), cluster.versions(1)):
         with pytest.raises(KafkaError, match="closed"):
             await ask
+    assert broker.connections == connections
 
 
 async def test_connection_that_was_idle_for_long_is_made_anew(
