@@ -359,6 +359,7 @@ class Cluster:
             except IncompatibleBrokerVersion:
                 raise
             except TimeoutError:
+                self._connections.was_slow(node)
                 failure = RequestTimedOutError(f"node {node} took longer than {PATIENCE:g} s")
             except KafkaError as error:
                 failure = error

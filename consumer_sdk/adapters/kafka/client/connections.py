@@ -263,6 +263,7 @@ class Connections:
         self._made: dict[Key, Any] = {}
         self._making: dict[Key, asyncio.Task[Any]] = {}
         self._in_flight: Counter[int] = Counter()
+        self._slow: set[int] = set()
         self._is_closed = False
 
     async def open(self, host: str, port: int) -> Any:
@@ -294,13 +295,15 @@ class Connections:
         with self._counted(node):
             connection = await self.get(node, channel)
             try:
-                return await ask(connection, request, seconds)
+                answer = await ask(connection, request, seconds)
             except asyncio.CancelledError:
                 # 1. a join is cancelled; 2. the broker goes on waiting for the other members, and reads nothing more of
                 # this connection; 3. the next join would wait behind it.
                 if channel is Channel.JOINS:
                     connection.close()
                 raise
+            self._slow.discard(node)
+            return answer
 
     @contextmanager
     def _counted(self, node: int) -> Iterator[None]:
@@ -311,15 +314,20 @@ class Connections:
             self._in_flight[node] -= 1
 
     def order(self) -> list[int]:
-        """The nodes, whom to ask first: one that does not rest, is connected, and has little to do."""
+        """The nodes, whom to ask first: one that does not rest, was not slow last, is connected, and has little to do."""
 
-        def rank(broker: Broker) -> tuple[bool, bool, int, float]:
+        def rank(broker: Broker) -> tuple[bool, bool, bool, int, float]:
             rests = self._rest(broker) > 0
             is_new = self._connected((broker.node, Channel.QUESTIONS), broker) is None
             shuffled = random.random()  # noqa: S311 - no secret
-            return rests, is_new, self._in_flight[broker.node], shuffled
+            is_slow = broker.node in self._slow
+            return rests, is_slow, is_new, self._in_flight[broker.node], shuffled
 
         return [broker.node for broker in sorted(self._brokers().values(), key=rank)]
+
+    def was_slow(self, node: int) -> None:
+        """Others are asked first, until it answers anything."""
+        self._slow.add(node)
 
     async def get(self, node: int, channel: Channel) -> Any:
         """A connection to a node.

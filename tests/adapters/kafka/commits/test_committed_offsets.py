@@ -97,7 +97,9 @@ async def test_position_of_another_past_of_the_log_is_out_of_range(
     """Its leader lost what was committed, and knows nothing of that epoch: records have come in its place."""
     topic = await world.kafka.create_stream()
     await world.kafka.append(topic, [Record(b"%d" % n) for n in range(4)])
-    await world.commit_as_another(topic, {0: (2, "")})  # a broker that is new has no coordinator yet
+    await world.commit_as_another(
+        topic, {0: (2, "")}
+    )  # a broker that is new has no coordinator yet
     entries = {topic: [OffsetEntry(0, 2, "", 7)]}
     async with line_to(world.kafka.servers, world.group_id) as line:
         request = OffsetCommitByName(world.group_id, -1, "", None, entries)
