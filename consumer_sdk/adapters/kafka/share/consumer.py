@@ -207,6 +207,7 @@ class ShareConsumer(ReadAheadSession):
                 most=self._options.max_batch_bytes,
                 checks=checks,
                 limit=self.limits.locks,
+                deliveries=self.limits.deliveries,
             )
         )
 

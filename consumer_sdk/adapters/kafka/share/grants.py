@@ -33,6 +33,7 @@ class ShareGrant(BaseGrant):
         most: bytes that a batch may have, decompressed.
         checks: checksums are compared.
         limit: records that the broker lets the group acquire of it.
+        deliveries: of a record that the broker makes.
 
     Attributes:
         tip: the partition, by the id of its topic.
@@ -45,6 +46,7 @@ class ShareGrant(BaseGrant):
     __slots__ = (
         "_checks",
         "_chunks",
+        "_deliveries",
         "_most",
         "_spans",
         "has_fault",
@@ -64,6 +66,7 @@ class ShareGrant(BaseGrant):
         most: int,
         checks: bool,
         limit: int = 2000,
+        deliveries: int | None = None,
     ) -> None:
         super().__init__(assignment)
         self.tip = tip
@@ -73,6 +76,7 @@ class ShareGrant(BaseGrant):
         self.has_fault = False
         self.rests_until = 0.0
         self.said: deque[AckGroup] = deque()
+        self._deliveries = deliveries
         self._most = most
         self._checks = checks
         self._chunks: deque[AcquiredRecords] = deque()
@@ -99,6 +103,7 @@ class ShareGrant(BaseGrant):
             checks=self._checks,
             acquisition=self.locks.acquisitions,
             losses=self.locks.losses,
+            limit=self._deliveries,
         )
         self._chunks.append(chunk)
 

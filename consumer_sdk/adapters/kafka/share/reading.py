@@ -4,6 +4,7 @@
 - An acquired offset below what was read that has no record is a gap: compacted, or a transaction's marker. It is
   acknowledged as one.
 - An acquired offset that the bytes do not reach is released, and comes again.
+- Nothing is released on its last delivery, after which the broker would give it up: it is taken apart at once.
 - What cannot be read is released once, since a bit may have flipped on its way here; Java's consumer rejects it, and it is
   gone. With its second delivery it is taken apart: each record that cannot be read, or the whole batch, is unreadable, and
   reaches the dead letters before it is rejected.
@@ -69,6 +70,7 @@ class AcquiredRecords:
         deliveries: of the offsets whose delivery is not the first.
         acquisition: which one of the partition's it is.
         losses: of the partition, when these were acquired.
+        limit: deliveries that the broker makes of a record.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class AcquiredRecords:
         checks: bool = True,
         acquisition: int = 0,
         losses: int = 0,
+        limit: int | None = None,
     ) -> None:
         self.acquisition = acquisition
         self.losses = losses
@@ -91,6 +94,7 @@ class AcquiredRecords:
         self._first, self._last = self._ranges[0].first, self._ranges[-1].last
         again = [each for each in self._ranges if each.delivery_count > 1]
         self.deliveries = {o: count for f, last, count in again for o in range(f, last + 1)}
+        self._limit = limit
         self.is_empty = False
         self._doubt: Exception | None = None
         self._reader: Unpacker | Salvaged = self._open(data, self._first)
@@ -171,8 +175,17 @@ class AcquiredRecords:
         elif self._doubt is not None:
             error, self._doubt = self._doubt, None
             self._doubtful(error, taken)
+        elif self._is_last_delivery():
+            self._doubtful(OSError("the bytes end before what was acquired does"), taken)
         else:
             self._release(taken)
+
+    def _is_last_delivery(self) -> bool:
+        """Of something that is left."""
+        limit = self._limit
+        return limit is not None and any(
+            count >= limit and offset in self._left for offset, count in self.deliveries.items()
+        )
 
     def _release(self, taken: Taken) -> None:
         taken.released += self._pop(self._first, self._last)
@@ -187,7 +200,7 @@ class AcquiredRecords:
         if not self._left:
             self.is_empty = True
             return
-        if min(self._left) not in self.deliveries:
+        if min(self._left) not in self.deliveries and not self._is_last_delivery():
             taken.error = error
             self._release(taken)
             return

@@ -37,10 +37,12 @@ def batch(first: int, deltas: list[int], *, last: int | None = None, bad: bool =
     return bytes(raw)
 
 
-def acquired(data: bytes, *ranges: tuple[int, int, int]) -> AcquiredRecords:
+def acquired(
+    data: bytes, *ranges: tuple[int, int, int], limit: int | None = None
+) -> AcquiredRecords:
     """Ranges of first, last and delivery count."""
     found = [AcquiredRange(*each) for each in ranges]
-    return AcquiredRecords(data, found, most=1 << 20)
+    return AcquiredRecords(data, found, most=1 << 20, limit=limit)
 
 
 def drain(records: AcquiredRecords, most: int = 100) -> tuple[list[int], Taken]:
@@ -132,3 +134,22 @@ def test_each_acquired_offset_is_handed_out_or_said(
     assert sorted(offsets + said.gaps + said.released) == sorted(wanted)
     assert all(offset >= at for offset in said.released)
     assert said.unreadable is None
+
+
+def test_nothing_is_released_on_its_last_delivery() -> None:
+    """The broker would give it up, and nobody would have seen it."""
+    data = batch(0, [0, 1], bad=True) + batch(2, [0, 1])
+    offsets, said = drain(acquired(data, (0, 1, 1), (2, 3, 2), limit=2))
+    assert offsets == [2, 3]
+    assert not said.released
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (0, 1)
+
+
+def test_what_the_bytes_do_not_reach_on_the_last_delivery_is_unreadable() -> None:
+    """It reaches the dead letters, as far as anything is known of it."""
+    offsets, said = drain(acquired(batch(0, [0, 1]), (0, 2, 5), limit=5))
+    assert offsets == [0, 1]
+    assert not said.released
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (2, 2)
