@@ -208,6 +208,17 @@ class ShareGrant(BaseGrant):
                 others |= dict.fromkeys(range(position, last + 1), AckType.REJECT)
         return whole
 
+    def tell_given_up(self) -> None:
+        """Before what is held is released: the broker gives up what is on its last delivery, and says so to nobody."""
+        limit = self._deliveries
+        counts = self.locks.counts() if limit is not None else ()
+        if lost := sum(count >= (limit or 0) for count in counts):
+            log.error(
+                "%s: %d records were taken away on their last delivery before they reached the dead letters: the broker "
+                "gives them up. Raise share.delivery.count.limit of the group",
+                *(name_of(self.tp), lost),
+            )
+
     def lose(self) -> int:
         """Nothing is held any more; what was not handed out is forgotten, and comes again.
 

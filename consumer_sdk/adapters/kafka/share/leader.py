@@ -23,7 +23,12 @@ from consumer_sdk.adapters.kafka.share.messages import (
     FetchedPartition,
     TopicIdPartition,
 )
-from consumer_sdk.adapters.kafka.share.session import Received, Request, ShareSession
+from consumer_sdk.adapters.kafka.share.session import (
+    TOO_MANY_SESSIONS,
+    Received,
+    Request,
+    ShareSession,
+)
 from consumer_sdk.adapters.kafka.share.structs import from_wire, to_wire
 from consumer_sdk.errors import AdapterError, ConsumerSdkError, TransientAdapterError
 from consumer_sdk.log_limits import REPEATS
@@ -89,6 +94,7 @@ class ShareLeader:
 
     def release(self, grant: ShareGrant) -> None:
         """This member reads it no more: what it still holds comes to others at once."""
+        grant.tell_given_up()
         group = grant.locks.settle(grant.locks.offsets, AckType.RELEASE, _now())
         while grant.said:
             self.session.acknowledge(grant.tip, grant.said.popleft())
@@ -155,6 +161,11 @@ class ShareLeader:
 
     @staticmethod
     def _error(received: Received) -> ConsumerSdkError:
+        if received.error == TOO_MANY_SESSIONS:
+            return TransientAdapterError(
+                "the broker has no room for one more share session: raise its group.share.max.share.sessions, or run fewer "
+                f"members (error {received.error})"
+            )
         error = for_code(received.error)(received.message)
         return translate(error, "reading as a member of a share group")
 
@@ -208,6 +219,8 @@ class ShareLeader:
 
     async def close(self) -> None:
         """Ends the session, so that the broker releases what it still holds at once. Never raises; bounded."""
+        for grant in self._grants.values():
+            grant.tell_given_up()
         request, failure = self.session.close(_now()), None
         try:
             if request is not None:

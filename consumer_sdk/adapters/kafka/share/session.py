@@ -33,6 +33,7 @@ from consumer_sdk.adapters.kafka.share.messages import (
     OPEN_EPOCH,
     AckBatch,
     AcknowledgedPartition,
+    AckType,
     AcquiredRange,
     AcquireMode,
     FetchedPartition,
@@ -44,7 +45,7 @@ from consumer_sdk.adapters.kafka.share.messages import (
 )
 from consumer_sdk.errors import TransientAdapterError
 
-__all__ = ["FetchLimits", "Received", "ShareSession"]
+__all__ = ["TOO_MANY_SESSIONS", "FetchLimits", "Received", "ShareSession"]
 
 LAST_EPOCH = 2**31 - 1
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, TOO_MANY_SESSIONS = 122, 123, 133
@@ -359,8 +360,8 @@ class ShareSession:
     def _refused(self, sent: _Sent, code: int, message: str, throttle: float) -> Received:
         self._put_back(sent)
         self.reset()
-        known = code in SESSION_ENDED
-        return Received(0 if known else code, message, throttle=throttle)
+        is_dealt_with = code in SESSION_ENDED and code != TOO_MANY_SESSIONS
+        return Received(0 if is_dealt_with else code, message, throttle=throttle)
 
     def failed(self, request: Request, error: Exception) -> None:
         """No answer came: the leader has done what was asked, or not. Who waits for it is told."""
@@ -409,12 +410,17 @@ class ShareSession:
     def close(self, now: float) -> ShareAcknowledge | None:
         """Ends the session, with one group of each partition; None where there is none, or a request is under way.
 
-        The broker releases what the member still holds. It ends a session of any epoch.
+        The broker releases what the member still holds of the session's partitions. What it holds of others, which were
+        forgotten while they had enough, is released by name. It ends a session of any epoch.
         """
         if self.is_asking or not self._may_be_open:
             return None
         self._may_be_open = False
         groups = _take(self._waiting)
+        for tip in self.locks.keys() - self.known - groups.keys():
+            held = self.locks[tip]
+            if group := held.settle(held.offsets, AckType.RELEASE, now):
+                groups[tip] = group
         topics = {tip: group.batches() for tip, group in groups.items()}
         request = ShareAcknowledge(self._group, self._member_id, CLOSE_EPOCH, topics=topics)
         self._sent = _Sent(request, now, groups)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from consumer_sdk.adapters.assignment_book import GrantState
 from consumer_sdk.adapters.kafka.share.grants import ShareGrant
 from consumer_sdk.adapters.kafka.share.messages import (
@@ -15,13 +17,14 @@ from tests.adapters.kafka.share.test_reading import batch
 LOCK = 30.0
 
 
-def opened() -> ShareGrant:
+def opened(*, deliveries: int | None = None) -> ShareGrant:
     """A grant that is read."""
     grant = ShareGrant(
         Assignment(Partition("t", "0"), 1),
         TopicIdPartition(b"t" * 16, 0),
         most=1 << 20,
         checks=True,
+        deliveries=deliveries,
     )
     grant.state = GrantState.OPEN
     return grant
@@ -57,3 +60,16 @@ def test_record_that_is_acquired_again_while_it_waits_is_handed_out_once() -> No
     acquire(grant, 0, 4)
     acquire(grant, 3, 9, since=1.0)
     assert handed_out(grant) == list(range(10))
+
+
+def test_record_that_is_taken_away_on_its_last_delivery_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The broker gives it up without a word."""
+    grant = opened(deliveries=3)
+    grant.locks.acquire([AcquiredRange(0, 4, 2)], 0.0, LOCK)
+    grant.tell_given_up()
+    assert not caplog.records
+    grant.locks.acquire([AcquiredRange(5, 6, 3)], 0.0, LOCK)
+    grant.tell_given_up()
+    assert "t[0]: 2 records were taken away on their last delivery" in caplog.text

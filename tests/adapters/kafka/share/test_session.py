@@ -303,3 +303,25 @@ def test_fetch_waits_shortly_while_something_is_held() -> None:
     played = Played()
     assert played.fetch([A], AcquiredRange(0, 3, 1)).max_wait == 0.5
     assert played.fetch([A]).max_wait == 0.1
+
+
+def test_session_that_closes_releases_what_it_had_forgotten() -> None:
+    """The broker releases what is acquired of the session's partitions alone; the rest would wait for its lock's end."""
+    played = Played()
+    played.fetch([A], AcquiredRange(0, 4, 1))
+    played.fetch([B])
+    assert played.session.known == {B}
+    end = played.session.close(1.0)
+    assert end is not None
+    assert dict(end.topics) == {A: [AckBatch(0, 4, (AckType.RELEASE,))]}
+
+
+def test_broker_with_too_many_sessions_is_left_alone_for_a_while() -> None:
+    """An error of the session that asking again at once does not mend."""
+    played = Played()
+    request = played.session.poll(0.0, [A], 100)
+    assert request is not None
+    assert played.answer(request, ShareFetchAnswer(133)).error == 133
+    request = played.session.poll(0.0, [A], 100)
+    assert request is not None
+    assert played.answer(request, ShareFetchAnswer(122)).error == 0
