@@ -284,10 +284,17 @@ class QueueTracker(BaseTracker):
             self._named.add(position, message.native)
             found.dropped.append(offset)
         else:
+            self._take_release_back(position)
             index = self._mint([position], [message.native], size, now)
             self._reach(position)
             self._resume_delivery(index, message, now, found)
             self._restored.attempts.pop(position, None)
+
+    def _take_release_back(self, position: Position) -> None:
+        """It has come again: a release that is still to be said would be taken as said of this delivery."""
+        for released in (self._released, self._releasing):
+            if position in released:
+                released.remove(position)
 
     def _count_deliveries(self, index: int, count: int, found: TrackedLists) -> None:
         """The broker has delivered it before, to somebody who did not settle it.

@@ -99,3 +99,21 @@ def test_closed_tracker_releases_nothing() -> None:
     queue.nack(1, 1, NOW, 3600.0)
     queue.close()
     assert not queue.release(1)
+
+
+def test_release_is_not_said_of_the_delivery_that_came_meanwhile() -> None:
+    """It was put back, or its flush is in the air, when the record comes again: a handler has it now."""
+    for comes_first in (True, False):
+        queue = make_queue()
+        deliver(queue, range(2))
+        queue.nack(1, 1, NOW, 3600.0)
+        queue.release(1)
+        flush = take(queue)
+        if comes_first:
+            counted(queue, {1: 2})
+        queue.flushed(flush, RETRY)
+        if not comes_first:
+            counted(queue, {1: 2})
+        queue.ack(2)
+        again = take(queue)
+        assert (list(again.released), [p for p, _ in again.settled]) == ([], [1])
