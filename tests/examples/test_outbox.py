@@ -259,6 +259,7 @@ async def test_process_that_hangs_in_a_transaction_does_not_hold_up_another(shop
         await database.execute("BEGIN")
         await database.execute(outbox.REMEMBER, *outbox.identity(order()))
         await outbox.handle(pool, order())
+        database.terminate()  # the server may be ending it at this moment
     assert await shop.database.fetchval("SELECT total FROM accounts") == 5
 
 

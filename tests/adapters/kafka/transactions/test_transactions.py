@@ -297,6 +297,8 @@ async def test_more_holes_than_a_commit_has_room_for_write_nothing_twice(stage: 
     release = asyncio.Event()
 
     async def handle(message: Message) -> None:
+        if not release.is_set():
+            adapter.session.limit.size = HEAD_SIZE + 20  # before anything is settled
         await stage.echo(message)
         if message.position in held:
             await release.wait()
@@ -304,8 +306,6 @@ async def test_more_holes_than_a_commit_has_room_for_write_nothing_twice(stage: 
     adapter = stage.adapter()
     consumer = stage.consumer(adapter, drain_timeout=0.1)
     async with stage.running(handle, consumer, ordering="none", concurrency=500) as task:
-        await until(lambda: is_held(consumer), task)
-        adapter.session.limit.size = HEAD_SIZE + 20
         await until(lambda: is_cut(consumer, 400 - len(held)), task)
     before = await stage.ledger()
     assert len(before) < 400 - len(held)
