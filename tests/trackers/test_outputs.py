@@ -330,3 +330,30 @@ TestAnyHistoryWritesEachOutputOnce = Transactional.TestCase
 def test_any_long_history_writes_each_output_once() -> None:
     """The same, at length."""
     run_state_machine_as_test(Transactional, settings=AT_LENGTH)
+
+
+def test_cumulative_ack_settles_what_was_sent_up_to_it_and_nothing_above() -> None:
+    """One that waits for its retry is not settled by it."""
+    book = book_of(0, 1, 2, 3)
+    book.settled_up_to(2, lambda index: index != 1)
+    assert texts(book.choose(checkpoint_of({0, 2}, 4), ALL.fit)) == ["0", "2"]
+
+
+def test_dead_letter_that_was_written_elsewhere_is_no_output() -> None:
+    """What the handler has sent does not count either."""
+    book = book_of(0)
+    book.give_up(0)
+    book.dead_lettered(0, 0, None)
+    assert texts(book.choose(checkpoint_of({0}, 1), ALL.fit)) == []
+    assert book.size == 0
+
+
+def test_book_that_is_closed_while_its_transaction_commits_stays_empty() -> None:
+    """The partition is lost between the two."""
+    book = book_of(0)
+    book.settled(0)
+    choice = book.choose(checkpoint_of({0}, 1), ALL.fit)
+    assert choice is not None
+    book.close()
+    book.committed(choice)
+    assert book.size == 0

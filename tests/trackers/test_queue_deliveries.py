@@ -117,3 +117,13 @@ def test_release_is_not_said_of_the_delivery_that_came_meanwhile() -> None:
         queue.ack(2)
         again = take(queue)
         assert (list(again.released), [p for p, _ in again.settled]) == ([], [1])
+
+
+def test_record_that_is_released_as_the_last_one_leaves_nothing_behind() -> None:
+    """Its chunk goes with it."""
+    queue = make_queue()
+    deliver(queue, range(1))
+    queue.nack(0, 1, NOW, 3600.0)
+    assert queue.release(0)
+    assert queue.unsettled == 0
+    assert list(take(queue).released) == [0]
