@@ -13,7 +13,7 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 from consumer_sdk.log_limits import REPEATS
-from consumer_sdk.records import Arrival, Message, Redelivery, Run, Tracked
+from consumer_sdk.records import Arrival, Kind, Message, Redelivery, Run, Tracked
 from consumer_sdk.runtime.observing.consumer_log import error_text
 from consumer_sdk.runtime.options import Options
 from consumer_sdk.runtime.partitions.held_partition import HeldPartition
@@ -127,7 +127,7 @@ class FetchLoop:
         # A partition that is paused may have room long before another one has a record.
         with self._timing.measured("receive"):
             return await self._adapter.fetch(
-                max_records=min(options.fetch_records, self._room_left()),
+                max_records=self._most_records(),
                 max_bytes=options.fetch_bytes,
                 max_wait=min(poll, options.fetch_wait) if self.paused else options.fetch_wait,
             )
@@ -157,9 +157,12 @@ class FetchLoop:
         self.is_full = is_full
         self._context.queue.set_full(is_full=is_full)
 
-    def _room_left(self) -> int:
-        """Records; one at least, since there is room."""
-        return max(self.max_in_flight - self.unsettled + self._spared, 1)
+    def _most_records(self) -> int:
+        """Of a fetch. A queue's records are nobody else's once they are fetched: no more than there is room for."""
+        most = self._options.fetch_records
+        if self._adapter.capabilities.kind is not Kind.QUEUE:
+            return most
+        return min(most, max(self.max_in_flight - self.unsettled + self._spared, 1))
 
     @property
     def _spared(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from consumer_sdk import ConfigurationError
+from consumer_sdk import ConfigurationError, Consumer
 from consumer_sdk.abc import Adapter
 from consumer_sdk.runtime.compatibility import check, in_flight_of
 from consumer_sdk.runtime.options import Options
@@ -65,7 +65,8 @@ def test_fetch_asks_for_no_more_records_than_there_is_room_for() -> None:
 
     async def test(b: Bench) -> None:
         b.append(*map(str, range(50)))
-        async with b.consumer(max_in_flight=4) as consumer:
+        queue = MemoryAdapter(b.broker, "s", group="g", subscription="shared")
+        async with Consumer(queue, max_in_flight=4, clock=b.simulation.clock) as consumer:
             for _ in range(10):
                 message = await anext(consumer)
                 assert consumer.stats().in_flight <= 4
