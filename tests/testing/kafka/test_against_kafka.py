@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
+from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.groups.member import TopicPartition
 from consumer_sdk.adapters.kafka.groups.messages import (
     Answer,
@@ -93,7 +93,7 @@ class Kafka:
         return await self._lines[line].ask(request)
 
     async def commit(self, group: str, member: str, epoch: int, number: int) -> int:
-        topics = {self.topic: [OffsetEntry(number, 7, "")]}
+        topics = {self.topic: [OffsetEntry(number, 7)]}
         request = OffsetCommitByName(group, epoch, member, None, topics)
         ((_, ((_, code),)),) = (await self._lines[0].send(request)).topics
         assert isinstance(code, int)

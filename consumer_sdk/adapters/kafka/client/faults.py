@@ -17,7 +17,7 @@ from consumer_sdk.errors import (
     UnreadableRecordError,
 )
 
-__all__ = ["STALE", "check_code", "describe", "name_of", "names_of", "translate"]
+__all__ = ["STALE", "check_code", "code_name", "describe", "name_of", "names_of", "translate"]
 
 Advice = tuple[tuple[type[BaseException], ...], type[ConsumerSdkError], str]
 
@@ -142,6 +142,13 @@ def check_code(code: int, of: TopicPartition | str) -> None:
         raise error(name)
     if code:
         raise kafka.for_code(code)(name)
+
+
+def code_name(code: int | None) -> str:
+    """For messages: what Kafka calls the code; None: the answer left it out."""
+    if code is None:
+        return "the answer leaves it out"
+    return f"{kafka.for_code(code).__name__} ({code})"
 
 
 def name_of(tp: TopicPartition) -> str:

@@ -30,18 +30,15 @@ from aiokafka.protocol.types import (
     Array,
     Boolean,
     CompactArray,
-    CompactString,
     Int16,
     Int32,
     Int64,
     Schema,
-    String,
-    TaggedFields,
 )
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
 from consumer_sdk.adapters.kafka.client.faults import check_code
-from consumer_sdk.adapters.kafka.client.protocol import Item
+from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, TEXT, Item
 
 __all__ = ["GroupOffset", "GroupOffsets", "OffsetFetch", "group_offsets_in"]
 
@@ -49,8 +46,6 @@ OFFSET_FETCH = 9
 NO_OFFSET = -1
 ABSENT = frozenset({3, 100})
 """There is no such topic or partition, by name or by id: nothing is committed."""
-_COMPACT_TEXT = CompactString("utf-8")
-_TEXT = String("utf-8")
 
 
 class OffsetFetchResponseV5(Response):
@@ -63,14 +58,14 @@ class OffsetFetchResponseV5(Response):
         (
             "topics",
             Array(
-                ("topic", _TEXT),
+                ("topic", TEXT),
                 (
                     "partitions",
                     Array(
                         ("partition", Int32),
                         ("offset", Int64),
                         ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
+                        ("metadata", TEXT),
                         ("error_code", Int16),
                     ),
                 ),
@@ -100,12 +95,12 @@ class OffsetFetchResponseV9(Response):
             "groups",
             CompactArray(
                 Item(
-                    ("group", _COMPACT_TEXT),
+                    ("group", COMPACT_TEXT),
                     (
                         "topics",
                         CompactArray(
                             Item(
-                                ("topic", _COMPACT_TEXT),
+                                ("topic", COMPACT_TEXT),
                                 (
                                     "partitions",
                                     CompactArray(
@@ -113,7 +108,7 @@ class OffsetFetchResponseV9(Response):
                                             ("partition", Int32),
                                             ("offset", Int64),
                                             ("leader_epoch", Int32),
-                                            ("metadata", _COMPACT_TEXT),
+                                            ("metadata", COMPACT_TEXT),
                                             ("error_code", Int16),
                                         )
                                     ),
@@ -125,7 +120,7 @@ class OffsetFetchResponseV9(Response):
                 )
             ),
         ),
-        ("tags", TaggedFields),
+        END,
     )
 
 
@@ -141,20 +136,20 @@ class OffsetFetchRequestV9(RequestStruct):
             "groups",
             CompactArray(
                 Item(
-                    ("group", _COMPACT_TEXT),
-                    ("member_id", _COMPACT_TEXT),
+                    ("group", COMPACT_TEXT),
+                    ("member_id", COMPACT_TEXT),
                     ("member_epoch", Int32),
                     (
                         "topics",
                         CompactArray(
-                            Item(("topic", _COMPACT_TEXT), ("partitions", CompactArray(Int32)))
+                            Item(("topic", COMPACT_TEXT), ("partitions", CompactArray(Int32)))
                         ),
                     ),
                 )
             ),
         ),
         ("require_stable", Boolean),
-        ("tags", TaggedFields),
+        END,
     )
 
 

@@ -1,4 +1,6 @@
-"""Requests that the client has not, or only in old versions: who coordinates, where a time lies.
+"""What a broker is asked beside records: who coordinates, where a time lies, how something is configured.
+
+The client has not all of these requests, or only in old versions.
 
 Leaders' epochs (KIP-320, Kafka 2.1) are asked with and answered: a leader that was replaced, and does not know, answers nothing.
 """
@@ -12,42 +14,43 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 from aiokafka import TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, InvalidGroupIdError, for_code
+from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0, FindCoordinatorRequest_v1
 from aiokafka.protocol.offset import OffsetRequest_v1, OffsetRequest_v2, OffsetRequest_v3
 from aiokafka.protocol.types import (
     Array,
     CompactArray,
-    CompactString,
     Int8,
     Int16,
     Int32,
     Int64,
     Schema,
-    String,
-    TaggedFields,
 )
 
 from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH, Broker, Leader
+from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, TEXT
 
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "ConfigEntry",
+    "ConfigResource",
     "Coordinator",
     "CoordinatorKind",
     "FindCoordinator",
     "ListOffsets",
     "ListedOffset",
+    "configs_in",
     "coordinator_in",
+    "describe_configs",
     "listed_in",
 ]
-
-_COMPACT_TEXT = CompactString("utf-8")
-_TEXT = String("utf-8")
 
 
 # -- coordinators -------------------------------------------------------------------------------
@@ -83,16 +86,16 @@ class FindCoordinatorResponseV4(Response):
         (
             "coordinators",
             CompactArray(
-                ("key", _COMPACT_TEXT),
+                ("key", COMPACT_TEXT),
                 ("node_id", Int32),
-                ("host", _COMPACT_TEXT),
+                ("host", COMPACT_TEXT),
                 ("port", Int32),
                 ("error_code", Int16),
-                ("error_message", _COMPACT_TEXT),
-                ("tags", TaggedFields),
+                ("error_message", COMPACT_TEXT),
+                END,
             ),
         ),
-        ("tags", TaggedFields),
+        END,
     )
 
 
@@ -103,9 +106,7 @@ class FindCoordinatorRequestV4(RequestStruct):
     API_KEY = 10
     API_VERSION = 4
     RESPONSE_TYPE = FindCoordinatorResponseV4
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("key_type", Int8), ("keys", CompactArray(_COMPACT_TEXT)), ("tags", TaggedFields)
-    )
+    SCHEMA: ClassVar[Schema] = Schema(("key_type", Int8), ("keys", CompactArray(COMPACT_TEXT)), END)
 
 
 class FindCoordinator(
@@ -179,7 +180,7 @@ class ListOffsetsResponseV4(Response):
         (
             "topics",
             Array(
-                ("topic", _TEXT),
+                ("topic", TEXT),
                 (
                     "partitions",
                     Array(
@@ -207,7 +208,7 @@ class ListOffsetsRequestV4(RequestStruct):
         (
             "topics",
             Array(
-                ("topic", _TEXT),
+                ("topic", TEXT),
                 (
                     "partitions",
                     Array(
@@ -257,3 +258,45 @@ def listed_in(answer: Any) -> Iterator[tuple[TopicPartition, int, ListedOffset |
         for number, code, _time, offset, *epoch in partitions:
             found = ListedOffset(offset, epoch[0] if epoch else NO_EPOCH) if offset >= 0 else None
             yield TopicPartition(topic, number), code, found
+
+
+# -- how something is configured ----------------------------------------------------------------
+
+
+class ConfigResource(IntEnum):
+    """As DescribeConfigs has them."""
+
+    BROKER = 4
+    GROUP = 32
+
+
+class ConfigEntry(NamedTuple):
+    """A setting.
+
+    Attributes:
+        value: None where it is secret, or has none.
+        source: who set it, by Kafka's number; 8: somebody, for this group. No source before Kafka 1.1.
+    """
+
+    value: str | None
+    source: int
+
+    @property
+    def number(self) -> int | None:
+        """None where the value is none that counts from 0 on."""
+        return int(self.value) if self.value is not None and self.value.isdigit() else None
+
+
+def describe_configs(kind: ConfigResource, name: str, *names: str) -> DescribeConfigsRequest:
+    """Asks for settings of a broker, by its id, or of a group.
+
+    Args:
+        names: of settings; none: all.
+    """
+    return DescribeConfigsRequest([(int(kind), name, list(names) or None)])
+
+
+def configs_in(answer: Any) -> dict[str, ConfigEntry]:
+    """By name; empty where the principal may not know."""
+    entries = chain.from_iterable(found for *_, found in answer.resources)
+    return {name: ConfigEntry(value, source) for name, value, _, source, *_ in entries}

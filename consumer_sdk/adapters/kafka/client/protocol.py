@@ -1,12 +1,7 @@
-"""Requests that the client has no version of.
+"""What requests of our own are made of, and the one that describes topics.
 
 Metadata v12 (KIP-516, Kafka 3.0) brings topic ids. One changes when a topic is deleted and made again:
 with it a checkpoint knows which topic it belongs to.
-
-By topic id (KIP-848's OffsetCommit v10, Kafka 4.1) a commit of a deleted topic's position can never land
-on the one that was made in its place. By name, a static member says which it is (KIP-345's v7, Kafka 2.3),
-so that the broker refuses the commits of one that was replaced; members of the consumer protocol need v9 (KIP-848,
-Kafka 3.7), or the broker refuses what they commit.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -15,13 +10,12 @@ Kafka 3.7), or the broker refuses what they commit.
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from io import BytesIO
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, TypeVar
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
 from aiokafka.protocol.metadata import (
     MetadataRequest_v1,
     MetadataRequest_v2,
@@ -30,40 +24,38 @@ from aiokafka.protocol.metadata import (
     MetadataRequest_v5,
 )
 from aiokafka.protocol.types import (
-    Array,
     Boolean,
     CompactArray,
     CompactString,
+    Int8,
     Int16,
     Int32,
-    Int64,
     Schema,
     String,
     TaggedFields,
 )
 
 __all__ = [
+    "COMPACT_TEXT",
+    "END",
     "NO_TOPIC_ID",
+    "TEXT",
+    "TOPIC_PARTITIONS",
     "Item",
-    "OffsetCommitById",
-    "OffsetCommitByName",
-    "OffsetEntry",
+    "Nullable",
     "TopicDescriptions",
     "Uuid",
+    "WireRequest",
+    "milliseconds",
     "topic_id_text",
 ]
 
 NO_TOPIC_ID = bytes(16)
-_COMPACT_TEXT = CompactString("utf-8")
-_TEXT = String("utf-8")
-
-
-# -- what a broker knows of topics ------------------------------------------------------------
-
-
-def topic_id_text(topic_id: bytes) -> str:
-    """The id as Kafka's own tools print it."""
-    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+TEXT = String("utf-8")
+COMPACT_TEXT = CompactString("utf-8")
+END = ("tags", TaggedFields)
+"""Ends the fields of a flexible request or answer (KIP-482)."""
+_Struct = TypeVar("_Struct", bound=RequestStruct)
 
 
 class Uuid(AbstractType[bytes]):
@@ -94,6 +86,56 @@ class Item(Schema):
         return fields
 
 
+class Nullable(Item):
+    """A struct that may be missing."""
+
+    def encode(self, item: Any) -> bytes:
+        """One byte says whether it is there."""
+        return bytes(Int8.encode(-1)) if item is None else Int8.encode(1) + super().encode(item)
+
+    def decode(self, data: BytesIO) -> Any:
+        """The fields, or None."""
+        return None if Int8.decode(data) < 0 else super().decode(data)
+
+
+TOPIC_PARTITIONS = CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32))))
+"""Partitions by topic id."""
+
+
+class WireRequest(Request[_Struct]):
+    """A request in one of several versions.
+
+    Args:
+        fields: what the versions may have; each takes those that it knows.
+
+    Attributes:
+        fields: by name.
+    """
+
+    API_KEY = -1
+
+    def __init__(self, **fields: Any) -> None:
+        self.fields = fields | {"tags": {}}
+
+    def build(self, request_struct_class: type[_Struct]) -> Any:
+        """The request as it is sent."""
+        names = request_struct_class.SCHEMA.names
+        return request_struct_class(**{name: self.fields[name] for name in names})
+
+
+def milliseconds(seconds: float) -> int:
+    """As Kafka's requests have times."""
+    return round(seconds * 1000)
+
+
+# -- what a broker knows of topics ------------------------------------------------------------
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """The id as Kafka's own tools print it."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
 class MetadataResponseV12(Response):
     """Brokers and topics, with topic ids."""
 
@@ -105,19 +147,19 @@ class MetadataResponseV12(Response):
             "brokers",
             CompactArray(
                 ("node_id", Int32),
-                ("host", _COMPACT_TEXT),
+                ("host", COMPACT_TEXT),
                 ("port", Int32),
-                ("rack", _COMPACT_TEXT),
-                ("tags", TaggedFields),
+                ("rack", COMPACT_TEXT),
+                END,
             ),
         ),
-        ("cluster_id", _COMPACT_TEXT),
+        ("cluster_id", COMPACT_TEXT),
         ("controller_id", Int32),
         (
             "topics",
             CompactArray(
                 ("error_code", Int16),
-                ("topic", _COMPACT_TEXT),
+                ("topic", COMPACT_TEXT),
                 ("topic_id", Uuid),
                 ("is_internal", Boolean),
                 (
@@ -130,14 +172,14 @@ class MetadataResponseV12(Response):
                         ("replicas", CompactArray(Int32)),
                         ("isr", CompactArray(Int32)),
                         ("offline_replicas", CompactArray(Int32)),
-                        ("tags", TaggedFields),
+                        END,
                     ),
                 ),
                 ("topic_authorized_operations", Int32),
-                ("tags", TaggedFields),
+                END,
             ),
         ),
-        ("tags", TaggedFields),
+        END,
     )
 
 
@@ -151,11 +193,11 @@ class MetadataRequestV12(RequestStruct):
     SCHEMA: ClassVar[Schema] = Schema(
         (
             "topics",
-            CompactArray(("topic_id", Uuid), ("name", _COMPACT_TEXT), ("tags", TaggedFields)),
+            CompactArray(("topic_id", Uuid), ("name", COMPACT_TEXT), END),
         ),
         ("allow_auto_topic_creation", Boolean),
         ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
+        END,
     )
 
 
@@ -195,259 +237,3 @@ class TopicDescriptions(
         if request_struct_class in (MetadataRequest_v4, MetadataRequest_v5):
             return request_struct_class(names, False)
         return request_struct_class(names)
-
-
-# -- commits ----------------------------------------------------------------------------------
-
-NO_EPOCH = -1
-"""The leader's is not known."""
-KEPT = -1
-"""As long as the broker keeps commits."""
-
-
-class OffsetEntry(NamedTuple):
-    """What is committed of one partition.
-
-    Attributes:
-        epoch: of the leader that wrote what lies before the offset, or soon behind it (KIP-320). Brokers before
-            Kafka 2.3 are not told.
-    """
-
-    partition: int
-    offset: int
-    metadata: str
-    epoch: int = NO_EPOCH
-
-
-class OffsetCommitResponseV10(Response):
-    """One error code for each partition, by topic id."""
-
-    API_KEY = 8
-    API_VERSION = 10
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("topic", Uuid),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32), ("error_code", Int16), ("tags", TaggedFields)
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class OffsetCommitRequestV10(RequestStruct):
-    """Commits by topic id, with generation, member and static member id."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 8
-    API_VERSION = 10
-    RESPONSE_TYPE = OffsetCommitResponseV10
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
-        ("generation", Int32),
-        ("member", _COMPACT_TEXT),
-        ("group_instance_id", _COMPACT_TEXT),
-        (
-            "topics",
-            CompactArray(
-                ("topic_id", Uuid),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _COMPACT_TEXT),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class OffsetCommitById(Request[OffsetCommitRequestV10]):
-    """Commits positions by topic id.
-
-    Args:
-        topics: by their ids.
-    """
-
-    API_KEY = 8
-
-    def __init__(
-        self,
-        group: str,
-        generation: int,
-        member: str,
-        group_instance_id: str | None,
-        topics: Mapping[bytes, Sequence[OffsetEntry]],
-    ) -> None:
-        self._head = (group, generation, member, group_instance_id)
-        self._topics = topics
-
-    def build(self, request_struct_class: type[OffsetCommitRequestV10]) -> OffsetCommitRequestV10:
-        """The request as it is sent."""
-        topics: list[Any] = [
-            (topic_id, [(p, offset, epoch, text, {}) for p, offset, text, epoch in partitions], {})
-            for topic_id, partitions in self._topics.items()
-        ]
-        return request_struct_class(*self._head, topics, {})
-
-
-class OffsetCommitResponseV7(Response):
-    """One error code for each partition, by name."""
-
-    API_KEY = 8
-    API_VERSION = 7
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            Array(
-                ("topic", _TEXT),
-                ("partitions", Array(("partition", Int32), ("error_code", Int16))),
-            ),
-        ),
-    )
-
-
-class OffsetCommitRequestV7(RequestStruct):
-    """Commits by name, with generation, member and static member id."""
-
-    API_KEY = 8
-    API_VERSION = 7
-    RESPONSE_TYPE = OffsetCommitResponseV7
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT),
-        ("generation", Int32),
-        ("member", _TEXT),
-        ("group_instance_id", _TEXT),
-        (
-            "topics",
-            Array(
-                ("topic", _TEXT),
-                (
-                    "partitions",
-                    Array(
-                        ("partition", Int32),
-                        ("offset", Int64),
-                        ("leader_epoch", Int32),
-                        ("metadata", _TEXT),
-                    ),
-                ),
-            ),
-        ),
-    )
-
-
-class OffsetCommitResponseV9(Response):
-    """One error code for each partition, by name."""
-
-    API_KEY = 8
-    API_VERSION = 9
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                Item(
-                    ("topic", _COMPACT_TEXT),
-                    (
-                        "partitions",
-                        CompactArray(Item(("partition", Int32), ("error_code", Int16))),
-                    ),
-                )
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class OffsetCommitRequestV9(RequestStruct):
-    """Commits by name; the generation may be the epoch of a member of the consumer protocol."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = 8
-    API_VERSION = 9
-    RESPONSE_TYPE = OffsetCommitResponseV9
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
-        ("generation", Int32),
-        ("member", _COMPACT_TEXT),
-        ("group_instance_id", _COMPACT_TEXT),
-        (
-            "topics",
-            CompactArray(
-                Item(
-                    ("topic", _COMPACT_TEXT),
-                    (
-                        "partitions",
-                        CompactArray(
-                            Item(
-                                ("partition", Int32),
-                                ("offset", Int64),
-                                ("leader_epoch", Int32),
-                                ("metadata", _COMPACT_TEXT),
-                            )
-                        ),
-                    ),
-                )
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
-
-
-class OffsetCommitByName(
-    Request[
-        OffsetCommitRequest_v2
-        | OffsetCommitRequest_v3
-        | OffsetCommitRequestV7
-        | OffsetCommitRequestV9
-    ]
-):
-    """Commits positions by the topics' names.
-
-    Brokers before Kafka 2.3 have no static members, and are not told the id.
-
-    Args:
-        topics: by their names.
-    """
-
-    API_KEY = 8
-
-    def __init__(
-        self,
-        group: str,
-        generation: int,
-        member: str,
-        group_instance_id: str | None,
-        topics: Mapping[str, Sequence[OffsetEntry]],
-    ) -> None:
-        self._head = (group, generation, member)
-        self._group_instance_id = group_instance_id
-        self._topics = topics
-
-    def build(self, request_struct_class: type[Any]) -> Any:
-        """The request as it is sent."""
-        version = request_struct_class.API_VERSION
-        if version < OffsetCommitRequestV7.API_VERSION:
-            old = [(topic, [each[:3] for each in given]) for topic, given in self._topics.items()]
-            return request_struct_class(*self._head, KEPT, old)
-        topics = [
-            (topic, [(p, offset, epoch, text) for p, offset, text, epoch in partitions])
-            for topic, partitions in self._topics.items()
-        ]
-        tags: list[Any] = [{}] if version >= OffsetCommitRequestV9.API_VERSION else []
-        return request_struct_class(*self._head, self._group_instance_id, topics, *tags)

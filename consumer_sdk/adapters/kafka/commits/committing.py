@@ -25,15 +25,16 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.client.protocol import (
-    NO_TOPIC_ID,
-    OffsetCommitById,
-    OffsetCommitByName,
-    OffsetEntry,
-)
+from consumer_sdk.adapters.kafka.client.protocol import NO_TOPIC_ID
 from consumer_sdk.adapters.kafka.client.topics import describe_topics
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, offset_of, write_metadata
+from consumer_sdk.adapters.kafka.commits.structs import (
+    OffsetCommitById,
+    OffsetCommitByName,
+    OffsetEntry,
+    codes_in,
+)
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator, Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
@@ -100,7 +101,7 @@ class Draft:
     def entry(self) -> OffsetEntry:
         """As a commit has it."""
         epoch = self.grant.cursor.last_epoch
-        return OffsetEntry(self.grant.tp.partition, self.offset, self.metadata, epoch)
+        return OffsetEntry(self.grant.tp.partition, self.offset, epoch, self.metadata)
 
     @property
     def loses_application(self) -> bool:
@@ -348,8 +349,9 @@ class CommitSender:
         except IncompatibleBrokerVersion:  # a broker before Kafka 4.1
             self._speaks_topic_ids = False
             return await self._send_by_name(stamp, drafts)
-        found = {(t, p): code for t, ps, _ in response.topics for p, code, _ in ps}
-        return _codes(found, [(d.grant.topic_id, d.grant.tp.partition) for d in drafts])
+        return _codes(
+            codes_in(response.topics), [(d.grant.topic_id, d.grant.tp.partition) for d in drafts]
+        )
 
     async def _send_by_name(self, stamp: Stamp, drafts: Sequence[Draft]) -> list[int | Exception]:
         topics = defaultdict(list)
@@ -357,8 +359,7 @@ class CommitSender:
             topics[draft.grant.tp.topic].append(draft.entry)
         request = OffsetCommitByName(self._group, *stamp, self._group_instance_id, topics)
         response = await self._coordinator.send(request)
-        found = {(t, p): code for t, ps in response.topics for p, code in ps}
-        return _codes(found, [d.grant.tp for d in drafts])
+        return _codes(codes_in(response.topics), [d.grant.tp for d in drafts])
 
 
 def _codes(

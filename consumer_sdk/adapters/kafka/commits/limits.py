@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from itertools import chain
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
 from aiokafka.errors import KafkaError
-from aiokafka.protocol.admin import DescribeConfigsRequest
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.lookups import Coordinator
+from consumer_sdk.adapters.kafka.client.lookups import (
+    ConfigResource,
+    Coordinator,
+    configs_in,
+    describe_configs,
+)
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST
 
 __all__ = ["MetadataLimit"]
@@ -20,7 +23,6 @@ __all__ = ["MetadataLimit"]
 log = logging.getLogger(__name__)
 
 NAME = "offset.metadata.max.bytes"
-BROKER = 4  # a type of resource
 
 
 class MetadataLimit:
@@ -60,14 +62,15 @@ class MetadataLimit:
     async def _ask(self) -> None:
         try:
             node = await self._cluster.coordinator(self._coordinator)
-            request = DescribeConfigsRequest([(BROKER, str(node), [NAME])])
-            answer = await self._cluster.send(node, request)
+            answer = await self._cluster.send(
+                node, describe_configs(ConfigResource.BROKER, str(node), NAME)
+            )
         except (KafkaError, OSError, TimeoutError):
             return
-        for name, value, *_ in chain.from_iterable(entries for *_, entries in answer.resources):
-            if name == NAME and value is not None and value.isdigit():
-                self._is_known = True
-                self._lower(int(value))
+        entry = configs_in(answer).get(NAME)
+        if entry is not None and entry.number is not None:
+            self._is_known = True
+            self._lower(entry.number)
 
     def _lower(self, size: int) -> None:
         if size >= self.size:

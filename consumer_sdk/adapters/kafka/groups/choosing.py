@@ -17,19 +17,17 @@ from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
-    CompactString,
     Int16,
     Int32,
     Schema,
-    TaggedFields,
 )
 
+from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END
 from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 
 __all__ = ["ClassicMembers", "choose_protocol", "describe_members"]
 
 DESCRIBE = 69
-_TEXT = CompactString("utf-8")
 NOT_FOUND = 69
 UNSUPPORTED = 35
 NO_MEMBERS = ("", "Dead", "Empty")
@@ -59,7 +57,9 @@ class ConsumerGroupDescribeResponseV0(Response):
         ("throttle_time_ms", Int32),
         (
             "groups",
-            CompactArray(("error_code", Int16), ("error_message", _TEXT), ("group", _TEXT)),
+            CompactArray(
+                ("error_code", Int16), ("error_message", COMPACT_TEXT), ("group", COMPACT_TEXT)
+            ),
         ),
     )
 
@@ -72,9 +72,9 @@ class ConsumerGroupDescribeRequestV0(RequestStruct):
     API_VERSION = 0
     RESPONSE_TYPE = ConsumerGroupDescribeResponseV0
     SCHEMA: ClassVar[Schema] = Schema(
-        ("groups", CompactArray(_TEXT)),
+        ("groups", CompactArray(COMPACT_TEXT)),
         ("include_authorized_operations", Boolean),
-        ("tags", TaggedFields),
+        END,
     )
 
 

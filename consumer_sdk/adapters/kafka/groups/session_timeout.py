@@ -16,21 +16,16 @@ The interval comes with each answer. A session is longer than that, and Kafka's 
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import Any
-
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
 from aiokafka.errors import IncompatibleBrokerVersion
-from aiokafka.protocol.admin import DescribeConfigsRequest
 
+from consumer_sdk.adapters.kafka.client.lookups import ConfigResource, configs_in, describe_configs
 from consumer_sdk.adapters.kafka.groups.coordinator import GroupCoordinator
 
 __all__ = ["read_session_timeout"]
 
-GROUP, BROKER = 32, 4
-"""Types of resources."""
 OF_GROUP = "consumer.session.timeout.ms"
 LEAST = "group.consumer.min.session.timeout.ms"
 
@@ -41,19 +36,19 @@ async def read_session_timeout(coordinator: GroupCoordinator, group: str) -> flo
     Raises:
         KafkaError, OSError, TimeoutError: the coordinator does not answer.
     """
-    found = await _read(coordinator, GROUP, group, OF_GROUP)
+    found = await _read(coordinator, ConfigResource.GROUP, group, OF_GROUP)
     if found is None:
         node = await coordinator.node()  # which answers for itself alone
-        found = await _read(coordinator, BROKER, str(node), LEAST)
+        found = await _read(coordinator, ConfigResource.BROKER, str(node), LEAST)
     return found
 
 
-async def _read(coordinator: GroupCoordinator, kind: int, name: str, setting: str) -> float | None:
+async def _read(
+    coordinator: GroupCoordinator, kind: ConfigResource, name: str, setting: str
+) -> float | None:
     try:
-        request = DescribeConfigsRequest([(kind, name, [setting])])
-        answer: Any = await coordinator.send(request)
+        answer = await coordinator.send(describe_configs(kind, name, setting))
     except IncompatibleBrokerVersion:
         return None
-    entries = chain.from_iterable(found for *_, found in answer.resources)
-    texts = [value for key, value, *_ in entries if key == setting]
-    return next((int(each) / 1000 for each in texts if each and each.isdigit()), None)
+    entry = configs_in(answer).get(setting)
+    return None if entry is None or entry.number is None else entry.number / 1000

@@ -12,8 +12,7 @@ assignment that the leader is to keep (KIP-814).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from io import BytesIO
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
@@ -33,16 +32,21 @@ from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
     CompactBytes,
-    CompactString,
-    Int8,
     Int16,
     Int32,
     Schema,
-    String,
-    TaggedFields,
 )
 
-from consumer_sdk.adapters.kafka.client.protocol import Item, Uuid
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    TEXT,
+    TOPIC_PARTITIONS,
+    Item,
+    Nullable,
+    WireRequest,
+    milliseconds,
+)
 from consumer_sdk.adapters.kafka.groups import messages
 
 __all__ = ["from_wire", "to_wire"]
@@ -52,40 +56,6 @@ PROTOCOL_TYPE = "consumer"
 REASON_SIZE = 255
 """Characters of a reason; the broker takes no more (KIP-800)."""
 UNCHANGED = -1
-_TEXT = String("utf-8")
-_COMPACT_TEXT = CompactString("utf-8")
-_END = ("tags", TaggedFields)
-_Struct = TypeVar("_Struct", bound=RequestStruct)
-
-
-class Nullable(Item):
-    """A struct that may be missing."""
-
-    def encode(self, item: Any) -> bytes:
-        """One byte says whether it is there."""
-        return bytes(Int8.encode(-1)) if item is None else Int8.encode(1) + super().encode(item)
-
-    def decode(self, data: BytesIO) -> Any:
-        """The fields, or None."""
-        return None if Int8.decode(data) < 0 else super().decode(data)
-
-
-class WireRequest(Request[_Struct]):
-    """A request in one of several versions.
-
-    Args:
-        fields: what the versions may have; each takes those that it knows.
-    """
-
-    API_KEY = -1
-
-    def __init__(self, **fields: Any) -> None:
-        self._fields = fields | {"tags": {}}
-
-    def build(self, request_struct_class: type[_Struct]) -> Any:
-        """The request as it is sent."""
-        names = request_struct_class.SCHEMA.names
-        return request_struct_class(**{name: self._fields[name] for name in names})
 
 
 # -- the classic protocol -----------------------------------------------------------------------
@@ -100,22 +70,22 @@ class JoinGroupResponseV9(Response):
         ("throttle_time_ms", Int32),
         ("error_code", Int16),
         ("generation_id", Int32),
-        ("protocol_type", _COMPACT_TEXT),
-        ("group_protocol", _COMPACT_TEXT),
-        ("leader_id", _COMPACT_TEXT),
+        ("protocol_type", COMPACT_TEXT),
+        ("group_protocol", COMPACT_TEXT),
+        ("leader_id", COMPACT_TEXT),
         ("skip_assignment", Boolean),
-        ("member_id", _COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         (
             "members",
             CompactArray(
                 Item(
-                    ("member_id", _COMPACT_TEXT),
-                    ("group_instance_id", _COMPACT_TEXT),
+                    ("member_id", COMPACT_TEXT),
+                    ("group_instance_id", COMPACT_TEXT),
                     ("member_metadata", CompactBytes),
                 )
             ),
         ),
-        _END,
+        END,
     )
 
 
@@ -127,20 +97,20 @@ class JoinGroupRequestV9(RequestStruct):
     API_VERSION = 9
     RESPONSE_TYPE = JoinGroupResponseV9
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
         ("session_timeout", Int32),
         ("rebalance_timeout", Int32),
-        ("member_id", _COMPACT_TEXT),
-        ("group_instance_id", _COMPACT_TEXT),
-        ("protocol_type", _COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
+        ("group_instance_id", COMPACT_TEXT),
+        ("protocol_type", COMPACT_TEXT),
         (
             "group_protocols",
             CompactArray(
-                Item(("protocol_name", _COMPACT_TEXT), ("protocol_metadata", CompactBytes))
+                Item(("protocol_name", COMPACT_TEXT), ("protocol_metadata", CompactBytes))
             ),
         ),
-        ("reason", _COMPACT_TEXT),
-        _END,
+        ("reason", COMPACT_TEXT),
+        END,
     )
 
 
@@ -158,10 +128,10 @@ class SyncGroupResponseV5(Response):
     SCHEMA: ClassVar[Schema] = Schema(
         ("throttle_time_ms", Int32),
         ("error_code", Int16),
-        ("protocol_type", _COMPACT_TEXT),
-        ("protocol_name", _COMPACT_TEXT),
+        ("protocol_type", COMPACT_TEXT),
+        ("protocol_name", COMPACT_TEXT),
         ("member_assignment", CompactBytes),
-        _END,
+        END,
     )
 
 
@@ -173,17 +143,17 @@ class SyncGroupRequestV5(RequestStruct):
     API_VERSION = 5
     RESPONSE_TYPE = SyncGroupResponseV5
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
         ("generation_id", Int32),
-        ("member_id", _COMPACT_TEXT),
-        ("group_instance_id", _COMPACT_TEXT),
-        ("protocol_type", _COMPACT_TEXT),
-        ("protocol_name", _COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
+        ("group_instance_id", COMPACT_TEXT),
+        ("protocol_type", COMPACT_TEXT),
+        ("protocol_name", COMPACT_TEXT),
         (
             "group_assignment",
-            CompactArray(Item(("member_id", _COMPACT_TEXT), ("member_metadata", CompactBytes))),
+            CompactArray(Item(("member_id", COMPACT_TEXT), ("member_metadata", CompactBytes))),
         ),
-        _END,
+        END,
     )
 
 
@@ -208,10 +178,10 @@ class HeartbeatRequestV3(RequestStruct):
     API_VERSION = 3
     RESPONSE_TYPE = HeartbeatResponseV3
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT),
+        ("group", TEXT),
         ("generation_id", Int32),
-        ("member_id", _TEXT),
-        ("group_instance_id", _TEXT),
+        ("member_id", TEXT),
+        ("group_instance_id", TEXT),
     )
 
 
@@ -220,7 +190,7 @@ class HeartbeatResponseV4(Response):
 
     API_KEY = HEARTBEAT
     API_VERSION = 4
-    SCHEMA: ClassVar[Schema] = Schema(("throttle_time_ms", Int32), ("error_code", Int16), _END)
+    SCHEMA: ClassVar[Schema] = Schema(("throttle_time_ms", Int32), ("error_code", Int16), END)
 
 
 class HeartbeatRequestV4(RequestStruct):
@@ -231,11 +201,11 @@ class HeartbeatRequestV4(RequestStruct):
     API_VERSION = 4
     RESPONSE_TYPE = HeartbeatResponseV4
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
         ("generation_id", Int32),
-        ("member_id", _COMPACT_TEXT),
-        ("group_instance_id", _COMPACT_TEXT),
-        _END,
+        ("member_id", COMPACT_TEXT),
+        ("group_instance_id", COMPACT_TEXT),
+        END,
     )
 
 
@@ -255,7 +225,7 @@ class LeaveGroupResponseV3(Response):
         ("error_code", Int16),
         (
             "members",
-            Array(("member_id", _TEXT), ("group_instance_id", _TEXT), ("error_code", Int16)),
+            Array(("member_id", TEXT), ("group_instance_id", TEXT), ("error_code", Int16)),
         ),
     )
 
@@ -267,8 +237,8 @@ class LeaveGroupRequestV3(RequestStruct):
     API_VERSION = 3
     RESPONSE_TYPE = LeaveGroupResponseV3
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT),
-        ("members", Array(("member_id", _TEXT), ("group_instance_id", _TEXT))),
+        ("group", TEXT),
+        ("members", Array(("member_id", TEXT), ("group_instance_id", TEXT))),
     )
 
 
@@ -284,13 +254,13 @@ class LeaveGroupResponseV4(Response):
             "members",
             CompactArray(
                 Item(
-                    ("member_id", _COMPACT_TEXT),
-                    ("group_instance_id", _COMPACT_TEXT),
+                    ("member_id", COMPACT_TEXT),
+                    ("group_instance_id", COMPACT_TEXT),
                     ("error_code", Int16),
                 )
             ),
         ),
-        _END,
+        END,
     )
 
 
@@ -302,12 +272,12 @@ class LeaveGroupRequestV4(RequestStruct):
     API_VERSION = 4
     RESPONSE_TYPE = LeaveGroupResponseV4
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
         (
             "members",
-            CompactArray(Item(("member_id", _COMPACT_TEXT), ("group_instance_id", _COMPACT_TEXT))),
+            CompactArray(Item(("member_id", COMPACT_TEXT), ("group_instance_id", COMPACT_TEXT))),
         ),
-        _END,
+        END,
     )
 
 
@@ -319,8 +289,6 @@ class LeaveGroup(WireRequest[LeaveGroupRequest_v1 | LeaveGroupRequestV3 | LeaveG
 
 # -- the consumer protocol, KIP-848 ---------------------------------------------------------------
 
-_PARTITIONS = CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32))))
-
 
 class ConsumerHeartbeatResponseV0(Response):
     """Epoch and assignment of the member."""
@@ -330,12 +298,12 @@ class ConsumerHeartbeatResponseV0(Response):
     SCHEMA: ClassVar[Schema] = Schema(
         ("throttle_time_ms", Int32),
         ("error_code", Int16),
-        ("error_message", _COMPACT_TEXT),
-        ("member_id", _COMPACT_TEXT),
+        ("error_message", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         ("member_epoch", Int32),
         ("heartbeat_interval", Int32),
-        ("assignment", Nullable(("topic_partitions", _PARTITIONS))),
-        _END,
+        ("assignment", Nullable(("topic_partitions", TOPIC_PARTITIONS))),
+        END,
     )
 
 
@@ -355,16 +323,16 @@ class ConsumerHeartbeatRequestV0(RequestStruct):
     API_VERSION = 0
     RESPONSE_TYPE = ConsumerHeartbeatResponseV0
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
-        ("member_id", _COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         ("member_epoch", Int32),
-        ("instance_id", _COMPACT_TEXT),
-        ("rack", _COMPACT_TEXT),
+        ("instance_id", COMPACT_TEXT),
+        ("rack", COMPACT_TEXT),
         ("rebalance_timeout", Int32),
-        ("topics", CompactArray(_COMPACT_TEXT)),
-        ("assignor", _COMPACT_TEXT),
-        ("owned", _PARTITIONS),
-        _END,
+        ("topics", CompactArray(COMPACT_TEXT)),
+        ("assignor", COMPACT_TEXT),
+        ("owned", TOPIC_PARTITIONS),
+        END,
     )
 
 
@@ -376,17 +344,17 @@ class ConsumerHeartbeatRequestV1(RequestStruct):
     API_VERSION = 1
     RESPONSE_TYPE = ConsumerHeartbeatResponseV1
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _COMPACT_TEXT),
-        ("member_id", _COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         ("member_epoch", Int32),
-        ("instance_id", _COMPACT_TEXT),
-        ("rack", _COMPACT_TEXT),
+        ("instance_id", COMPACT_TEXT),
+        ("rack", COMPACT_TEXT),
         ("rebalance_timeout", Int32),
-        ("topics", CompactArray(_COMPACT_TEXT)),
-        ("pattern", _COMPACT_TEXT),
-        ("assignor", _COMPACT_TEXT),
-        ("owned", _PARTITIONS),
-        _END,
+        ("topics", CompactArray(COMPACT_TEXT)),
+        ("pattern", COMPACT_TEXT),
+        ("assignor", COMPACT_TEXT),
+        ("owned", TOPIC_PARTITIONS),
+        END,
     )
 
 
@@ -401,7 +369,7 @@ class ConsumerHeartbeat(WireRequest[ConsumerHeartbeatRequestV0 | ConsumerHeartbe
         Raises:
             IncompatibleBrokerVersion: the broker evaluates no patterns.
         """
-        pattern = self._fields["pattern"]
+        pattern = self.fields["pattern"]
         if pattern and "pattern" not in request_struct_class.SCHEMA.names:
             raise IncompatibleBrokerVersion(
                 f"the broker evaluates no patterns, so that {pattern!r} names no topic: Kafka does "
@@ -428,8 +396,8 @@ def to_wire(request: messages.Request) -> Request[Any]:
 def _join(request: messages.JoinGroup) -> JoinGroup:
     return JoinGroup(
         group=request.group,
-        session_timeout=_milliseconds(request.session_timeout),
-        rebalance_timeout=_milliseconds(request.rebalance_timeout),
+        session_timeout=milliseconds(request.session_timeout),
+        rebalance_timeout=milliseconds(request.rebalance_timeout),
         member_id=request.member_id,
         group_instance_id=request.instance_id,
         protocol_type=PROTOCOL_TYPE,
@@ -475,16 +443,12 @@ def _consumer_heartbeat(request: messages.ConsumerHeartbeat) -> ConsumerHeartbea
         member_epoch=request.epoch,
         instance_id=request.instance_id,
         rack=request.rack,
-        rebalance_timeout=UNCHANGED if timeout is None else _milliseconds(timeout),
+        rebalance_timeout=UNCHANGED if timeout is None else milliseconds(timeout),
         topics=request.topics,
         pattern=request.pattern,
         assignor=request.assignor,
         owned=None if owned is None else [(topic, sorted(owned[topic])) for topic in sorted(owned)],
     )
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 _MAKERS: Mapping[type[Any], Callable[[Any], Request[Any]]] = {

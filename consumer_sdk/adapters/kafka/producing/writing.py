@@ -20,7 +20,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError
 
-from consumer_sdk.adapters.kafka.client.faults import translate
+from consumer_sdk.adapters.kafka.client.faults import code_name, translate
 from consumer_sdk.adapters.kafka.client.options import (
     check_client_options,
     client_kinds,
@@ -178,7 +178,7 @@ class KafkaWriter(RecordWriter):
                 f"topic {topic!r} does not exist: create it, or correct its name"
             )
         if found.error or not found.partitions:
-            raise TransientAdapterError(f"topic {topic!r} is not ready: error {found.error}")
+            raise TransientAdapterError(f"topic {topic!r} is not ready: {code_name(found.error)}")
         return found
 
     def pack(self, records: Outgoing) -> list[Batch]:

@@ -14,7 +14,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from consumer_sdk.adapters.kafka.client.faults import names_of, translate
 from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.lookups import LATEST, Coordinator
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
+from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import Outcome, OutcomeKind
@@ -153,7 +153,7 @@ class GroupPosition:
     ) -> dict[TopicPartition, Outcome]:
         topics: dict[str, list[OffsetEntry]] = defaultdict(list)
         for tp, at in wanted.items():
-            topics[tp.topic].append(OffsetEntry(tp.partition, at, ""))
+            topics[tp.topic].append(OffsetEntry(tp.partition, at))
         group = self._group or ""
         request = OffsetCommitByName(group, NO_GENERATION, NO_MEMBER, None, topics)
 

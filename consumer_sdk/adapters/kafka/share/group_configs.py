@@ -6,47 +6,46 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
-from aiokafka.protocol.admin import DescribeConfigsRequest
-from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.api import RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
-    CompactString,
     Int8,
     Int16,
     Int32,
     Schema,
-    TaggedFields,
 )
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
-from consumer_sdk.adapters.kafka.client.lookups import Coordinator
-from consumer_sdk.adapters.kafka.client.protocol import Item
+from consumer_sdk.adapters.kafka.client.lookups import (
+    ConfigEntry,
+    ConfigResource,
+    Coordinator,
+    configs_in,
+    describe_configs,
+)
+from consumer_sdk.adapters.kafka.client.protocol import COMPACT_TEXT, END, Item, WireRequest
 
 __all__ = ["BEGINNING", "GroupLimits", "learn_limits", "set_beginning"]
 
 log = logging.getLogger(__name__)
 
-GROUP, BROKER = 32, 4
-"""Types of resources."""
 SET = 0
+"""What is done to a setting."""
 SET_FOR_THE_GROUP = 8
 """Where a value comes from: somebody has set it for this group."""
 BEGINNING = "share.auto.offset.reset"
 LOCKS, DELIVERIES = "share.partition.max.record.locks", "share.delivery.count.limit"
 LOCK_TIME, RENEWALS = "share.record.lock.duration.ms", "share.renew.acknowledge.enable"
-_TEXT = CompactString("utf-8")
-_END = ("tags", TaggedFields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,44 +75,37 @@ async def learn_limits(cluster: Cluster, group: str) -> GroupLimits:
     Raises:
         KafkaError: the broker does not answer.
     """
-    answer = await cluster.send(Coordinator(group), DescribeConfigsRequest([(GROUP, group, None)]))
-    found = {name: (value, source) for name, value, source in _entries(answer)}
-    if (
-        LOCKS not in found
-    ):  # a broker without settings of a group's own for all of these (Kafka 4.1)
+    request = describe_configs(ConfigResource.GROUP, group)
+    found = configs_in(await cluster.send(Coordinator(group), request))
+    if LOCKS not in found:  # Kafka 4.1: a group has no settings of its own for all of these
         found = await _of_broker(cluster, group) | found
-    beginning, source = found.get(BEGINNING, ("latest", 0))
+    beginning = found.get(BEGINNING, ConfigEntry("latest", 0))
     return GroupLimits(
         locks=_number(found, LOCKS, 2000),
         deliveries=_number(found, DELIVERIES, 5),
         lock_time=_number(found, LOCK_TIME, 30_000) / 1000,
-        renews=found.get(RENEWALS, ("true", 0))[0] != "false",
-        beginning=beginning or "latest",
-        is_beginning_set=source == SET_FOR_THE_GROUP,
+        renews=found.get(RENEWALS, ConfigEntry("true", 0)).value != "false",
+        beginning=beginning.value or "latest",
+        is_beginning_set=beginning.source == SET_FOR_THE_GROUP,
     )
 
 
-async def _of_broker(cluster: Cluster, group: str) -> dict[str, tuple[str | None, int]]:
+async def _of_broker(cluster: Cluster, group: str) -> dict[str, ConfigEntry]:
     """The broker's own settings, by the names that a group's have."""
     names = [f"group.{name}" for name in (LOCKS, DELIVERIES, LOCK_TIME)]
     try:
         node = await cluster.coordinator(Coordinator(group))
-        answer = await cluster.send(node, DescribeConfigsRequest([(BROKER, str(node), names)]))
+        request = describe_configs(ConfigResource.BROKER, str(node), *names)
+        answer = await cluster.send(node, request)
     except (KafkaError, IncompatibleBrokerVersion):
         return {}
-    return {name.removeprefix("group."): (value, 0) for name, value, _ in _entries(answer)}
+    found = configs_in(answer).items()
+    return {name.removeprefix("group."): ConfigEntry(entry.value, 0) for name, entry in found}
 
 
-def _entries(answer: Any) -> Iterator[tuple[str, str | None, int]]:
-    for name, value, _read_only, source, *_ in chain.from_iterable(
-        entries for *_, entries in answer.resources
-    ):
-        yield name, value, source
-
-
-def _number(found: Mapping[str, tuple[str | None, int]], name: str, default: int) -> int:
-    value, _ = found.get(name, (None, 0))
-    return int(value) if value is not None and value.isdigit() else default
+def _number(found: Mapping[str, ConfigEntry], name: str, default: int) -> int:
+    number = found[name].number if name in found else None
+    return default if number is None else number
 
 
 # -- where a group begins -----------------------------------------------------------------------
@@ -131,13 +123,13 @@ class AlterConfigsResponseV1(Response):
             CompactArray(
                 Item(
                     ("error_code", Int16),
-                    ("error_message", _TEXT),
+                    ("error_message", COMPACT_TEXT),
                     ("type", Int8),
-                    ("name", _TEXT),
+                    ("name", COMPACT_TEXT),
                 )
             ),
         ),
-        _END,
+        END,
     )
 
 
@@ -154,30 +146,27 @@ class AlterConfigsRequestV1(RequestStruct):
             CompactArray(
                 Item(
                     ("type", Int8),
-                    ("name", _TEXT),
+                    ("name", COMPACT_TEXT),
                     (
                         "configs",
-                        CompactArray(Item(("name", _TEXT), ("operation", Int8), ("value", _TEXT))),
+                        CompactArray(
+                            Item(
+                                ("name", COMPACT_TEXT), ("operation", Int8), ("value", COMPACT_TEXT)
+                            )
+                        ),
                     ),
                 )
             ),
         ),
         ("validate_only", Boolean),
-        _END,
+        END,
     )
 
 
-class AlterConfigs(Request[AlterConfigsRequestV1]):
-    """Sets one setting of a group."""
+class AlterConfigs(WireRequest[AlterConfigsRequestV1]):
+    """Sets settings."""
 
     API_KEY = 44
-
-    def __init__(self, group: str, name: str, value: str) -> None:
-        self._resource = (GROUP, group, [(name, SET, value)])
-
-    def build(self, request_struct_class: type[AlterConfigsRequestV1]) -> AlterConfigsRequestV1:
-        """The request as it is sent."""
-        return request_struct_class([self._resource], False, {})
 
 
 async def set_beginning(
@@ -197,7 +186,9 @@ async def set_beginning(
                 *(group, BEGINNING, limits.beginning, wanted),
             )
         return
-    answer = await cluster.send(Coordinator(group), AlterConfigs(group, BEGINNING, wanted))
+    resource = (int(ConfigResource.GROUP), group, [(BEGINNING, SET, wanted)])
+    request = AlterConfigs(resources=[resource], validate_only=False)
+    answer = await cluster.send(Coordinator(group), request)
     for code, message, *_ in answer.resources or ():
         if code:
             error = translate(for_code(code)(message or ""), f"setting {BEGINNING} of {group!r}")

@@ -22,17 +22,23 @@ from aiokafka.protocol.types import (
     Boolean,
     CompactArray,
     CompactBytes,
-    CompactString,
     Int8,
     Int16,
     Int32,
     Int64,
     Schema,
-    TaggedFields,
 )
 
-from consumer_sdk.adapters.kafka.client.protocol import Item, Uuid
-from consumer_sdk.adapters.kafka.groups.structs import Nullable, WireRequest
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    TOPIC_PARTITIONS,
+    Item,
+    Nullable,
+    Uuid,
+    WireRequest,
+    milliseconds,
+)
 from consumer_sdk.adapters.kafka.share import messages
 from consumer_sdk.adapters.kafka.share.messages import (
     AckBatch,
@@ -48,8 +54,6 @@ HEARTBEAT, FETCH, ACKNOWLEDGE = 76, 78, 79
 """Keys of the requests."""
 RENEWS_FROM = 2
 """The version of a fetch and of an acknowledgement that has modes and renewals."""
-_TEXT = CompactString("utf-8")
-_END = ("tags", TaggedFields)
 
 
 # -- heartbeats ---------------------------------------------------------------------------------
@@ -63,20 +67,15 @@ class HeartbeatResponseV1(Response):
     SCHEMA: ClassVar[Schema] = Schema(
         ("throttle_time_ms", Int32),
         ("error_code", Int16),
-        ("error_message", _TEXT),
-        ("member_id", _TEXT),
+        ("error_message", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         ("member_epoch", Int32),
         ("heartbeat_interval", Int32),
         (
             "assignment",
-            Nullable(
-                (
-                    "topic_partitions",
-                    CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32)))),
-                )
-            ),
+            Nullable(("topic_partitions", TOPIC_PARTITIONS)),
         ),
-        _END,
+        END,
     )
 
 
@@ -88,12 +87,12 @@ class HeartbeatRequestV1(RequestStruct):
     API_VERSION = 1
     RESPONSE_TYPE = HeartbeatResponseV1
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT),
-        ("member_id", _TEXT),
+        ("group", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         ("member_epoch", Int32),
-        ("rack", _TEXT),
-        ("topics", CompactArray(_TEXT)),
-        _END,
+        ("rack", COMPACT_TEXT),
+        ("topics", CompactArray(COMPACT_TEXT)),
+        END,
     )
 
 
@@ -126,7 +125,7 @@ _ACKED_TOPICS = CompactArray(
 )
 _LEADER = Item(("leader_id", Int32), ("leader_epoch", Int32))
 _ENDPOINTS = CompactArray(
-    Item(("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT))
+    Item(("node_id", Int32), ("host", COMPACT_TEXT), ("port", Int32), ("rack", COMPACT_TEXT))
 )
 
 
@@ -141,7 +140,7 @@ class FetchResponseV1(Response):
     SCHEMA: ClassVar[Schema] = Schema(
         ("throttle_time_ms", Int32),
         ("error_code", Int16),
-        ("error_message", _TEXT),
+        ("error_message", COMPACT_TEXT),
         ("lock_timeout", Int32),
         (
             "topics",
@@ -154,9 +153,9 @@ class FetchResponseV1(Response):
                             Item(
                                 ("partition", Int32),
                                 ("error_code", Int16),
-                                ("error_message", _TEXT),
+                                ("error_message", COMPACT_TEXT),
                                 ("ack_error_code", Int16),
-                                ("ack_error_message", _TEXT),
+                                ("ack_error_message", COMPACT_TEXT),
                                 ("leader", _LEADER),
                                 ("records", CompactBytes),
                                 (
@@ -176,7 +175,7 @@ class FetchResponseV1(Response):
             ),
         ),
         ("endpoints", _ENDPOINTS),
-        _END,
+        END,
     )
 
 
@@ -189,8 +188,8 @@ class FetchResponseV2(Response):
 
 
 _FETCH_HEAD = (
-    ("group", _TEXT),
-    ("member_id", _TEXT),
+    ("group", COMPACT_TEXT),
+    ("member_id", COMPACT_TEXT),
     ("epoch", Int32),
     ("max_wait", Int32),
     ("min_bytes", Int32),
@@ -200,11 +199,8 @@ _FETCH_HEAD = (
 )
 _FETCH_REST = (
     ("topics", _ACKED_TOPICS),
-    (
-        "forgotten",
-        CompactArray(Item(("topic_id", Uuid), ("partitions", CompactArray(Int32)))),
-    ),
-    _END,
+    ("forgotten", TOPIC_PARTITIONS),
+    END,
 )
 
 
@@ -250,7 +246,7 @@ _ACKNOWLEDGED = (
                         Item(
                             ("partition", Int32),
                             ("error_code", Int16),
-                            ("error_message", _TEXT),
+                            ("error_message", COMPACT_TEXT),
                             ("leader", _LEADER),
                         )
                     ),
@@ -259,12 +255,12 @@ _ACKNOWLEDGED = (
         ),
     ),
     ("endpoints", _ENDPOINTS),
-    _END,
+    END,
 )
 _ANSWER_HEAD = (
     ("throttle_time_ms", Int32),
     ("error_code", Int16),
-    ("error_message", _TEXT),
+    ("error_message", COMPACT_TEXT),
 )
 
 
@@ -292,7 +288,11 @@ class AcknowledgeRequestV1(RequestStruct):
     API_VERSION = 1
     RESPONSE_TYPE = AcknowledgeResponseV1
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT), ("member_id", _TEXT), ("epoch", Int32), ("topics", _ACKED_TOPICS), _END
+        ("group", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
+        ("epoch", Int32),
+        ("topics", _ACKED_TOPICS),
+        END,
     )
 
 
@@ -304,12 +304,12 @@ class AcknowledgeRequestV2(RequestStruct):
     API_VERSION = 2
     RESPONSE_TYPE = AcknowledgeResponseV2
     SCHEMA: ClassVar[Schema] = Schema(
-        ("group", _TEXT),
-        ("member_id", _TEXT),
+        ("group", COMPACT_TEXT),
+        ("member_id", COMPACT_TEXT),
         ("epoch", Int32),
         ("has_renewals", Boolean),
         ("topics", _ACKED_TOPICS),
-        _END,
+        END,
     )
 
 
@@ -349,7 +349,7 @@ def _fetch(request: messages.ShareFetch) -> Fetch:
         group=request.group,
         member_id=request.member_id,
         epoch=request.epoch,
-        max_wait=_milliseconds(request.max_wait),
+        max_wait=milliseconds(request.max_wait),
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         max_records=request.max_records,
@@ -383,10 +383,6 @@ def _grouped(partitions: Iterable[TopicIdPartition]) -> list[Any]:
     for topic_id, partition in sorted(partitions):
         found.setdefault(topic_id, []).append(partition)
     return list(found.items())
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(seconds * 1000)
 
 
 _MAKERS: Mapping[type[Any], Callable[[Any], Request[Any]]] = {

@@ -35,14 +35,10 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
-from consumer_sdk.adapters.kafka.client.faults import STALE, describe, name_of, translate
+from consumer_sdk.adapters.kafka.client.faults import STALE, code_name, describe, name_of, translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator, CoordinatorKind
-from consumer_sdk.adapters.kafka.transactions.structs import (
-    NOBODY,
-    InitProducerId,
-    ProducerId,
-    codes_in,
-)
+from consumer_sdk.adapters.kafka.commits.structs import codes_in
+from consumer_sdk.adapters.kafka.transactions.structs import NOBODY, InitProducerId, ProducerId
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,
@@ -278,7 +274,7 @@ class TransactionalProducer:
             self._cluster.request_refresh()
         if code and code not in FENCED | REFUSED:
             raise TransientAdapterError(
-                f"adding to a transaction of transactional_id {self._name!r}: error {code}"
+                f"adding to a transaction of transactional_id {self._name!r}: {code_name(code)}"
             )
         self._check(code, "adding to a transaction")
 
@@ -417,7 +413,7 @@ class TransactionalProducer:
             raise translate(for_code(code)(), where)
         if code is None or code in STALE:
             self._cluster.request_refresh()
-        raise TransientAdapterError(f"{where}: error {code}")
+        raise TransientAdapterError(f"{where}: {code_name(code)}")
 
 
 def _requests(

@@ -1,8 +1,7 @@
-"""Requests of transactions that the client has not, or only in old versions.
+"""A request of transactions that the client has only in an old version.
 
 InitProducerId v3 (KIP-360, Kafka 2.5) says which producer asks for its next epoch, so that one that another has replaced
-is refused. TxnOffsetCommit v3 (KIP-447, Kafka 2.5) says which member of the group commits, and of which generation or epoch, so
-that a former owner of a partition is refused.
+is refused.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -10,39 +9,24 @@ that a former owner of a partition is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import (
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
+from aiokafka.protocol.api import RequestStruct, Response
+from aiokafka.protocol.types import Int16, Int32, Int64, Schema
+
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    WireRequest,
+    milliseconds,
 )
 
-from consumer_sdk.adapters.kafka.client.protocol import Item, OffsetEntry
-
-__all__ = [
-    "INIT_PRODUCER_ID",
-    "NOBODY",
-    "TXN_OFFSET_COMMIT",
-    "InitProducerId",
-    "ProducerId",
-    "TxnOffsetCommit",
-    "codes_in",
-]
+__all__ = ["INIT_PRODUCER_ID", "NOBODY", "InitProducerId", "ProducerId"]
 
 INIT_PRODUCER_ID = 22
-TXN_OFFSET_COMMIT = 28
-_TEXT = CompactString("utf-8")
-_END = ("tags", TaggedFields)
 
 
 class ProducerId(NamedTuple):
@@ -65,7 +49,7 @@ class InitProducerIdResponseV3(Response):
         ("error_code", Int16),
         ("producer_id", Int64),
         ("producer_epoch", Int16),
-        _END,
+        END,
     )
 
 
@@ -77,15 +61,15 @@ class InitProducerIdRequestV3(RequestStruct):
     API_VERSION = 3
     RESPONSE_TYPE = InitProducerIdResponseV3
     SCHEMA: ClassVar[Schema] = Schema(
-        ("transactional_id", _TEXT),
+        ("transactional_id", COMPACT_TEXT),
         ("transaction_timeout_ms", Int32),
         ("producer_id", Int64),
         ("producer_epoch", Int16),
-        _END,
+        END,
     )
 
 
-class InitProducerId(Request[InitProducerIdRequestV3]):
+class InitProducerId(WireRequest[InitProducerIdRequestV3]):
     """Asks for a producer's next epoch.
 
     Args:
@@ -96,106 +80,10 @@ class InitProducerId(Request[InitProducerIdRequestV3]):
     API_KEY = INIT_PRODUCER_ID
 
     def __init__(self, transactional_id: str, timeout: float, known: ProducerId) -> None:
-        self._fields = (transactional_id, round(timeout * 1000), *known)
-
-    def build(self, request_struct_class: type[InitProducerIdRequestV3]) -> InitProducerIdRequestV3:
-        """The request as it is sent."""
-        return request_struct_class(*self._fields, {})
-
-
-class TxnOffsetCommitResponseV3(Response):
-    """One error code for each partition."""
-
-    API_KEY = TXN_OFFSET_COMMIT
-    API_VERSION = 3
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "topics",
-            CompactArray(
-                Item(
-                    ("topic", _TEXT),
-                    (
-                        "partitions",
-                        CompactArray(Item(("partition", Int32), ("error_code", Int16))),
-                    ),
-                )
-            ),
-        ),
-        _END,
-    )
-
-
-class TxnOffsetCommitRequestV3(RequestStruct):
-    """Commits positions in a transaction, as a member of a group."""
-
-    FLEXIBLE_VERSION = True
-    API_KEY = TXN_OFFSET_COMMIT
-    API_VERSION = 3
-    RESPONSE_TYPE = TxnOffsetCommitResponseV3
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("transactional_id", _TEXT),
-        ("group", _TEXT),
-        ("producer_id", Int64),
-        ("producer_epoch", Int16),
-        ("generation", Int32),
-        ("member", _TEXT),
-        ("group_instance_id", _TEXT),
-        (
-            "topics",
-            CompactArray(
-                Item(
-                    ("topic", _TEXT),
-                    (
-                        "partitions",
-                        CompactArray(
-                            Item(
-                                ("partition", Int32),
-                                ("offset", Int64),
-                                ("leader_epoch", Int32),
-                                ("metadata", _TEXT),
-                            )
-                        ),
-                    ),
-                )
-            ),
-        ),
-        _END,
-    )
-
-
-class TxnOffsetCommit(Request[TxnOffsetCommitRequestV3]):
-    """Commits positions in a transaction.
-
-    Args:
-        member: generation or epoch, member id, and the static member's instance id or None.
-        topics: by their names.
-    """
-
-    API_KEY = TXN_OFFSET_COMMIT
-
-    def __init__(
-        self,
-        transactional_id: str,
-        group: str,
-        producer: ProducerId,
-        member: tuple[int, str, str | None],
-        topics: Mapping[str, Sequence[OffsetEntry]],
-    ) -> None:
-        self._head = (transactional_id, group, *producer, *member)
-        self._topics = topics
-
-    def build(
-        self, request_struct_class: type[TxnOffsetCommitRequestV3]
-    ) -> TxnOffsetCommitRequestV3:
-        """The request as it is sent."""
-        topics = [
-            (topic, [(p, offset, epoch, text) for p, offset, text, epoch in partitions])
-            for topic, partitions in self._topics.items()
-        ]
-        return request_struct_class(*self._head, topics, {})
-
-
-def codes_in(topics: Any) -> dict[tuple[str, int], int]:
-    """(topic, partition) → Kafka's error code, of an answer that has one for each partition."""
-    return {(topic, each[0]): each[1] for topic, partitions in topics for each in partitions}
+        producer_id, producer_epoch = known
+        super().__init__(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=milliseconds(timeout),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )

@@ -35,7 +35,6 @@ from consumer_sdk.adapters.kafka.adapter import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.faults import translate
 from consumer_sdk.adapters.kafka.client.lookups import Coordinator
-from consumer_sdk.adapters.kafka.client.protocol import OffsetEntry
 from consumer_sdk.adapters.kafka.commits.committing import (
     BATCH_TOO_LARGE,
     FEWEST_BYTES,
@@ -46,11 +45,11 @@ from consumer_sdk.adapters.kafka.commits.committing import (
     in_batches,
 )
 from consumer_sdk.adapters.kafka.commits.metadata import offset_of, write_metadata
+from consumer_sdk.adapters.kafka.commits.structs import OffsetEntry, TxnOffsetCommit, codes_in
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.session import Session
 from consumer_sdk.adapters.kafka.options import KafkaOptions
 from consumer_sdk.adapters.kafka.transactions.producer import FENCED, TransactionalProducer
-from consumer_sdk.adapters.kafka.transactions.structs import TxnOffsetCommit, codes_in
 from consumer_sdk.checkpoints.forms import Fitted
 from consumer_sdk.errors import (
     ConfigurationError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.commits.metadata import at_offset
+from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
 from consumer_sdk.records import AckFlush, OutcomeKind
 from tests.adapters.kafka.world import World, coordinator_of
 
@@ -28,7 +28,7 @@ def test_broker_gets_the_newest_version_by_name_that_it_knows(
     newest: int, version: int, topics: list[object]
 ) -> None:
     """Brokers before Kafka 2.3 have no static members, and are told of no leader's epoch."""
-    request = OffsetCommitByName("g", 3, "me", "static", {"t": [OffsetEntry(0, 5, "text", 4)]})
+    request = OffsetCommitByName("g", 3, "me", "static", {"t": [OffsetEntry(0, 5, 4, "text")]})
     made = request.prepare({8: (2, newest)})
     assert (made.API_VERSION, made.topics) == (version, topics)
     assert getattr(made, "group_instance_id", None) == ("static" if version >= 7 else None)
@@ -51,7 +51,7 @@ async def test_commit_by_name_of_a_replaced_static_member_is_fenced(
                 coordinator.stamp.epoch,
                 "the one before",
                 instance,
-                {topic: [OffsetEntry(0, 5, "")]},
+                {topic: [OffsetEntry(0, 5)]},
             ),
         )
         response = await coordinator.send(request)

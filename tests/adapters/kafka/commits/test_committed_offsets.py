@@ -11,12 +11,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import IncompatibleBrokerVersion, OffsetMetadataTooLargeError
 
-from consumer_sdk.adapters.kafka.client.protocol import (
+from consumer_sdk.adapters.kafka.commits.metadata import ALPHABET, HEAD_SIZE, MOST, at_offset
+from consumer_sdk.adapters.kafka.commits.structs import (
     OffsetCommitById,
     OffsetCommitByName,
     OffsetEntry,
 )
-from consumer_sdk.adapters.kafka.commits.metadata import ALPHABET, HEAD_SIZE, MOST, at_offset
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.records import (
     AckFlush,
@@ -100,7 +100,7 @@ async def test_position_of_another_past_of_the_log_is_out_of_range(
     await world.commit_as_another(
         topic, {0: (2, "")}
     )  # a broker that is new has no coordinator yet
-    entries = {topic: [OffsetEntry(0, 2, "", 7)]}
+    entries = {topic: [OffsetEntry(0, 2, 7)]}
     async with line_to(world.kafka.servers, world.group_id) as line:
         request = OffsetCommitByName(world.group_id, -1, "", None, entries)
         assert (await line.send(request)).topics == [(topic, [(0, 0)])]

@@ -14,12 +14,12 @@ from aiokafka import TopicPartition
 from aiokafka.errors import IncompatibleBrokerVersion, RequestTimedOutError
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitById
 from consumer_sdk.adapters.kafka.client.topics import Topic
 from consumer_sdk.adapters.kafka.commits import committing
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, read_metadata
+from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitById
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.groups.coordinator import Stamp
 from consumer_sdk.adapters.kafka.options import KafkaOptions
@@ -82,8 +82,7 @@ class ScriptedCoordinator:
         self.most_bytes, self.too_much = 1_000_000, 28
 
     async def send(self, request: Any) -> Any:
-        by_id = isinstance(request, OffsetCommitById)
-        topics = request._topics.items()
+        topics, fields = request.fields["topics"], request.fields
         self.in_air += 1
         self.most_in_air = max(self.most_in_air, self.in_air)
         try:
@@ -92,26 +91,22 @@ class ScriptedCoordinator:
                 raise self.error
         finally:
             self.in_air -= 1
-        self.stamps.append(Stamp(*request._head[1:3]))
+        self.stamps.append(Stamp(fields["generation"], fields["member"]))
         self.sent.append({p: offset for _, ps in topics for p, offset, *_ in ps})
-        self.texts.append({p: text for _, ps in topics for p, _, text, _ in ps})
+        self.texts.append({p: text for _, ps in topics for p, *_, text in ps})
         is_too_much = sum(map(_size, self.texts[-1].values())) > self.most_bytes
-        self.instances.append(request._head[3] if by_id else request._group_instance_id)
+        self.instances.append(fields["group_instance_id"])
         answers = [
             (
                 t,
                 [
                     (p, self.too_much if is_too_much else self._code(p, text))
-                    for p, _, text, _ in ps
+                    for p, *_, text in ps
                     if p not in self.silent
                 ],
             )
             for t, ps in topics
         ]
-        if by_id:
-            return SimpleNamespace(
-                topics=[(t, [(p, code, {}) for p, code in ps], {}) for t, ps in answers]
-            )
         return SimpleNamespace(topics=answers)
 
     def _code(self, partition: int, text: str) -> int:

@@ -44,7 +44,7 @@ def limit_of(
 
 async def test_coordinator_is_asked_once() -> None:
     """A broker answers for itself alone."""
-    limit, asked = limit_of([(NAME, "48", True)])
+    limit, asked = limit_of([(NAME, "48", True, 5, False, [])])
     await limit.learn()
     await limit.learn()
     assert asked == [(7, [(4, "7", [NAME])])]
@@ -62,7 +62,7 @@ async def test_smaller_limit_is_said_once(
     told: int, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Before anything gets lost by it."""
-    limit, _ = limit_of([(NAME, str(told), True)])
+    limit, _ = limit_of([(NAME, str(told), True, 5, False, [])])
     await limit.learn()
     await limit.has_room_for_head()
     assert len(caplog.messages) == warnings
@@ -71,7 +71,7 @@ async def test_smaller_limit_is_said_once(
 @pytest.mark.parametrize("told", [0, HEAD_SIZE - 1, HEAD_SIZE, MOST, 30_000])
 async def test_broker_is_asked_once_and_more_than_the_default_is_not_used(told: int) -> None:
     """32 767 bytes are what a request's text can have."""
-    limit, asked = limit_of([(NAME, str(told), True)])
+    limit, asked = limit_of([(NAME, str(told), True, 5, False, [])])
     assert await limit.has_room_for_head() == (told >= HEAD_SIZE)
     assert await limit.has_room_for_head() == (told >= HEAD_SIZE)
     assert limit.size == min(told, MOST)
@@ -81,7 +81,12 @@ async def test_broker_is_asked_once_and_more_than_the_default_is_not_used(told: 
 @pytest.mark.parametrize(
     "answer",
     [
-        *([], [(NAME, None, True)], [(NAME, "much", True)], [("other", "0", True)]),
+        *(
+            [],
+            [(NAME, None, True, 5, False, [])],
+            [(NAME, "much", True, 5, False, [])],
+            [("other", "0", True, 5, False, [])],
+        ),
         *(NodeNotReadyError(), RequestTimedOutError(), IncompatibleBrokerVersion(), OSError()),
     ],
     ids=repr,
@@ -106,7 +111,7 @@ async def test_limit_that_nobody_tells_is_halved_below_what_was_refused() -> Non
 
 async def test_refusal_that_is_known_by_now_shrinks_nothing() -> None:
     """The limit was asked for while the refused commit was in the air."""
-    limit, asked = limit_of([(NAME, "100", True)])
+    limit, asked = limit_of([(NAME, "100", True, 5, False, [])])
     await limit.has_room_for_head()
     await limit.shrink(3_000)
     assert (limit.size, len(asked)) == (100, 1)

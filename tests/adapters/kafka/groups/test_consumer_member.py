@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
+from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.groups.consumer_member import ConsumerMember
 from consumer_sdk.adapters.kafka.groups.member import (
     Assigned,
@@ -948,7 +948,7 @@ async def commits(runner: Runner, group: str, tp: TopicPartition) -> None:
     """With its epoch of now, as the broker confirms."""
     request = OffsetCommitByName(
         *(group, runner.member.epoch, runner.member.member_id, None),
-        {tp.topic: [OffsetEntry(tp.partition, 5, "")]},
+        {tp.topic: [OffsetEntry(tp.partition, 5)]},
     )
     assert (await runner.line.send(request)).topics == [(tp.topic, [(tp.partition, 0)])]
 

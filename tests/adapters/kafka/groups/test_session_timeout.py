@@ -31,7 +31,11 @@ class ScriptedCoordinator:
             raise self.error
         ((kind, name, wanted),) = request._resources
         known = self.told.get((kind, name))
-        entries = [(key, (known or {}).get(key), False) for key in wanted if known is not None]
+        entries: list[tuple[Any, ...]] = [
+            (key, (known or {}).get(key), False, 5, False, [])
+            for key in wanted
+            if known is not None
+        ]
         found = (0 if known is not None else 30, "", kind, name, entries)
         return SimpleNamespace(resources=[found])
 

@@ -25,7 +25,7 @@ from consumer_sdk.adapters.kafka.client.group_offsets import (
     OffsetFetch,
     group_offsets_in,
 )
-from consumer_sdk.adapters.kafka.client.protocol import OffsetCommitByName, OffsetEntry
+from consumer_sdk.adapters.kafka.commits.structs import OffsetCommitByName, OffsetEntry
 from consumer_sdk.adapters.kafka.groups import structs
 from consumer_sdk.adapters.kafka.groups.member import TopicPartition
 from consumer_sdk.adapters.kafka.groups.messages import (
@@ -284,7 +284,7 @@ async def test_consumer_member_joins_commits_and_leaves(harness: KafkaHarness) -
         assert (joined.error, joined.member_id, joined.epoch > 0) == (0, me, True)
         for epoch, code in ((joined.epoch, 0), (joined.epoch + 1, STALE_MEMBER_EPOCH)):
             commit = OffsetCommitByName(
-                group, epoch, me, None, {topic: [OffsetEntry(1, 5, "text", 3)]}
+                group, epoch, me, None, {topic: [OffsetEntry(1, 5, 3, "text")]}
             )
             assert (await line.send(commit)).topics == [(topic, [(1, code)])]
             fetch = OffsetFetch(group, [tp], member_id=me, epoch=epoch)

@@ -18,10 +18,11 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record import MemoryRecords
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
+from consumer_sdk.adapters.kafka.commits.structs import TxnOffsetCommit
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.groups.coordinator import Stamp
 from consumer_sdk.adapters.kafka.transactions.producer import TransactionalProducer
-from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId, TxnOffsetCommit
+from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId
 from consumer_sdk.adapters.kafka.transactions.transactions import KafkaTransactions
 from consumer_sdk.records import AckFlush, Checkpoint, Outcome
 from consumer_sdk.records.outputs import Output
@@ -114,7 +115,7 @@ class ModelCluster:
 
     def _begin(self, request: Any) -> Any:
         """As KIP-360 has it: who asks again gets the same epoch; an open transaction is aborted first, and fences."""
-        _name, _timeout, known, epoch = request._fields
+        known, epoch = request.fields["producer_id"], request.fields["producer_epoch"]
         code = 0
         if self.state == "open":
             self._finish(is_commit=False)
@@ -155,10 +156,10 @@ class ModelCluster:
         return SimpleNamespace(topics=topics)
 
     def _commit_offsets(self, request: Any) -> Any:
-        is_refused = self.state != "open" or request._head[3] != self.epoch
-        size = sum(len(entry.metadata) for each in request._topics.values() for entry in each)
+        is_refused = self.state != "open" or request.fields["producer_epoch"] != self.epoch
+        size = sum(len(entry.metadata) for _, each in request.fields["topics"] for entry in each)
         topics = []
-        for topic, each in request._topics.items():
+        for topic, each in request.fields["topics"]:
             codes = []
             for entry in each:
                 is_too_large = len(entry.metadata) > self.limit

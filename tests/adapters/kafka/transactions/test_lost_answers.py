@@ -15,9 +15,10 @@ from aiokafka.protocol.transaction import (
     EndTxnRequest,
 )
 
+from consumer_sdk.adapters.kafka.commits.structs import TxnOffsetCommit
 from consumer_sdk.adapters.kafka.transactions import producer as producers
 from consumer_sdk.adapters.kafka.transactions import transactions
-from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId, TxnOffsetCommit
+from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId
 from consumer_sdk.errors import AdapterError, ProducerFencedError
 from consumer_sdk.records.outputs import Output
 from tests.adapters.kafka.transactions.model import Bench, ModelCluster, lost

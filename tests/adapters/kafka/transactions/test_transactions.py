@@ -20,9 +20,10 @@ from aiokafka.protocol.transaction import (
 from consumer_sdk import Consumer, Message, RetryPolicy
 from consumer_sdk.adapters import KafkaAdapter, KafkaTransactions
 from consumer_sdk.adapters.kafka.commits.metadata import HEAD_SIZE, MOST, read_metadata
+from consumer_sdk.adapters.kafka.commits.structs import TxnOffsetCommit
 from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 from consumer_sdk.adapters.kafka.transactions import producer as producers
-from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId, TxnOffsetCommit
+from consumer_sdk.adapters.kafka.transactions.structs import InitProducerId
 from consumer_sdk.errors import AdapterError, ConfigurationError, ProducerFencedError
 from consumer_sdk.records import Outcome, Partition
 from tests.adapters.kafka.harness import KafkaHarness

@@ -1,0 +1,314 @@
+"""Requests that commit positions, in versions that the client has not.
+
+By topic id (KIP-848's OffsetCommit v10, Kafka 4.1) a commit of a deleted topic's position can never land
+on the one that was made in its place. By name, a static member says which it is (KIP-345's v7, Kafka 2.3),
+so that the broker refuses the commits of one that was replaced; members of the consumer protocol need v9 (KIP-848,
+Kafka 3.7), or the broker refuses what they commit. In a transaction (TxnOffsetCommit v3 of KIP-447, Kafka 2.5) the
+member and its generation or epoch are told as well, so that a former owner of a partition is refused.
+"""
+
+# The client has no types, so that its classes cannot be subclassed for the type checker.
+# mypy: disable-error-code="misc"
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
+
+# isort: split
+from aiokafka.protocol.api import RequestStruct, Response
+from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetCommitRequest_v3
+from aiokafka.protocol.types import Array, CompactArray, Int16, Int32, Int64, Schema
+
+from consumer_sdk.adapters.kafka.client.cluster_metadata import NO_EPOCH
+from consumer_sdk.adapters.kafka.client.protocol import (
+    COMPACT_TEXT,
+    END,
+    TEXT,
+    Item,
+    Uuid,
+    WireRequest,
+)
+
+__all__ = ["OffsetCommitById", "OffsetCommitByName", "OffsetEntry", "TxnOffsetCommit", "codes_in"]
+
+OFFSET_COMMIT, TXN_OFFSET_COMMIT = 8, 28
+"""Keys of the requests."""
+KEPT = -1
+"""As long as the broker keeps commits."""
+
+
+class OffsetEntry(NamedTuple):
+    """What is committed of one partition.
+
+    Attributes:
+        epoch: of the leader that wrote what lies before the offset, or soon behind it (KIP-320). Brokers before
+            Kafka 2.3 are not told.
+    """
+
+    partition: int
+    offset: int
+    epoch: int = NO_EPOCH
+    metadata: str = ""
+
+
+def codes_in(topics: Any) -> dict[tuple[Any, int], int]:
+    """(topic's name or id, partition) → Kafka's error code, of an answer that has one for each partition."""
+    return {(topic, each[0]): each[1] for topic, partitions in topics for each in partitions}
+
+
+def _entries(topic: Any) -> CompactArray:
+    partition = Item(
+        ("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", COMPACT_TEXT)
+    )
+    return CompactArray(Item(("topic", topic), ("partitions", CompactArray(partition))))
+
+
+def _codes(topic: Any) -> CompactArray:
+    partition = Item(("partition", Int32), ("error_code", Int16))
+    return CompactArray(Item(("topic", topic), ("partitions", CompactArray(partition))))
+
+
+# -- by topic id --------------------------------------------------------------------------------
+
+
+class OffsetCommitResponseV10(Response):
+    """One error code for each partition, by topic id."""
+
+    API_KEY = OFFSET_COMMIT
+    API_VERSION = 10
+    SCHEMA: ClassVar[Schema] = Schema(("throttle_time_ms", Int32), ("topics", _codes(Uuid)), END)
+
+
+class OffsetCommitRequestV10(RequestStruct):
+    """Commits by topic id, with generation, member and static member id."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = OFFSET_COMMIT
+    API_VERSION = 10
+    RESPONSE_TYPE = OffsetCommitResponseV10
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", COMPACT_TEXT),
+        ("generation", Int32),
+        ("member", COMPACT_TEXT),
+        ("group_instance_id", COMPACT_TEXT),
+        ("topics", _entries(Uuid)),
+        END,
+    )
+
+
+class OffsetCommitById(WireRequest[OffsetCommitRequestV10]):
+    """Commits positions by topic id.
+
+    Args:
+        topics: by their ids.
+    """
+
+    API_KEY = OFFSET_COMMIT
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member: str,
+        group_instance_id: str | None,
+        topics: Mapping[bytes, Sequence[OffsetEntry]],
+    ) -> None:
+        super().__init__(
+            group=group,
+            generation=generation,
+            member=member,
+            group_instance_id=group_instance_id,
+            topics=_listed(topics),
+        )
+
+
+# -- by name ------------------------------------------------------------------------------------
+
+
+class OffsetCommitResponseV7(Response):
+    """One error code for each partition, by name."""
+
+    API_KEY = OFFSET_COMMIT
+    API_VERSION = 7
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "topics",
+            Array(
+                ("topic", TEXT),
+                ("partitions", Array(("partition", Int32), ("error_code", Int16))),
+            ),
+        ),
+    )
+
+
+class OffsetCommitRequestV7(RequestStruct):
+    """Commits by name, with generation, member and static member id."""
+
+    API_KEY = OFFSET_COMMIT
+    API_VERSION = 7
+    RESPONSE_TYPE = OffsetCommitResponseV7
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", TEXT),
+        ("generation", Int32),
+        ("member", TEXT),
+        ("group_instance_id", TEXT),
+        (
+            "topics",
+            Array(
+                ("topic", TEXT),
+                (
+                    "partitions",
+                    Array(
+                        ("partition", Int32),
+                        ("offset", Int64),
+                        ("leader_epoch", Int32),
+                        ("metadata", TEXT),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+class OffsetCommitResponseV9(Response):
+    """One error code for each partition, by name."""
+
+    API_KEY = OFFSET_COMMIT
+    API_VERSION = 9
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("throttle_time_ms", Int32), ("topics", _codes(COMPACT_TEXT)), END
+    )
+
+
+class OffsetCommitRequestV9(RequestStruct):
+    """Commits by name; the generation may be the epoch of a member of the consumer protocol."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = OFFSET_COMMIT
+    API_VERSION = 9
+    RESPONSE_TYPE = OffsetCommitResponseV9
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("group", COMPACT_TEXT),
+        ("generation", Int32),
+        ("member", COMPACT_TEXT),
+        ("group_instance_id", COMPACT_TEXT),
+        ("topics", _entries(COMPACT_TEXT)),
+        END,
+    )
+
+
+class OffsetCommitByName(
+    WireRequest[
+        OffsetCommitRequest_v2
+        | OffsetCommitRequest_v3
+        | OffsetCommitRequestV7
+        | OffsetCommitRequestV9
+    ]
+):
+    """Commits positions by the topics' names.
+
+    Brokers before Kafka 2.3 have no static members, and are not told the id.
+
+    Args:
+        topics: by their names.
+    """
+
+    API_KEY = OFFSET_COMMIT
+
+    def __init__(
+        self,
+        group: str,
+        generation: int,
+        member: str,
+        group_instance_id: str | None,
+        topics: Mapping[str, Sequence[OffsetEntry]],
+    ) -> None:
+        super().__init__(
+            group=group,
+            generation=generation,
+            member=member,
+            group_instance_id=group_instance_id,
+            topics=_listed(topics),
+        )
+
+    def build(self, request_struct_class: type[Any]) -> Any:
+        """The request as it is sent."""
+        if request_struct_class.API_VERSION >= OffsetCommitRequestV7.API_VERSION:
+            return super().build(request_struct_class)
+        group, generation, member, _, topics, _ = self.fields.values()
+        old = [(t, [(each.partition, each.offset, each.metadata) for each in e]) for t, e in topics]
+        return request_struct_class(group, generation, member, KEPT, old)
+
+
+def _listed(
+    topics: Mapping[Any, Sequence[OffsetEntry]],
+) -> list[tuple[Hashable, list[OffsetEntry]]]:
+    return [(topic, list(entries)) for topic, entries in topics.items()]
+
+
+# -- in a transaction -----------------------------------------------------------------------------
+
+
+class TxnOffsetCommitResponseV3(Response):
+    """One error code for each partition."""
+
+    API_KEY = TXN_OFFSET_COMMIT
+    API_VERSION = 3
+    SCHEMA: ClassVar[Schema] = OffsetCommitResponseV9.SCHEMA
+
+
+class TxnOffsetCommitRequestV3(RequestStruct):
+    """Commits positions in a transaction, as a member of a group."""
+
+    FLEXIBLE_VERSION = True
+    API_KEY = TXN_OFFSET_COMMIT
+    API_VERSION = 3
+    RESPONSE_TYPE = TxnOffsetCommitResponseV3
+    SCHEMA: ClassVar[Schema] = Schema(
+        ("transactional_id", COMPACT_TEXT),
+        ("group", COMPACT_TEXT),
+        ("producer_id", Int64),
+        ("producer_epoch", Int16),
+        ("generation", Int32),
+        ("member", COMPACT_TEXT),
+        ("group_instance_id", COMPACT_TEXT),
+        ("topics", _entries(COMPACT_TEXT)),
+        END,
+    )
+
+
+class TxnOffsetCommit(WireRequest[TxnOffsetCommitRequestV3]):
+    """Commits positions in a transaction.
+
+    Args:
+        producer: its id and epoch.
+        member: generation or epoch, member id, and the static member's instance id or None.
+        topics: by their names.
+    """
+
+    API_KEY = TXN_OFFSET_COMMIT
+
+    def __init__(
+        self,
+        transactional_id: str,
+        group: str,
+        producer: tuple[int, int],
+        member: tuple[int, str, str | None],
+        topics: Mapping[str, Sequence[OffsetEntry]],
+    ) -> None:
+        producer_id, producer_epoch = producer
+        generation, member_id, group_instance_id = member
+        super().__init__(
+            transactional_id=transactional_id,
+            group=group,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            generation=generation,
+            member=member_id,
+            group_instance_id=group_instance_id,
+            topics=_listed(topics),
+        )
