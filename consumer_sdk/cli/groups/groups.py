@@ -121,8 +121,8 @@ async def opened_group(
     """
     if (shared := share_group_of(url)) is not None:
         raise ConfigurationError(
-            f"share group {shared!r} has no positions that could be read or moved here: see its lag with Kafka's "
-            f"own kafka-share-groups.sh --describe --group {shared}"
+            f"share group {shared!r} has no positions that could be read or moved here: the command lag tells how far "
+            f"it has come, and Kafka's own kafka-share-groups.sh --reset-offsets moves it"
         )
     async with opened_reader(url) as (reader, named):
         name = named or group

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group
+from consumer_sdk.adapters.ranges import share_group_of
+from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group, opened_reader
 from consumer_sdk.cli.letters.moves import Bounds, Span, open_below, settled_from
 from consumer_sdk.cli.terminal import Rows
-from consumer_sdk.errors import ConsumerSdkError
+from consumer_sdk.errors import ConfigurationError, ConsumerSdkError
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import Checkpoint, Partition
 
-__all__ = ["Lag", "explain", "group_lags", "lag"]
+__all__ = ["Lag", "explain", "group_lags", "lag", "opened_lags"]
 
 
 class LaggingError(ConsumerSdkError):
@@ -32,8 +34,9 @@ class Lag:
         start: where the group reads on; None: it has no position.
         end: the next position that will be written.
         records: about how many are unsettled.
-        seconds: age of the first of them; 0 where there is none.
-        holes: stretches of unsettled records below settled ones.
+        seconds: age of the first of them; 0 where there is none. Of a share group, of the record at `start`, which the
+            broker moves late: at most.
+        holes: stretches of unsettled records below settled ones; None: the broker of a share group does not tell.
         settled_above: settled records above the first hole.
         attempts: failed deliveries by position.
         pinned_by: the position of the first unsettled record, where there are holes.
@@ -45,7 +48,7 @@ class Lag:
     end: str
     records: int
     seconds: float
-    holes: int
+    holes: int | None
     settled_above: int
     attempts: Mapping[str, int]
     pinned_by: str | None
@@ -53,9 +56,9 @@ class Lag:
 
 async def lag(arguments: Namespace) -> None:
     """Writes a line for each partition, again and again with ``--watch``."""
-    async with opened_group(arguments.url, arguments.store) as group:
+    async with opened_lags(arguments.url, arguments.store) as lags:
         while True:
-            rows = await group_lags(group, arguments.partition)
+            rows = await lags(arguments.partition)
             with Rows(is_json=arguments.json) as shown:
                 for row in rows:
                     shown.say(asdict(row), _lag_line(row))
@@ -67,8 +70,8 @@ async def lag(arguments: Namespace) -> None:
 
 async def explain(arguments: Namespace) -> None:
     """Writes for each partition which record pins its position."""
-    async with opened_group(arguments.url, arguments.store) as group:
-        rows = await group_lags(group, arguments.partition)
+    async with opened_lags(arguments.url, arguments.store) as lags:
+        rows = await lags(arguments.partition)
     with Rows(is_json=arguments.json) as shown:
         for row in rows:
             shown.say(asdict(row), _explain_line(row))
@@ -87,6 +90,29 @@ def _check(rows: Sequence[Lag], arguments: Namespace) -> None:
 
 
 # -- what is known ---------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def opened_lags(
+    url: str, store: str | None
+) -> AsyncIterator[Callable[[Sequence[str] | None], Awaitable[list[Lag]]]]:
+    """What tells how far the group or share group of a consumer's URL is behind, without joining it.
+
+    It is given the ids of partitions; None for all.
+
+    Raises:
+        ConfigurationError: the URL names no group.
+        ConsumerSdkError: it cannot be opened.
+    """
+    shared = share_group_of(url)
+    if shared is None:
+        async with opened_group(url, store) as group:
+            yield partial(group_lags, group)
+        return
+    if store is not None:
+        raise ConfigurationError(f"share group {shared!r} has no store: leave --store out")
+    async with opened_reader(url) as (reader, _):
+        yield partial(_share_lags, Group(reader, shared, None))
 
 
 async def group_lags(group: Group, chosen: Sequence[str] | None) -> list[Lag]:
@@ -112,11 +138,42 @@ async def _lag_of(
         start=None if start is None else text(start),
         end=text(bounds.end),
         records=await _count(group, partition, spans),
-        seconds=0.0 if oldest is None else max(round(time.time() - oldest[1] / 1000, 1), 0.0),
+        seconds=_age(oldest),
         holes=len(above),
         settled_above=await _count(group, partition, above),
         attempts={text(at): tried for at, (tried, _due) in attempts.items()},
         pinned_by=text(oldest[0]) if above and oldest is not None else None,
+    )
+
+
+async def _share_lags(group: Group, chosen: Sequence[str] | None) -> list[Lag]:
+    partitions = of_partitions(await group.reader.partitions(), chosen)
+    reader: Any = group.reader  # of Kafka, as no other broker has share groups
+    known = await reader.shared(group.name, partitions)
+    bounds = await group.bounds(partitions)
+    return [await _share_lag_of(group, each, known[each], bounds[each]) for each in partitions]
+
+
+async def _share_lag_of(
+    group: Group, partition: Partition, stands: tuple[int | None, int | None], bounds: Bounds
+) -> Lag:
+    start, lag = stands
+    text = group.reader.encode_position
+    below = bounds.first if start is None else max(start, bounds.first)
+    reach = max(bounds.end - below, 0)
+    records = reach if lag is None else min(lag, reach)
+    oldest = await _oldest(group, partition, [(below, bounds.end)] if records else [])
+    return Lag(
+        stream=partition.stream,
+        partition=partition.id,
+        start=None if start is None else text(start),
+        end=text(bounds.end),
+        records=records,
+        seconds=_age(oldest),
+        holes=None,
+        settled_above=reach - records,
+        attempts={},
+        pinned_by=None,
     )
 
 
@@ -137,6 +194,10 @@ async def _oldest(
                 if len(columns):
                     return columns.positions[0], columns.timestamps[0] or 0
     return None
+
+
+def _age(record: tuple[Any, int] | None) -> float:
+    return 0.0 if record is None else max(round(time.time() - record[1] / 1000, 1), 0.0)
 
 
 # -- what is shown ---------------------------------------------------------------------------------

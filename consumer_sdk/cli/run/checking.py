@@ -9,10 +9,10 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
-from consumer_sdk.adapters.ranges import TOOLS, open_for_tools
+from consumer_sdk.adapters.ranges import TOOLS, open_for_tools, share_group_of
 from consumer_sdk.cli.groups.checkpoints import is_made
-from consumer_sdk.cli.groups.groups import opened_group, opened_reader
-from consumer_sdk.cli.groups.lags import Lag, group_lags
+from consumer_sdk.cli.groups.groups import opened_reader
+from consumer_sdk.cli.groups.lags import Lag, opened_lags
 from consumer_sdk.cli.run.config import Config
 from consumer_sdk.cli.run.services import admin_server, make_group
 from consumer_sdk.cli.terminal import Rows
@@ -57,12 +57,15 @@ async def _asked(config: Config) -> tuple[str, list[Lag]]:
         return "the broker is in this process: it was not asked", []
     if letters := options.get("dead_letters"):
         await _open_letters(letters)
-    if open_for_tools(url)[1] is None:
+    shared = share_group_of(url)
+    named = open_for_tools(url)[1] if shared is None else shared
+    if named is None:
         async with opened_reader(url) as (reader, _group):
             count = len(await reader.partitions())
         return f"{count} partitions, and no group: each start begins anew", []
-    async with opened_group(url, store if is_made(store) else None) as group:
-        return f"group {group.name}, with nobody joined:", await group_lags(group, None)
+    async with opened_lags(url, store if is_made(store) else None) as lags:
+        kind = "group" if shared is None else "share group"
+        return f"{kind} {named}, with nobody joined:", await lags(None)
 
 
 async def _open_letters(url: str) -> None:

@@ -228,6 +228,24 @@ class KafkaRanges(RangeReader):
         commits = await GroupPosition(self._connection, group).commits([*map(_tp, partitions)])
         return {each: _committed(group, each, commits.get(_tp(each))) for each in partitions}
 
+    async def shared(
+        self, group: str, partitions: Collection[Partition]
+    ) -> Mapping[Partition, tuple[Position | None, int | None]]:
+        """How far a share group has come: see `ShareOffset`.
+
+        Raises:
+            AdapterError: its coordinator did not answer, or refused.
+        """
+        # Not above: the workers of Spark, which start often, ask for no share group.
+        from consumer_sdk.adapters.kafka.share.offsets import share_offsets
+
+        opened, tps = self._connection, [*map(_tp, partitions)]
+        found = await opened.persist(
+            f"asking how far share group {group!r} has come",
+            lambda: share_offsets(opened.cluster, group, tps),
+        )
+        return {each: found[_tp(each)] for each in partitions}
+
     async def members(self, group: str, partitions: Collection[Partition]) -> Sequence[str]:  # noqa: ARG002
         """Those of the group, whatever they read."""
         return await GroupPosition(self._connection, group).members()

@@ -84,7 +84,10 @@ class ShareGroupAdapter(KafkaAdapter):
         if not member.renews:
             hold = min(hold, member.limits.lock_time * UNRENEWED)
         self.capabilities = replace(
-            self.capabilities, max_deliveries=member.limits.deliveries, longest_hold=hold
+            self.capabilities,
+            max_deliveries=member.limits.deliveries,
+            longest_hold=hold,
+            lag_unit="records" if member.tells_lag else None,
         )
 
     async def run(self) -> None:
@@ -141,7 +144,9 @@ class ShareGroupAdapter(KafkaAdapter):
         return [Partition(stream, str(n)) for n in await self._opened_member.partitions(stream)]
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        return dict.fromkeys(assignments)
+        """What the whole group has not settled; each of its members sees the same."""
+        lags = await self._opened_member.lags([a.partition for a in assignments])
+        return {a: lags[a.partition] for a in assignments}
 
     # -- the end ----------------------------------------------------------------------------
 

@@ -34,6 +34,11 @@ from consumer_sdk.adapters.kafka.share.leader import ShareLeader
 from consumer_sdk.adapters.kafka.share.locks import Ticket
 from consumer_sdk.adapters.kafka.share.member import ShareMember
 from consumer_sdk.adapters.kafka.share.messages import AcquireMode, TopicIdPartition
+from consumer_sdk.adapters.kafka.share.offsets import (
+    DESCRIBE_OFFSETS,
+    TELLS_LAG_FROM,
+    share_offsets,
+)
 from consumer_sdk.adapters.kafka.share.refusals import SPEECH, unsupported
 from consumer_sdk.adapters.kafka.share.session import FetchLimits, ShareSession
 from consumer_sdk.adapters.kafka.share.structs import ACKNOWLEDGE, FETCH, RENEWS_FROM
@@ -65,6 +70,7 @@ class ShareConsumer(ReadAheadSession):
     Attributes:
         limits: the group's, once it is open.
         renews: locks can be renewed: the broker and the group allow it.
+        tells_lag: the broker knows how many records the group has not settled.
         grants: what is held.
     """
 
@@ -77,6 +83,7 @@ class ShareConsumer(ReadAheadSession):
         self._coordinator = GroupCoordinator(self._cluster, self._group)
         self.limits = GroupLimits()
         self.renews = True
+        self.tells_lag = False
         self.grants = AssignmentBook[ShareGrant]()
         self._rounds = GrantRounds(
             owner,
@@ -146,6 +153,7 @@ class ShareConsumer(ReadAheadSession):
         if not {FETCH, ACKNOWLEDGE} <= versions.keys() or versions[FETCH][1] < 1:
             raise unsupported(None, f"opening {self._where}")
         self.renews = min(versions[FETCH][1], versions[ACKNOWLEDGE][1]) >= RENEWS_FROM
+        self.tells_lag = versions.get(DESCRIBE_OFFSETS, (0, -1))[1] >= TELLS_LAG_FROM
         if self._options.acquire_mode == "record_limit" and not self.renews:
             raise ConfigurationError(
                 f"opening {self._where}: acquire_mode='record_limit' needs Kafka 4.2: leave it out, or update the brokers"
@@ -451,6 +459,21 @@ class ShareConsumer(ReadAheadSession):
         """
         found = (await describe_topics(self._cluster, [topic])).get(topic)
         return [] if found is None or found.is_absent else sorted(found.partitions)
+
+    async def lags(self, partitions: Collection[Partition]) -> dict[Partition, int | None]:
+        """Records of each that nobody in the group has settled; None where the broker does not tell.
+
+        Raises:
+            AdapterError: it does not answer, or refuses.
+        """
+        if not self.tells_lag:
+            return dict.fromkeys(partitions)
+        tps = {each: TopicPartition(each.stream, int(each.id)) for each in partitions}
+        try:
+            found = await share_offsets(self._cluster, self._group, tps.values())
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise translate(error, f"asking how far {self._where} has come") from error
+        return {each: found[tp].lag for each, tp in tps.items()}
 
     # -- the end --------------------------------------------------------------------------------
 
