@@ -223,7 +223,10 @@ class Adapter(ABC):
 
     @abstractmethod
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        """How far behind the fetch position is, in ``capabilities.lag_unit``; None where unknown."""
+        """How far behind the fetch position is, in ``capabilities.lag_unit``; None where unknown.
+
+        Of a queue: how many records its group has not settled, whoever holds them.
+        """
 
     @abstractmethod
     def drop(self, assignment: Assignment) -> None:

@@ -8,11 +8,15 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from consumer_sdk import Consumer
-from tests.cli.worlds import World, golden, status, world_of
+from tests.cli.worlds import World, golden, kafka_world, status, world_of
+
+if TYPE_CHECKING:
+    from consumer_sdk.testing.servers import KafkaServer
 
 BROKERS = [
     pytest.param("kafka", marks=pytest.mark.kafka),
@@ -168,6 +172,55 @@ async def test_people_read_one_line_for_each_partition(
         golden(
             f"{name}.txt", capsys.readouterr().out, {seen.stream: "STREAM", seen.group: "billing"}
         )
+
+
+@pytest.fixture
+async def shared(kafka_server: KafkaServer) -> Seen:
+    """A share group that has not begun, and six records."""
+    world = kafka_world(kafka_server)
+    stream = await world.stream()
+    await world.write(stream, [(b"k", b"v%d" % at) for at in range(COUNT)])
+    group = f"resizing-{uuid.uuid4().hex[:8]}"
+    return Seen(world, stream, world.url(stream, share_group=group), None, group)
+
+
+@pytest.mark.kafka
+async def test_share_group_is_explained_and_its_lag_counts_what_is_not_settled(
+    shared: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before it has begun, and behind a hole; its broker tells no holes."""
+    assert await shared.run("explain") == 0
+    assert "\tno position: nothing is settled, 6 records" in capsys.readouterr().out
+    assert len(await shared.consume(COUNT, [b"v0", b"v1", b"v3"])) == COUNT
+    assert await shared.run("explain", "--json") == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["start"], row["end"], row["records"]) == ("2", "6", 3)
+    assert (row["holes"], row["settled_above"], row["pinned_by"]) == (None, 1, None)
+    assert row["seconds"] > 0
+    assert await shared.run("explain") == 0
+    assert " s, 1 above settled\n" in capsys.readouterr().out
+    assert await shared.run("lag", "--fail-above", "3") == 0
+    assert await shared.run("lag", "--fail-above", "2") == 1
+    assert "is 3 records behind, above 2" in capsys.readouterr().err
+    assert await status("lag", shared.url, "--store", "sqlite:///state.db") == 2
+    assert "has no store: leave --store out" in capsys.readouterr().err
+
+
+@pytest.mark.kafka
+async def test_check_of_a_run_says_how_far_its_share_group_has_come(
+    shared: Seen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody joins it for that."""
+    file = tmp_path / "consumer.toml"
+    run = 'app = "tests.cli.run.apps:handle"\n[run]\nordering = "none"\n'
+    file.write_text(f'{run}[consumer]\nurl = "{shared.url}"\n')
+    assert await status("run", "--config", str(file), "--check") == 0
+    out = capsys.readouterr().out
+    assert f"share group {shared.group}, with nobody joined:\n" in out
+    assert out.endswith("\tthe share group has not begun: 6 records\n")
+    await shared.consume(COUNT, [b"v0", b"v1", b"v3"])
+    assert await status("run", "--config", str(file), "--check") == 0
+    assert ": 3 records, 1 of those behind it settled\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("place", [BROKERS[0]], indirect=True)

@@ -23,7 +23,7 @@ from tests.cli.groups.test_checkpoints import status_of
 if TYPE_CHECKING:
     from consumer_sdk.testing.servers import KafkaServer, KinesisServer, PulsarServer
 
-__all__ = ["World", "golden", "letter_of", "status", "world_of"]
+__all__ = ["World", "golden", "kafka_world", "letter_of", "status", "world_of"]
 
 
 @dataclass(frozen=True, slots=True)

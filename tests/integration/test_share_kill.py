@@ -18,9 +18,10 @@ from aiokafka import AIOKafkaProducer
 
 from consumer_sdk import Consumer, Message, Ordering
 from consumer_sdk.adapters import KafkaAdapter
+from consumer_sdk.adapters.kafka.ranges.reader import KafkaRanges
+from consumer_sdk.cli.groups.groups import opened_reader
 from consumer_sdk.testing.servers import KafkaServer
 from tests.adapters.kafka.harness import KafkaHarness
-from tests.integration.share_offsets import start_offsets
 
 pytestmark = pytest.mark.kafka
 
@@ -84,6 +85,14 @@ async def member(
         await process.wait()
 
 
+async def start_offsets(servers: str, topic: str, group: str) -> dict[str, int]:
+    """By partition: all before it is settled for ever; 0 where the group has not begun."""
+    async with opened_reader(f"kafka://{servers}/{topic}?share_group={group}") as (reader, _):
+        assert isinstance(reader, KafkaRanges)
+        found = await reader.shared(group, await reader.partitions())
+    return {partition.id: at.start or 0 for partition, at in found.items()}
+
+
 async def until_done(count: int, process: asyncio.subprocess.Process, *files: Path) -> None:
     """Waits until so many records were processed."""
     while len(done_in(*files)) < count:
@@ -121,7 +130,7 @@ async def test_member_killed_many_times_loses_nothing_and_repeats_nothing_accept
     chance = random.Random(20)
     for _ in range(kills):
         before = len(seen_in(file))
-        settled = await start_offsets(servers, group, topic, PARTITIONS) if before else {}
+        settled = await start_offsets(servers, topic, group) if before else {}
         async with member(servers, topic, group, file) as process:
             goal = len(done_in(file)) + chance.randrange(1, 2 * records // kills)
             await until_done(min(goal, records), process, file)

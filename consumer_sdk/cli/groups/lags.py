@@ -216,7 +216,9 @@ def _explain_line(row: Lag) -> str:
         return f"{where}no position: nothing is settled, {row.records} records"
     tried = "".join(f"; {at} has failed {n} times" for at, n in row.attempts.items())
     if row.pinned_by is None:
-        return f"{where}reads on at {row.start}, {row.records} records, {row.seconds:g} s{tried}"
+        settled = f", {row.settled_above} above settled" if row.settled_above else ""
+        behind = f"{row.records} records, {row.seconds:g} s"
+        return f"{where}reads on at {row.start}, {behind}{settled}{tried}"
     return (
         f"{where}pinned by {row.pinned_by}, {row.seconds:g} s old; {row.holes} holes below "
         f"{row.settled_above} settled records; {row.records} unsettled{tried}"

@@ -92,8 +92,10 @@ def _settings(shown: dict[str, Any], within: str = "") -> Iterator[str]:
 
 def _partition(row: Lag, config: Config) -> str:
     where = f"{row.stream}/{row.partition}\t"
+    if row.start is None and row.holes is None:
+        return f"{where}the share group has not begun: {row.records} records"
     if row.start is None:
         start = config.consumer.get("start", "earliest")
         return f"{where}would begin at start={start}, of {row.records} records"
-    holes = f", {row.settled_above} of those behind it settled" if row.holes else ""
+    holes = f", {row.settled_above} of those behind it settled" if row.settled_above else ""
     return f"{where}would go on at {row.start}: {row.records} records{holes}"

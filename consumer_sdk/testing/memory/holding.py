@@ -322,7 +322,7 @@ class SubscribedHolding(Holding):
         return message
 
     def lag(self) -> int | None:
-        return None if self.connection is None else self.cursor.unsent(self.connection)
+        return None if self.connection is None else self.cursor.lag(self.connection)
 
     # -- acks ---------------------------------------------------------------------------
 

@@ -235,8 +235,10 @@ class Cursor:
             return entry in self._left and position not in self._left[entry]
         return entry < self._next
 
-    def unsent(self, connection: Connection) -> int:
-        """Records that are with nobody yet, or wait in this connection."""
+    def lag(self, connection: Connection) -> int:
+        """Records that wait in the connection, or are with nobody yet; of a queue, all that are not settled."""
+        if self._kind != "failover":
+            return self.backlog
         again = sum(len(self._records_of(entry)) for entry in self._again)
         return len(connection.waiting) + again + self._log.count_from(self._next)
 

@@ -24,6 +24,10 @@ from consumer_sdk.adapters.kafka.client.lookups import (
     ListOffsetsResponseV4,
 )
 from consumer_sdk.adapters.kafka.client.protocol import MetadataRequestV12, MetadataResponseV12
+from consumer_sdk.adapters.kafka.share.offsets import (
+    DescribeOffsetsRequestV0,
+    DescribeOffsetsRequestV1,
+)
 from consumer_sdk.testing.servers.ports import HOST
 
 __all__ = ["COORDINATOR", "HEARTBEAT", "LIST_OFFSETS", "METADATA", "ScriptedBroker", "topic"]
@@ -31,6 +35,8 @@ __all__ = ["COORDINATOR", "HEARTBEAT", "LIST_OFFSETS", "METADATA", "ScriptedBrok
 LIST_OFFSETS, METADATA, OFFSET_FETCH, COORDINATOR, HEARTBEAT, VERSIONS = 2, 3, 9, 10, 12, 18
 REQUESTS: Sequence[Any] = (
     ApiVersionRequest_v0,
+    DescribeOffsetsRequestV0,
+    DescribeOffsetsRequestV1,
     FindCoordinatorRequest_v1,
     FindCoordinatorRequestV4,
     HeartbeatRequest_v1,

@@ -180,15 +180,17 @@ def test_records_that_retention_took_are_not_sent_again() -> None:
     assert field.cursor.lowest == 2
 
 
-def test_unsent_counts_what_is_with_nobody_and_what_waits_here() -> None:
-    """What another consumer has is its own affair."""
-    field = Field(prefetch=2)
-    first, second = field.connect(), field.connect()
-    field.append(10)
-    assert (field.cursor.unsent(first), field.cursor.backlog) == (8, 10)
-    field.cursor.disconnect(second)
-    field.take(first, 1)
-    assert field.cursor.unsent(first) == 9
+def test_lag_of_a_queue_counts_what_its_group_has_not_settled_and_another_one_what_comes_yet() -> (
+    None
+):
+    """Who has a record does not matter."""
+    queue, single = Field(prefetch=2), Field("failover", prefetch=2)
+    for field, left in ((queue, 9), (single, 8)):
+        first, _second = field.connect(), field.connect()
+        field.append(10)
+        taken = field.take(first, 2)
+        field.ack(taken[:1])
+        assert field.cursor.lag(first) == left
 
 
 @pytest.mark.parametrize("kind", ["failover", "shared", "key_shared"])

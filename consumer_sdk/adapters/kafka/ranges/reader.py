@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
@@ -37,6 +37,9 @@ from consumer_sdk.records import (
     Start,
     StartPoint,
 )
+
+if TYPE_CHECKING:
+    from consumer_sdk.adapters.kafka.share.offsets import ShareOffset
 
 __all__ = ["KafkaRanges"]
 
@@ -230,8 +233,8 @@ class KafkaRanges(RangeReader):
 
     async def shared(
         self, group: str, partitions: Collection[Partition]
-    ) -> Mapping[Partition, tuple[Position | None, int | None]]:
-        """How far a share group has come: see `ShareOffset`.
+    ) -> Mapping[Partition, ShareOffset]:
+        """How far a share group has come.
 
         Raises:
             AdapterError: its coordinator did not answer, or refused.
