@@ -9,6 +9,7 @@ from aiokafka.errors import CorruptRecordException, KafkaError, for_code
 
 from consumer_sdk.adapters.assignment_book import GrantState
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
+from consumer_sdk.adapters.kafka.decoding.record_batches import batch_headers, oversized
 from consumer_sdk.adapters.kafka.decoding.salvage import (
     Salvaged,
     Unreadable,
@@ -86,7 +87,12 @@ class Salvage:
     def _judge(self, grant: Grant, answer: PartitionAnswer) -> Salvaged | Unpacker | None:
         """None: it can be read after all; that is said of a position once."""
         position = grant.cursor.position
-        found = salvage(answer.records, position, answer.highwater, self._most)
+
+        def skips(raw: bytes) -> bool:
+            batches = self._batches(grant, answer, raw)
+            return batches.is_skipped(batches.next())
+
+        found = salvage(answer.records, position, answer.highwater, self._most, skips)
         if found is None and grant.acquitted == position:
             return self._read(grant, answer)
         grant.acquitted = position
@@ -106,10 +112,18 @@ class Salvage:
         return self._unpacker(grant, answer)
 
     def _unpacker(self, grant: Grant, answer: PartitionAnswer) -> Unpacker:
-        is_committed = bool(self._options.isolation)
-        position, aborted = grant.cursor.position, answer.aborted
-        batches = Batches(answer.records, position, aborted, is_committed=is_committed)
+        """Up to a batch that holds too much; the first one does only if it is skipped."""
+        data = answer.records
+        found = oversized(data, self._most)
+        if found is not None:
+            at, _error = found
+            data = data[: at or next(batch_headers(data)).end]
+        batches = self._batches(grant, answer, data)
         return Unpacker(batches, answer.highwater, skips_old=True)
+
+    def _batches(self, grant: Grant, answer: PartitionAnswer, data: bytes) -> Batches:
+        is_committed = bool(self._options.isolation)
+        return Batches(data, grant.cursor.position, answer.aborted, is_committed=is_committed)
 
     def _put(self, grant: Grant, batch: Salvaged | Unpacker | None) -> None:
         del self.waiting[grant]

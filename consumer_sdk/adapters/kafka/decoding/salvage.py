@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -107,7 +107,11 @@ class Salvaged:
 
 
 def salvage(
-    data: bytes, position: int, highwater: int = sys.maxsize, most: int = MAX_BATCH_BYTES
+    data: bytes,
+    position: int,
+    highwater: int = sys.maxsize,
+    most: int = MAX_BATCH_BYTES,
+    skips: Callable[[bytes], bool] = lambda _raw: False,
 ) -> Salvaged | None:
     """The batch that holds a position.
 
@@ -115,9 +119,10 @@ def salvage(
         data: a fetch response's record batches, from that one on.
         highwater: the high watermark that the response tells; no batch reaches beyond it.
         most: bytes that a batch may have, decompressed.
+        skips: says of a batch whose checksum fits that nobody wants to read it.
 
     Returns:
-        None: all of it can be read.
+        None: all of it can be read, or need not be.
     """
     found = list(islice(batch_headers(data), 2))
     if not found:
@@ -130,6 +135,8 @@ def salvage(
     if first.magic < FORMAT_OF_BATCHES:
         return _message_set(raw, position, most)
     next_raw = data[found[1].at : found[1].end] if found[1:] else b""
+    if _is_sound(raw) and skips(raw):
+        return None
     return _batch(raw, next_raw, position, highwater, most)
 
 

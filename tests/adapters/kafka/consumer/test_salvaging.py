@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,7 +25,12 @@ from consumer_sdk.errors import UnreadableRecordError
 from consumer_sdk.records import Run
 from consumer_sdk.testing import Simulation, simulate
 from tests.adapters.kafka.decoding.test_salvage import rows
-from tests.adapters.kafka.decoding.test_unpacking import batch, wrong_checksum
+from tests.adapters.kafka.decoding.test_unpacking import (
+    CODECS,
+    batch,
+    wrong_checksum,
+    wrong_header,
+)
 
 GOOD = batch(rows(0, 3))
 BAD = wrong_checksum(GOOD)
@@ -50,10 +56,12 @@ OPTIONS = KafkaOptions(
 class Client:
     """A session that finds what it is given, and whose leader answers one thing to a fetch by itself."""
 
-    def __init__(self, data: bytes = b"", error: int = 0) -> None:
+    def __init__(
+        self, data: bytes = b"", error: int = 0, aborted: Sequence[tuple[int, int]] = ()
+    ) -> None:
         self.requests: list[FetchRequest] = []
         high = HIGHWATER if data else -1
-        answer = FetchResponse_v4(0, [("t", [(0, error, high, -1, [], data)])])
+        answer = FetchResponse_v4(0, [("t", [(0, error, high, -1, list(aborted), data)])])
         self._answer = FetchAnswer(4, answer.encode(), 0)
         cluster: Any = SimpleNamespace(
             leader_of=lambda _tp: (1, -1),
@@ -63,7 +71,10 @@ class Client:
         )
         self.grants = AssignmentBook[Grant]()
         session: Any = object.__new__(Session)
-        session.buffer = self.buffer = FetchBuffer(cluster, self.grants, OPTIONS)
+        options = replace(
+            OPTIONS, isolation_level="read_committed" if aborted else "read_uncommitted"
+        )
+        session.buffer = self.buffer = FetchBuffer(cluster, self.grants, options)
         session._raise_errors = lambda: None
         session._stall = SimpleNamespace(look=lambda *_: None)
         self.session: Session = session
@@ -187,3 +198,29 @@ def test_answer_that_is_sound_and_cannot_be_read_stops_the_consumer() -> None:
         assert not found.messages
 
     run(test, beyond)
+
+
+def test_aborted_batch_is_passed_though_one_of_its_records_cannot_be_read() -> None:
+    """The batch came with a wrong checksum twice; the leader's is sound, and of an aborted transaction."""
+    aborted = wrong_header(batch(rows(0, 3, 1), producer=7, transaction=True))
+    committed = batch(rows(3, 6), producer=8, transaction=True)
+
+    async def test(client: Client) -> None:
+        (found,) = await client.fetch(client.grant(), BAD)
+        assert found.fault is None
+        assert [message.value for message in found.messages] == [b"3", b"4", b"5"]
+
+    run(test, aborted + committed, 0, [(7, 0)])
+
+
+def test_batch_that_holds_too_much_is_not_read_behind_a_sound_one() -> None:
+    """What is read of the leader's own answer is bounded, too."""
+    bomb = batch([(3, 3, None, bytes(1 << 20), [])], CODECS["zstd"])
+
+    async def test(client: Client) -> None:
+        grant = client.grant()
+        (found,) = await client.fetch(grant, BAD)
+        assert [message.value for message in found.messages] == [b"0", b"1", b"2"]
+        assert not grant.cursor.queue
+
+    run(test, GOOD + bomb)
