@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -66,6 +67,8 @@ JITTER = 0.2
 """Of a rest: that clients which lost a broker together do not come back together."""
 CLOSING = 2.0
 """Seconds that closing may take."""
+SILENCE = 10.0
+"""Seconds without an answer after which a connection is given up, if somebody has stopped waiting for one meanwhile."""
 UNBOUNDED = 10**9
 """Milliseconds: the connection's own limit for each request. Ours ends sooner, and is another for each request."""
 
@@ -262,6 +265,7 @@ class Connections:
         self._pace = Pace()
         self._made: dict[Key, Any] = {}
         self._making: dict[Key, asyncio.Task[Any]] = {}
+        self._silent_since: dict[Key, float] = {}
         self._in_flight: Counter[int] = Counter()
         self._slow: set[int] = set()
         self._is_closed = False
@@ -283,6 +287,7 @@ class Connections:
                 if (old := self._made.get(key)) is not None:
                     old.close()
                 self._made[key] = connection
+                self._silent_since.pop(key, None)
                 return True
         return False
 
@@ -293,7 +298,7 @@ class Connections:
             KafkaError: there is none; see `ask` above.
         """
         with self._counted(node):
-            connection = await self.get(node, channel)
+            connection, key, asked_at = await self.get(node, channel), (node, channel), _now()
             try:
                 answer = await ask(connection, request, seconds)
             except asyncio.CancelledError:
@@ -301,7 +306,10 @@ class Connections:
                 # this connection; 3. the next join would wait behind it.
                 if channel is Channel.JOINS:
                     connection.close()
+                elif connection is self._made.get(key):
+                    self._silent_since.setdefault(key, asked_at)
                 raise
+            self._silent_since.pop(key, None)
             self._slow.discard(node)
             return answer
 
@@ -381,10 +389,20 @@ class Connections:
         known = self._made.get(key)
         if known is None:
             return None
-        if known.connected() and (known.host, known.port) == broker[1:3]:
+        is_there = known.connected() and (known.host, known.port) == broker[1:3]
+        if is_there and not self._is_silent(key):
             return known
         self._made.pop(key).close()  # it is at its end, and nobody may have noticed
+        self._silent_since.pop(key, None)
         return None
+
+    def _is_silent(self, key: Key) -> bool:
+        """Nobody may be at the other end.
+
+        1. A firewall forgets the connection, or the broker's machine is gone, and nobody is told; 2. whoever asks waits for
+        less time than a request may take, and cancels; 3. so would each one that asks later, for a quarter of an hour.
+        """
+        return _now() - self._silent_since.get(key, math.inf) > SILENCE
 
     async def _rested(self, broker: Broker) -> bool:
         """Waits while all nodes rest; whether that took time.

@@ -348,6 +348,26 @@ async def test_cancelled_request_leaves_its_connection_sound(
     assert broker.connections == 1
 
 
+async def test_connection_that_stays_silent_is_made_anew_though_each_request_is_cancelled(
+    broker: ScriptedBroker, connect: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is at its other end, and whoever asks waits for less than a request may take."""
+    monkeypatch.setattr(connections_module, "SILENCE", HANG)
+    cluster = await connect()
+    broker.scripts[LIST_OFFSETS] = hanging
+    for _ in range(2):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await cluster.list_offsets({TP: LATEST})
+    assert broker.connections == 1
+    monkeypatch.setattr(connections_module, "SILENCE", 0.0)
+    del broker.scripts[LIST_OFFSETS]
+    async with asyncio.timeout(HANG):
+        for _ in range(2):
+            assert await cluster.list_offsets({TP: LATEST}) == ({TP: ListedOffset(7, 3)}, {})
+    assert broker.connections == 2
+
+
 async def test_request_that_is_not_answered_in_time_ends_its_connection(
     broker: ScriptedBroker, connect: Opener
 ) -> None:
