@@ -30,6 +30,7 @@ Errors of a partition:
 a leader or an epoch that is out of date         fresh metadata; asked again when they are there, or soon
 out of range, or another past, by a follower     the leader is asked
 out of range, by the leader                      asked again; said twice it is a fault, behind what is buffered
+an end in doubt (see `ends_in_doubt`)            asked again; said twice it counts
 the log has another past (KIP-320)               what is buffered is dropped; a fault if it was handed out
 not authorized, corrupt, or nothing mends it     a fault, behind what is buffered
 any other                                        asked again, soon
@@ -52,7 +53,14 @@ from aiokafka.errors import (
 )
 
 from consumer_sdk.adapters.kafka.client import faults
-from consumer_sdk.adapters.kafka.fetch.chunks import NO_EPOCH, Chunk, Fault, reach_of
+from consumer_sdk.adapters.kafka.fetch.chunks import (
+    NO_EPOCH,
+    Chunk,
+    Fault,
+    Reach,
+    ends_in_doubt,
+    reach_of,
+)
 from consumer_sdk.adapters.kafka.fetch.session import (
     Ask,
     FetchSession,
@@ -148,6 +156,7 @@ class Cursor:
         missing: an offset that its leader has said, once, not to store; -1 for none.
         has_lost_past: its leader has said that it does not have what was read, or the position; a fault tells of it.
         past_end: where the leader's log is another than what was read, if it has said that too; else -1.
+        doubted: the last offset whose first answer did not count, because it may not name all that was aborted; -1 for none.
         changed: called when it may have to be asked for.
         aside_at: when it may be asked for aside again.
     """
@@ -157,6 +166,7 @@ class Cursor:
         "_read_to",
         "aside_at",
         "changed",
+        "doubted",
         "failed_leader",
         "has_lost_past",
         "held",
@@ -196,6 +206,7 @@ class Cursor:
         self.missing = NO_POSITION
         self.has_lost_past = False
         self.past_end = NO_POSITION
+        self.doubted = NO_POSITION
         self.node: int | None = None
         self.replica: tuple[int, float] | None = None
         self.rests_until = 0.0
@@ -332,8 +343,9 @@ def _nobody() -> None:
     pass
 
 
-def _item(part: PartitionAnswer, ask: Ask, *, continues: bool) -> Chunk | Fault:
-    reach = reach_of(part.records)
+def _item(
+    part: PartitionAnswer, reach: Reach | None, ask: Ask, *, continues: bool
+) -> Chunk | Fault:
     if reach is None:
         return Fault(CorruptRecordException("a length points beyond the answer"))
     if NO_EPOCH < ask.leader_epoch < reach.epoch:
@@ -715,9 +727,25 @@ class Cursors:
         if not part.records:
             return False
         cursor.aside_at = 0.0
-        ask = plan.request.asks[cursor.tp]
-        cursor.put(_item(part, ask, continues=cursor.continues_at(ask.offset)))
+        ask, reach = plan.request.asks[cursor.tp], reach_of(part.records)
+        if (
+            reach is not None
+            and reach.is_transactional
+            and self._is_doubted(cursor, part, reach, ask)
+        ):
+            return False
+        cursor.put(_item(part, reach, ask, continues=cursor.continues_at(ask.offset)))
         self.served(cursor)
+        return True
+
+    def _is_doubted(self, cursor: Cursor, part: PartitionAnswer, reach: Reach, ask: Ask) -> bool:
+        """It may not name all that was aborted; so it is asked for once more. Where it is said twice, it counts."""
+        if not self._options.isolation or cursor.doubted == ask.offset:
+            return False
+        is_short = reach.end < part.last_stable and len(part.records) < ask.max_bytes
+        if not (is_short and ends_in_doubt(part.records, part.aborted)):
+            return False
+        cursor.doubted = ask.offset
         return True
 
     def _follow(self, plan: Plan, cursor: Cursor, replica: int, now: float) -> None:

@@ -37,6 +37,8 @@ from consumer_sdk.adapters.kafka.fetch.structs import (
 )
 from consumer_sdk.errors import PositionOutOfRangeError
 from consumer_sdk.testing import Simulation, simulate
+from tests.adapters.kafka.decoding.test_salvage import rows
+from tests.adapters.kafka.decoding.test_unpacking import batch
 from tests.adapters.kafka.fetch.fake_cluster import FakeCluster, answer
 
 A, B, C, D = (TopicPartition("t", n) for n in range(4))
@@ -1064,5 +1066,69 @@ def test_partition_whose_leader_hangs_is_asked_of_the_next_one() -> None:
         assert reader.seen[A] == list(range(10))
         assert not reader.cursors[A].queue
         await reader.fetcher.aclose()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "changed, is_doubted",
+    [
+        ({}, True),
+        ({"isolation": 0}, False),
+        ({"max_partition_bytes": 50}, False),  # the first batch comes in any case
+        ({"last_stable": 3}, False),
+    ],
+)
+def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_once_more(
+    changed: dict[str, int], *, is_doubted: bool
+) -> None:
+    """It ends with a segment that the log cleaner is replacing: the broker no longer finds what was aborted."""
+    settings: dict[str, Any] = {"isolation": 1, "max_partition_bytes": 1000, "last_stable": 9}
+    settings |= changed
+    stable = settings.pop("last_stable")
+    data = batch(rows(0, 3), producer=7, transaction=True)
+
+    def answered(*aborted: tuple[int, int]) -> Fetched:
+        part = PartitionAnswer("t", 0, 0, 9, stable, 0, aborted, -1, None, data)
+        return Fetched(0, 0, 7, [part])
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A)
+        cursors = Cursors(cluster, SMALL._replace(**settings))
+        cursor = Cursor(A)
+        cursors.add(cursor)
+        cursor.seek(0)
+        cursor.resume()
+        (plan,) = cursors.look(0.0).plans
+        assert cursors.accept(plan, answered(), 0.0) is not is_doubted
+        if is_doubted:
+            (plan,) = cursors.look(0.0).plans
+            assert plan.request.asks[A].offset == 0
+            assert cursors.accept(plan, answered((7, 0)), 0.0)
+        chunk = cursor.front
+        assert isinstance(chunk, Chunk)
+        assert list(chunk.aborted) == ([(7, 0)] if is_doubted else [])
+
+    run(test)
+
+
+def test_answer_that_says_the_same_twice_counts() -> None:
+    """The transaction was committed, and its marker lies in the next segment."""
+    data = batch(rows(0, 3), producer=7, transaction=True)
+    part = PartitionAnswer("t", 0, 0, 9, 9, 0, (), -1, None, data)
+
+    async def test() -> None:
+        cluster = FakeCluster()
+        cluster.create(A)
+        cursors = Cursors(cluster, SMALL._replace(isolation=1))
+        cursor = Cursor(A)
+        cursors.add(cursor)
+        cursor.seek(0)
+        cursor.resume()
+        for is_taken in (False, True):
+            (plan,) = cursors.look(0.0).plans
+            assert cursors.accept(plan, Fetched(0, 0, 7, [part]), 0.0) is is_taken
+        assert cursor.buffered
 
     run(test)
