@@ -97,6 +97,7 @@ class ShareConsumer(ReadAheadSession):
         self._member_id = ""
         self._leaders: dict[int, ShareLeader] = {}
         self._room = 0
+        self._lagless: set[TopicPartition] = set()
         self._has_ended = False
 
     # -- opening --------------------------------------------------------------------------------
@@ -469,11 +470,28 @@ class ShareConsumer(ReadAheadSession):
         if not self.tells_lag:
             return dict.fromkeys(partitions)
         tps = {each: TopicPartition(each.stream, int(each.id)) for each in partitions}
+        begun = {grant.tp for grant in self.grants if grant.locks.has_settled}.intersection(
+            tps.values()
+        )
         try:
-            found = await share_offsets(self._cluster, self._group, tps.values())
+            found = await share_offsets(
+                self._cluster, self._group, tps.values(), begun=begun - self._lagless
+            )
         except (KafkaError, OSError, TimeoutError) as error:
             raise translate(error, f"asking how far {self._where} has come") from error
+        self._note_lagless({tp for tp in begun if found[tp].lag is None})
         return {each: found[tp].lag for each, tp in tps.items()}
+
+    def _note_lagless(self, tps: set[TopicPartition]) -> None:
+        """The broker was asked about these again, in vain: it is not, before it knows them once more."""
+        if new := tps - self._lagless:
+            log.warning(
+                "%s: the broker does not tell the lag of %s, although records of it are settled; it may not reach its "
+                "share coordinator",
+                *(self._where, names_of(new)),
+                extra=REPEATS,
+            )
+        self._lagless = tps
 
     # -- the end --------------------------------------------------------------------------------
 

@@ -156,6 +156,11 @@ class Locks:
         """The broker gives no more, or little, before something is acknowledged."""
         return len(self._held) >= self._limit * FULL
 
+    @property
+    def has_settled(self) -> bool:
+        """Something was acknowledged."""
+        return self.settled_at > -math.inf
+
     def __contains__(self, offset: object) -> bool:
         return offset in self._held
 

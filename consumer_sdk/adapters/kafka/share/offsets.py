@@ -2,6 +2,9 @@
 
 Version 1 (KIP-1226, Kafka 4.2) tells the lag. An older broker tells where the group begins to read alone, and records that
 are settled above that are not known.
+
+A broker hides errors: where the share coordinator did not tell it what the group has settled, its answer has no error, and
+-1 as for a group that has not begun. So it is asked again about a partition that somebody knows to be begun.
 """
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
@@ -9,8 +12,9 @@ are settled above that are not known.
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
@@ -30,6 +34,8 @@ __all__ = ["DESCRIBE_OFFSETS", "TELLS_LAG_FROM", "ShareOffset", "share_offsets"]
 DESCRIBE_OFFSETS = 90
 TELLS_LAG_FROM = 1
 """The version that has the lag."""
+PAUSES = (0.05, 0.1, 0.2, 0.4)
+"""Seconds before each further question."""
 NO_GROUP = 69
 UNKNOWN_TOPIC = 3
 
@@ -122,14 +128,35 @@ class DescribeOffsets(WireRequest[DescribeOffsetsRequestV0 | DescribeOffsetsRequ
 
 
 async def share_offsets(
-    cluster: Cluster, group: str, tps: Collection[TopicPartition]
+    cluster: Cluster,
+    group: str,
+    tps: Collection[TopicPartition],
+    *,
+    begun: Collection[TopicPartition] = (),
+    pauses: Sequence[float] = PAUSES,
 ) -> dict[TopicPartition, ShareOffset]:
     """How far a group has come; a group or partition that the broker does not know has not begun.
+
+    Args:
+        begun: partitions of which something is settled: the broker is asked again, some times, if it tells no lag of one.
 
     Raises:
         KafkaError: the coordinator does not answer, or refuses; or it is older than Kafka 4.1
             (``IncompatibleBrokerVersion``).
     """
+    found = await _ask(cluster, group, tps)
+    for pause in pauses:
+        hidden = [tp for tp in begun if found[tp].lag is None]
+        if not hidden:
+            break
+        await asyncio.sleep(pause)
+        found |= await _ask(cluster, group, hidden)
+    return found
+
+
+async def _ask(
+    cluster: Cluster, group: str, tps: Collection[TopicPartition]
+) -> dict[TopicPartition, ShareOffset]:
     topics = defaultdict(list)
     for topic, number in sorted(tps):
         topics[topic].append(number)

@@ -88,6 +88,24 @@ async def test_group_or_partition_that_the_broker_does_not_know_has_not_begun() 
             assert await share_offsets(cluster, "g", [FIRST]) == {FIRST: ShareOffset()}
 
 
+async def test_broker_that_hides_an_error_is_asked_again_about_what_is_begun() -> None:
+    """It says -1 for a moment where its share coordinator does not tell; what is not begun is not asked for again."""
+    rows = [(0, -1, -1, -1, 0, None), (1, -1, -1, -1, 0, None)]
+    async with asked((0, rows), (0, rows[:1]), (0, [(0, 5, 2, 0, 0, None)])) as (broker, cluster):
+        found = await share_offsets(cluster, "g", [FIRST, SECOND], begun=[FIRST])
+    assert found == {FIRST: ShareOffset(5, 0), SECOND: ShareOffset()}
+    assert [request.groups for request in broker.seen[-2:]] == [[("g", [("t", [0])])]] * 2
+
+
+async def test_lag_that_stays_unknown_is_none_and_not_zero() -> None:
+    """After some questions."""
+    row = (0, 5, 2, -1, 0, None)
+    async with asked(*[(0, [row])] * 3) as (broker, cluster):
+        found = await share_offsets(cluster, "g", [FIRST], begun=[FIRST], pauses=(0.0, 0.0))
+    assert found == {FIRST: ShareOffset(5, None)}
+    assert broker.asked[DESCRIBE_OFFSETS] == 3
+
+
 @pytest.mark.parametrize(
     "answer", [(NOT_ALLOWED, []), (0, [(0, -1, -1, -1, NOT_ALLOWED, "no right")])]
 )
