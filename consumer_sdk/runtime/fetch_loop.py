@@ -74,7 +74,7 @@ class FetchLoop:
         self._events = context.log.events
         self._timing = context.log.timing
         self._overtaken = overtaken
-        self._dead_letters_unreadable = has_dead_letters and options.unreadable == "dead_letter"
+        self._has_dead_letters = has_dead_letters
         self._adapter = adapter
         self._options = options
         self._holdings = context.holdings
@@ -267,15 +267,20 @@ class FetchLoop:
             # Any jump of position is a new epoch: an old ack must not move a new watermark.
             self._overtaken(holding)
             self._changed[holding] = None
-        elif (
-            isinstance(fault, UnreadableRecordError)
-            and self._dead_letters_unreadable
-            and run.messages
-        ):
+        elif isinstance(fault, UnreadableRecordError) and run.messages and self._is_kept(run):
             log.error("%s; its bytes go to the dead letters", fault)
             self._dead_letter_unreadable(holding, run, fault)
         else:
             raise self._advise(fault) if run.messages else fault
+
+    def _is_kept(self, run: Run) -> bool:
+        """What cannot be read goes to the dead letters; the consumer does not stop there."""
+        # 1. A queue's broker makes its last delivery. 2. The consumer would stop, and leave the group. 3. The broker
+        # gives the record up, which nobody has: the next start would pass over it in silence.
+        most = self._adapter.capabilities.max_deliveries
+        count = max((run.deliveries or {}).values(), default=1)
+        is_last = most is not None and count >= most
+        return self._has_dead_letters and (is_last or self._options.unreadable == "dead_letter")
 
     def _advise(self, fault: Exception) -> Exception:
         """Says how to go on behind what cannot be read, of which the bytes are known."""
@@ -294,10 +299,10 @@ class FetchLoop:
         """It is tracked like a record, so that no position passes it before its dead letter does."""
         tracked = holding.track(run)
         self._add(holding, tracked.count, run.size)
-        for message in run.messages:  # but for those that are in flight
-            if message.index in tracked.exhausted:
+        for message, arrival in tracked.arrivals(run.messages):  # those in flight are left out
+            if arrival is Arrival.EXHAUSTED:
                 holding.give_up(message.index, message, fault)
-            elif message.index not in tracked.settled:
+            else:
                 holding.take_out(message.index, message, fault)
         self._go_on(holding)
 

@@ -174,8 +174,8 @@ class ShareGrant(BaseGrant):
         run = Run.unreadable(
             message, None, fault, first=str(first), last=str(last), last_position=last
         )
-        if first in chunk.deliveries:
-            run.deliveries = {first: chunk.deliveries[first]}
+        if counts := chunk.counts(first, last):
+            run.deliveries = {first: max(counts)}
         return run
 
     def resume(self) -> None:

@@ -180,6 +180,10 @@ class AcquiredRecords:
         else:
             self._release(taken)
 
+    def counts(self, first: int, last: int) -> list[int]:
+        """Delivery counts of a range's offsets whose delivery is not the first."""
+        return [count for offset, count in self.deliveries.items() if first <= offset <= last]
+
     def _is_last_delivery(self) -> bool:
         """Of something that is left."""
         limit = self._limit

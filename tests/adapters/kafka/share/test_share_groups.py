@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 
 from consumer_sdk import Consumer, Message, Ordering, Reject, Retry, RetryPolicy
 from consumer_sdk.adapters.kafka import KafkaAdapter
-from consumer_sdk.errors import AdapterError, ConfigurationError
+from consumer_sdk.errors import AdapterError, ConfigurationError, UnreadableRecordError
 from consumer_sdk.testing.conformance.adapters import Record
 from consumer_sdk.testing.memory import MemoryDeadLetters
 from tests.adapters.kafka.java.member import JavaShareMember
@@ -116,6 +116,33 @@ async def test_bytes_that_cannot_be_read_reach_the_dead_letters_and_never_come_a
         await again.until(1, kafka.patience)
     assert again.attempts == {b"next": [1]}
     assert len(letters.letters) == 1
+
+
+async def test_bytes_that_cannot_be_read_are_kept_before_the_broker_gives_them_up(
+    kafka: ShareHarness,
+) -> None:
+    """Although the consumer is to stop there: it would release them, and nobody would have seen them."""
+    topic, letters, handled = await kafka.create_stream(), MemoryDeadLetters(), Handled()
+    await kafka.configure_group(f"last-{kafka.uid}", {"share.delivery.count.limit": "3"})
+    await kafka.append_unreadable(topic)
+    adapter = kafka.make_adapter(topic, "last")
+    with pytest.raises(
+        UnreadableRecordError, match="cannot be read"
+    ):  # released once, and stopped at
+        async with asyncio.timeout(kafka.patience):
+            await Consumer(adapter, dead_letters=letters).run(
+                handled.note, ordering=Ordering.NONE, handle_signals=False
+            )
+    assert not letters.letters
+    await kafka.append(topic, [Record(b"next")])
+    adapter = kafka.make_adapter(topic, "last")
+    async with running(adapter, handled.note, dead_letters=letters):
+        await handled.until(1, kafka.patience)
+        async with asyncio.timeout(kafka.patience):
+            while not letters.letters:
+                await asyncio.sleep(0.01)
+    (letter,) = letters.letters
+    assert (letter.position, letter.attempts) == ("0", 3)
 
 
 async def test_record_that_was_delivered_before_comes_with_its_attempt(kafka: ShareHarness) -> None:
