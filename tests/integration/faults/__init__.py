@@ -1,0 +1,1 @@
+"""Everything around a consumer fails: the network, the store's servers, the machine."""
