@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
+from aiokafka.errors import CorruptRecordException
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import (
     Boolean,
@@ -54,6 +55,9 @@ HEARTBEAT, FETCH, ACKNOWLEDGE = 76, 78, 79
 """Keys of the requests."""
 RENEWS_FROM = 2
 """The version of a fetch and of an acknowledgement that has modes and renewals."""
+MOST_ACQUIRED = 1 << 20
+"""Records that one fetch may acquire of a partition. A broker acquires 2 000 by default, or one batch, which holds
+millions of records only if somebody wants it to."""
 
 
 # -- heartbeats ---------------------------------------------------------------------------------
@@ -441,8 +445,26 @@ def _partition(fields: Sequence[Any]) -> FetchedPartition:
         ack_message or "",
         leader,
         records or b"",
-        tuple(AcquiredRange(*each) for each in acquired or ()),
+        _acquired(acquired or ()),
     )
+
+
+def _acquired(ranges: Iterable[tuple[int, int, int]]) -> tuple[AcquiredRange, ...]:
+    """Each offset of them will take memory, so that an answer's word for their number is not enough.
+
+    Raises:
+        CorruptRecordException: they do not ascend, or are more than a broker acquires.
+    """
+    found = tuple(AcquiredRange(*each) for each in ranges)
+    behind, count = 0, 0
+    for first, last, _deliveries in found:
+        if not behind <= first <= last or (count := count + last + 1 - first) > MOST_ACQUIRED:
+            raise CorruptRecordException(
+                f"a broker acquired the offsets {first} to {last} behind {behind - 1}: at most {MOST_ACQUIRED} ascending "
+                "ones of a partition are taken from one answer"
+            )
+        behind = last + 1
+    return found
 
 
 def _acknowledged(response: Any) -> messages.ShareAcknowledgeAnswer:

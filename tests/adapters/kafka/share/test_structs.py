@@ -6,6 +6,7 @@ from io import BytesIO
 from typing import Any
 
 import pytest
+from aiokafka.errors import CorruptRecordException
 
 from consumer_sdk.adapters.kafka.share import structs
 from consumer_sdk.adapters.kafka.share.messages import (
@@ -116,3 +117,23 @@ def test_answer_to_an_acknowledgement_tells_the_lock_where_the_version_has_it() 
     assert old == ShareAcknowledgeAnswer(partitions=partitions)
     new = heard(structs.AcknowledgeResponseV2, 0, 0, None, 15_000, parts, [])
     assert new == ShareAcknowledgeAnswer(lock_timeout=15.0, partitions=partitions)
+
+
+@pytest.mark.parametrize(
+    "acquired",
+    [
+        [(0, 2**62, 1)],
+        [(0, 2**20, 1)],
+        [(5, 4, 1)],
+        [(-1, 3, 1)],
+        [(5, 9, 1), (9, 12, 1)],
+        [(5, 9, 1), (0, 3, 1)],
+    ],
+)
+def test_ranges_that_no_broker_acquires_are_refused(acquired: Any) -> None:
+    """Each offset takes memory: what an answer says must not decide how much."""
+    part = (3, 0, None, 0, None, (-1, -1), b"", acquired)
+    with pytest.raises(CorruptRecordException, match="acquired"):
+        heard(
+            structs.FetchResponseV1, 0, 0, None, 30_000, [(TOPIC, [part])], []
+        )
