@@ -22,10 +22,12 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import (
     batch_headers,
     check_batch,
 )
-from consumer_sdk.adapters.kafka.decoding.salvage import salvage
+from consumer_sdk.adapters.kafka.decoding.salvage import Unreadable, salvage
 from consumer_sdk.adapters.kafka.fetch.chunks import reach_of
 from consumer_sdk.adapters.kafka.fetch.structs import AnswerFormatError, FetchAnswer
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
+from consumer_sdk.adapters.kafka.share.messages import AcquiredRange
+from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
 from consumer_sdk.adapters.kinesis.service.aggregation import MAGIC, user_records
 from consumer_sdk.adapters.kinesis.service.decoding import page_of_body
 from consumer_sdk.adapters.kinesis.service.hooks import Events, encode_event
@@ -48,7 +50,7 @@ from consumer_sdk.errors import (
     TokenFormatError,
 )
 from consumer_sdk.leases.table import LeaseTable
-from consumer_sdk.records import Checkpoint, DeadLetter, Partition
+from consumer_sdk.records import Assignment, Checkpoint, DeadLetter, Partition
 from consumer_sdk.records.leases import Lease
 from consumer_sdk.records.letter_lines import decode_letter, encode_letter
 from consumer_sdk.records.tokens import Anchor, decode_token, encode_token
@@ -68,6 +70,13 @@ from consumer_sdk.stores.exchange.lines import CheckpointFile, Entry, Lines, lin
 from consumer_sdk.stores.fencing import Stamp
 from consumer_sdk.stores.urls import store_from_url
 from consumer_sdk.stores.zookeeper.znodes import decode_pin, decode_znode, encode_pin, encode_znode
+from tests.fuzz.kafka_answers import (
+    ERRORS,
+    answer_samples,
+    member_samples,
+    read_answer,
+    read_member,
+)
 from tests.sim.kinesis.aggregates import aggregate
 from tests.spark_bridge.decoding.protobuf.test_values import decoder as protobuf_decoder
 from tests.spark_bridge.decoding.protobuf_messages import file, files, message
@@ -299,6 +308,34 @@ def _fetched(data: bytes) -> object:
     return found, [reach_of(part.records) for part in found.partitions]
 
 
+RANGE = struct.Struct(">qqh")
+
+
+def _share_fetch() -> bytes:
+    """A range that a member has acquired, one delivery of each record, and batches."""
+    return RANGE.pack(0, 3, 2) + _batch(0) + _batch(1)
+
+
+def _acquired(data: bytes) -> object:
+    """All that is said of the records of a share group, as the consumer asks for it."""
+    first, last, deliveries = RANGE.unpack_from(data.ljust(RANGE.size, b"\0"))
+    first, last = max(first, 0) % 50, max(last, 0) % 200
+    ranges = [AcquiredRange(first, max(first, last), max(deliveries, 1))]
+    records = AcquiredRecords(data[RANGE.size :], ranges, most=MOST, limit=5)
+    found = []
+    while not records.is_empty:
+        found.append(records.take(Assignment(PLACE, 1), 100, 1_000_000))
+    said = [taken.gaps + taken.released for taken in found]
+    offsets = sum(map(len, said)) + sum(len(taken.messages) for taken in found)
+    offsets += sum(len(range(u.first, (u.last or u.first) + 1)) for u in _unreadable(found))
+    assert not len(records), "an offset that nothing was said of"
+    return offsets
+
+
+def _unreadable(found: list[Taken]) -> list[Unreadable]:
+    return [taken.unreadable for taken in found if taken.unreadable is not None]
+
+
 METADATA = write_metadata(CHECKPOINT, 42, group="g", partition=PLACE, limit=4096).data.encode()
 
 
@@ -437,6 +474,9 @@ DECODERS: Mapping[str, Decoder] = {
         tuple(map(_batch, range(4))), _columns, (LargeBatchError, Exception), _sealed_batch
     ),
     "Kafka fetch": Decoder(_fetch_answers(), _fetched, (AnswerFormatError,)),
+    "Kafka answers": Decoder(answer_samples(), read_answer, ERRORS),
+    "Kafka group members": Decoder(member_samples(), read_member, ERRORS),
+    "Kafka share fetch": Decoder((_share_fetch(),), _acquired, ()),
     "Kafka commit metadata": Decoder((METADATA,), _metadata),
     "Kinesis aggregate": Decoder((AGGREGATE,), user_records, (), _sealed_aggregate),
     "Kinesis page": Decoder((PAGE,), page_of_body, (AdapterError,)),

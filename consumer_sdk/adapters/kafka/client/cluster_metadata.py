@@ -83,7 +83,7 @@ def topics_in(answer: Any) -> Iterator[TopicMetadata]:
             topic_id=None if topic_id == NO_TOPIC_ID else topic_id,
             is_internal=is_internal,
             leaders={number: leader for number, leader, _replicas in told},
-            replicas=max((len(replicas) for *_, replicas in told), default=1),
+            replicas=max((len(replicas or ()) for *_, replicas in told), default=1),
         )
 
 
@@ -119,7 +119,7 @@ class ClusterMetadata:
         """
         before = self.brokers, self.controller, self.troubled, self._topics
         self._taken, self._lists_all = now, lists_all
-        self.brokers = {broker[0]: Broker(*broker[:4]) for broker in answer.brokers}
+        self.brokers = {broker[0]: Broker(*broker[:4]) for broker in answer.brokers or ()}
         self.controller = answer.controller_id if answer.controller_id in self.brokers else None
         told = list(topics_in(answer))
         self._absent = frozenset(topic.name for topic in told if topic.error in ABSENT)

@@ -56,7 +56,9 @@ class OffsetEntry(NamedTuple):
 
 def codes_in(topics: Any) -> dict[tuple[Any, int], int]:
     """(topic's name or id, partition) → Kafka's error code, of an answer that has one for each partition."""
-    return {(topic, each[0]): each[1] for topic, partitions in topics for each in partitions}
+    return {
+        (topic, each[0]): each[1] for topic, partitions in topics or () for each in partitions or ()
+    }
 
 
 def _entries(topic: Any) -> CompactArray:

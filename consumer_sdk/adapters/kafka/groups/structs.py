@@ -479,7 +479,7 @@ def _joined(response: Any) -> messages.JoinAnswer:
         protocol=response.group_protocol or "",
         leader_id=response.leader_id,
         member_id=response.member_id,
-        members=tuple(_group_member(*member) for member in response.members),
+        members=tuple(_group_member(*member) for member in response.members or ()),
         skip_assignment=getattr(response, "skip_assignment", False),
     )
 
@@ -500,7 +500,10 @@ def _lives(response: Any) -> messages.HeartbeatAnswer:
 
 def _left(response: Any) -> messages.LeaveAnswer:
     """The member's own code, where there is none for all."""
-    codes = (response.error_code, *(member[-1] for member in getattr(response, "members", ())))
+    codes = (
+        response.error_code,
+        *(member[-1] for member in getattr(response, "members", None) or ()),
+    )
     return messages.LeaveAnswer(next(filter(None, codes), 0))
 
 
@@ -517,7 +520,7 @@ def _consumer_answer(response: Any) -> messages.ConsumerHeartbeatAnswer:
 
 
 def _topic_partitions(topics: Any) -> messages.TopicPartitions:
-    return {topic_id: frozenset(partitions) for topic_id, partitions in topics}
+    return {topic_id: frozenset(partitions or ()) for topic_id, partitions in topics or ()}
 
 
 _READERS: Mapping[int, Callable[[Any], messages.Answer]] = {

@@ -4,6 +4,9 @@
 - An acquired offset below what was read that has no record is a gap: compacted, or a transaction's marker. It is
   acknowledged as one.
 - An acquired offset that the bytes do not reach is released, and comes again.
+- No checksum covers where a batch begins. If the first batch begins behind the first acquired offset, or the last one
+  lies between two, a bit may have flipped, and acquired records would be taken for gaps, and be gone. So all is released once; with
+  the second delivery they are gaps.
 - Nothing is released on its last delivery, after which the broker would give it up: it is taken apart at once.
 - What cannot be read is released once, since a bit may have flipped on its way here; Java's consumer rejects it, and it is
   gone. With its second delivery it is taken apart: each record that cannot be read, or the whole batch, is unreadable, and
@@ -19,7 +22,7 @@ from dataclasses import dataclass, field
 from consumer_sdk.adapters.kafka import client_support as _support  # noqa: F401 - is it there?
 
 # isort: split
-from aiokafka.errors import UnsupportedCodecError
+from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 
 from consumer_sdk.adapters.kafka.decoding.record_batches import batch_headers, oversized
 from consumer_sdk.adapters.kafka.decoding.salvage import Salvaged, Unreadable, salvage
@@ -97,7 +100,12 @@ class AcquiredRecords:
         self._limit = limit
         self.is_empty = False
         self._doubt: Exception | None = None
-        self._reader: Unpacker | Salvaged = self._open(data, self._first)
+        self._reader: Unpacker | Salvaged
+        if (misplaced := self._misplaced()) is None:
+            self._reader = self._open(data, self._first)
+        else:
+            self._reader = self._open(b"", self._first)
+            self._doubt = misplaced
 
     def __len__(self) -> int:
         """Offsets that nothing has been said of."""
@@ -110,6 +118,20 @@ class AcquiredRecords:
             data = data[:at]
         batches = Batches(data, position, checks=self._checks)
         return Unpacker(batches, skips_old=True)
+
+    def _misplaced(self) -> Exception | None:
+        """Whether the batches cannot lie where they say; asked of first deliveries only."""
+        spans, first, last = _spans(self._data), self._first, self._last
+        if not spans:
+            return None
+        begins_late = spans[0][0] > first and first not in self.deliveries
+        is_between = spans[-1][0] > last and not any(base <= last < end for base, end in spans)
+        if not begins_late and not (is_between and last not in self.deliveries):
+            return None
+        error: Exception = CorruptRecordException(
+            f"the offsets {self._first} to {self._last} were acquired, and batches of {spans[0][0]} to {spans[-1][1] - 1} came"
+        )
+        return error
 
     # -- taking ---------------------------------------------------------------------------------
 
@@ -223,7 +245,10 @@ class AcquiredRecords:
 
     def _take_unreadable(self, reader: Salvaged, found: Unreadable, taken: Taken) -> None:
         last = self._last if found.last is None else min(found.last, self._last)
-        offsets = self._pop(found.first, last)
+        # It may say to lie behind all that was acquired, by a bit that no checksum covers: then it is all of that.
+        first = max(found.first, self._first) if found.first <= self._last else self._first
+        taken.gaps += self._pop(self._first, first - 1)
+        offsets = self._pop(first, last)
         reader.pass_by(last + 1)
         self._first = max(self._first, last + 1)
         if offsets:
@@ -240,6 +265,17 @@ class AcquiredRecords:
             if not is_known or _end_of(self._data, at) > position:
                 return self._data[at:]
         return b""
+
+
+def _spans(data: bytes) -> list[tuple[int, int]]:
+    """First offset and end of each batch, the last of which may be cut off; older formats do not say."""
+    spans = []
+    for at, _end, magic in batch_headers(data):
+        if magic < RECENT:
+            return []
+        if at + LAST_DELTA_AT + LAST_DELTA.size <= len(data):
+            spans.append((int(BASE.unpack_from(data, at)[0]), _end_of(data, at)))
+    return spans
 
 
 def _end_of(data: bytes, at: int) -> int:

@@ -117,19 +117,27 @@ def test_bytes_that_are_no_batch_end_all_the_same(data: bytes) -> None:
     st.lists(st.tuples(st.integers(0, 3), st.sets(st.integers(0, 5), min_size=1)), max_size=5),
     st.sets(st.integers(0, 40), min_size=1),
     st.integers(1, 4),
+    st.sampled_from([1, 2]),
 )
 def test_each_acquired_offset_is_handed_out_or_said(
-    batches: list[tuple[int, set[int]]], wanted: set[int], most: int
+    batches: list[tuple[int, set[int]]], wanted: set[int], most: int, count: int
 ) -> None:
-    """Whatever lies in the log, and however many are taken at a time: exactly one of them."""
+    """Whatever lies in the log, and however many are taken at a time: exactly one of them.
+
+    Where the log may not be what it says, all of a first delivery comes again.
+    """
     data, at, stored = b"", 0, set[int]()
     for gap, deltas in batches:
         at += gap
         data += batch(at, sorted(deltas))
         stored |= {at + delta for delta in deltas}
         at += max(deltas) + 1
-    ranges = [(offset, offset, 1) for offset in sorted(wanted)]
+    ranges = [(offset, offset, count) for offset in sorted(wanted)]
     offsets, said = drain(acquired(data, *ranges), most)
+    if said.error is not None:
+        assert count == 1
+        assert (offsets, said.gaps, said.released) == ([], [], sorted(wanted))
+        return
     assert offsets == sorted(wanted & stored)
     assert sorted(offsets + said.gaps + said.released) == sorted(wanted)
     assert all(offset >= at for offset in said.released)
@@ -153,3 +161,46 @@ def test_what_the_bytes_do_not_reach_on_the_last_delivery_is_unreadable() -> Non
     assert not said.released
     assert said.unreadable is not None
     assert (said.unreadable.first, said.unreadable.last) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "data, ranges",
+    [
+        (batch(64, [0, 1, 2, 3]), (0, 3, 1)),
+        (batch(2, [0, 1, 2, 3]), (0, 3, 1)),
+        (batch(0, [0, 1]) + batch(34, [0, 1]), (0, 3, 1)),
+    ],
+    ids=["alone", "a little", "the last one"],
+)
+def test_batch_that_lies_elsewhere_costs_no_record(
+    data: bytes, ranges: tuple[int, int, int]
+) -> None:
+    """No checksum covers where a batch begins: one bit of it, and what was acquired would be gaps, and gone."""
+    offsets, said = drain(acquired(data, ranges))
+    assert not offsets + said.gaps
+    assert said.released == [0, 1, 2, 3]
+    assert said.error is not None
+
+
+def test_unreadable_batch_that_says_to_lie_elsewhere_leaves_nothing_unsaid() -> None:
+    """What nobody says anything of is given up by the broker in the end, and reaches no dead letters."""
+    offsets, said = drain(acquired(batch(64, [0, 1], bad=True), (0, 3, 2)))
+    assert not offsets + said.gaps + said.released
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (0, 3)
+
+
+def test_compacted_offsets_before_an_unreadable_batch_are_gaps() -> None:
+    """The batch itself is unreadable."""
+    data = batch(0, [0]) + batch(2, [0, 1], bad=True)
+    offsets, said = drain(acquired(data, (0, 3, 2)))
+    assert (offsets, said.gaps) == ([0], [1])
+    assert said.unreadable is not None
+    assert (said.unreadable.first, said.unreadable.last) == (2, 3)
+
+
+def test_records_that_were_compacted_meanwhile_are_gaps_with_their_second_delivery() -> None:
+    """They were acquired before, and their batch is not there any more."""
+    offsets, said = drain(acquired(batch(64, [0]), (0, 3, 2)))
+    assert said.gaps == [0, 1, 2, 3]
+    assert not offsets + said.released

@@ -134,6 +134,4 @@ def test_ranges_that_no_broker_acquires_are_refused(acquired: Any) -> None:
     """Each offset takes memory: what an answer says must not decide how much."""
     part = (3, 0, None, 0, None, (-1, -1), b"", acquired)
     with pytest.raises(CorruptRecordException, match="acquired"):
-        heard(
-            structs.FetchResponseV1, 0, 0, None, 30_000, [(TOPIC, [part])], []
-        )
+        heard(structs.FetchResponseV1, 0, 0, None, 30_000, [(TOPIC, [part])], [])
