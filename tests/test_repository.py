@@ -22,7 +22,7 @@ PACKAGE = ROOT / "consumer_sdk"
 # From the bottom up; parts in one row may use each other.
 LAYERS = (
     {"records", "errors", "options", "abc", "range_reads", "record_writes", "lazy"}
-    | {"log_limits", "log_secrets", "named_secrets", "tls_trouble"},
+    | {"log_limits", "log_secrets", "named_secrets", "strict_json", "tls_trouble"},
     {"checkpoints"},
     {"trackers"},
     {"adapters", "stores", "leases", "schema_registry"},

@@ -26,7 +26,7 @@ from consumer_sdk.checkpoints.forms import (
 )
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Checkpoint, Partition, Position
-from consumer_sdk.records.strict_json import without_duplicates
+from consumer_sdk.strict_json import without_duplicates
 
 T = TypeVar("T")
 

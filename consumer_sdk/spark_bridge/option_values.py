@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.named_secrets import secret
 from consumer_sdk.options import ANYTHING, OptionType, kinds_of, spelling_of
-from consumer_sdk.records.strict_json import load_object
+from consumer_sdk.strict_json import load_object
 
 __all__ = [
     "COUNT",

@@ -29,6 +29,7 @@ from consumer_sdk.records import (
     Verdict,
     VerdictKind,
 )
+from consumer_sdk.records.runs import TrackedLists
 from consumer_sdk.trackers.chunks import (
     BITS,
     DEAD,
@@ -46,7 +47,6 @@ from consumer_sdk.trackers.flush_state import FlushState
 from consumer_sdk.trackers.options import DELAY, TYPES, check_moment
 from consumer_sdk.trackers.restored import Restored, written_at
 from consumer_sdk.trackers.retry import RetryPolicy
-from consumer_sdk.trackers.run_tracking import TrackedLists
 from consumer_sdk.trackers.schedule import Schedule
 from consumer_sdk.trackers.unflushed import Unflushed
 from consumer_sdk.trackers.window import Window, is_consecutive

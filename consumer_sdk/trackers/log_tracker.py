@@ -35,11 +35,11 @@ from consumer_sdk.records import (
     Tracked,
 )
 from consumer_sdk.records.ranges import Interval, Span
+from consumer_sdk.records.runs import TrackedLists
 from consumer_sdk.trackers.base_tracker import BaseTracker
 from consumer_sdk.trackers.chunks import DONE
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.run_tracking import TrackedLists
 from consumer_sdk.trackers.unflushed import Unflushed
 from consumer_sdk.trackers.unseen import Gaps, Unseen, every_gap, trusted
 from consumer_sdk.trackers.window import is_ascending

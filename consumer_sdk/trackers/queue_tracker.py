@@ -24,11 +24,11 @@ from consumer_sdk.records import (
     Run,
     Tracked,
 )
+from consumer_sdk.records.runs import TrackedLists
 from consumer_sdk.trackers.base_tracker import BaseTracker
 from consumer_sdk.trackers.chunks import DEAD, DONE, MARKED, RETRY, Chunk
 from consumer_sdk.trackers.options import CALLABLE, TrackerOptions
 from consumer_sdk.trackers.restored import Restored
-from consumer_sdk.trackers.run_tracking import TrackedLists
 from consumer_sdk.trackers.unflushed import RecentlySettled
 from consumer_sdk.trackers.window import is_ascending
 

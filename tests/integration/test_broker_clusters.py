@@ -17,7 +17,7 @@ from consumer_sdk import Consumer, Message
 from consumer_sdk.adapters.kafka import KafkaAdapter
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.errors import PositionOutOfRangeError
-from consumer_sdk.testing.servers.kafka_cluster import KafkaCluster
+from consumer_sdk.testing.servers.kafka import KafkaCluster
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.adapters.kafka.world import World, numbered, values
 from tests.integration.field import PATIENCE, place, until

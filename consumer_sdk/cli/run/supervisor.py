@@ -21,17 +21,92 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 from consumer_sdk.cli.run.links import LINK
-from consumer_sdk.cli.run.restarts import Restarts, Signals, changes, modified
 from consumer_sdk.cli.run.services import WORKER
-from consumer_sdk.cli.run.signalling import send_signal
 from consumer_sdk.cli.run.workers import Workers
 
-__all__ = ["SIGNALLED", "Supervisor", "worker_command"]
+__all__ = [
+    "SIGNALLED",
+    "Restarts",
+    "Signals",
+    "Supervisor",
+    "changes",
+    "modified",
+    "send_signal",
+    "worker_command",
+]
+
+FIRST = 0.5
+LONGEST = 30.0
+SAME = 1.0
+"""Seconds within which signals are one: who ends a process group may send its leader two."""
+SOUND = 60.0
+"""Seconds after which a worker counts as one that has worked: the next wait is the first one again."""
+
+
+class Restarts:
+    """How long to wait before one worker is started again: twice as long each time it dies soon."""
+
+    def __init__(self) -> None:
+        self._next = FIRST
+
+    def after(self, lived: float) -> float:
+        """Seconds to wait.
+
+        Args:
+            lived: seconds from its start to its end.
+        """
+        wait = FIRST if lived >= SOUND else self._next
+        self._next = min(wait * 2, LONGEST)
+        return wait
+
+
+class Signals:
+    """Which signals mean the same: ``timeout`` sends one to its child, and one to the child's group."""
+
+    def __init__(self) -> None:
+        self._first: float | None = None
+
+    def is_another(self, now: float) -> bool:
+        """Whether this one comes after the first, and is not the same."""
+        if self._first is None:
+            self._first = now
+        return now - self._first >= SAME
+
+
+def modified(root: Path, others: Iterable[str] = ()) -> dict[str, int]:
+    """When each Python file below a directory, and each other one, was written: nanoseconds.
+
+    Hidden directories and virtual environments are left out.
+    """
+    files = [*others]
+    for folder, below, names in os.walk(root):
+        below[:] = [
+            name
+            for name in below
+            if not name.startswith((".", "__pycache__", "node_modules"))
+            and not os.path.exists(os.path.join(folder, name, "pyvenv.cfg"))  # noqa: PTH110, PTH118 - thousands of them
+        ]
+        files += [os.path.join(folder, name) for name in names if name.endswith(".py")]  # noqa: PTH118 - likewise
+    return {file: at for file in files if (at := _written(file))}
+
+
+def _written(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns  # noqa: PTH116 - likewise
+    except OSError:
+        return 0  # deleted meanwhile
+
+
+def changes(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """The files that were written, made or deleted."""
+    names = before.keys() | after.keys()
+    return sorted(name for name in names if before.get(name) != after.get(name))
+
 
 log = logging.getLogger(__name__)
 
@@ -233,3 +308,50 @@ def _how(status: int) -> str:
         return f"ended with status {status}"
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     return f"{'died' if status < 0 else 'was ended'} by {name}"
+
+
+# -- signals to workers ------------------------------------------------------------------------
+
+
+def send_signal(process: Process, number: signal.Signals) -> None:
+    """Sends a signal to a worker, and leaves its exit status to the event loop; nothing if it has ended.
+
+    `Process.send_signal` asks for the status itself before it sends (``subprocess.Popen.poll``):
+    1. the worker ends; 2. ``poll`` collects its status; 3. asyncio's own ``waitpid`` comes too late, and
+    asyncio reports 255 in place of the status (https://github.com/python/cpython/issues/87744, in Python
+    3.11 and 3.12).
+
+    Python 3.13 calls ``os.kill`` in its place, and has another race: 1. asyncio's thread has collected the
+    worker, and the loop does not know yet; 2. the system gives the pid to another process; 3. that one gets the
+    signal (https://github.com/python/cpython/issues/127049). A pidfd always means the process that it was
+    opened for. macOS has no pidfds, so there this race is left.
+    """
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError, ChildProcessError):
+        pidfd = _pidfd_of(process.pid)
+        try:
+            _look_for_child(process.pid)
+            if pidfd is None:
+                os.kill(process.pid, number)
+            else:
+                signal.pidfd_send_signal(pidfd, number)
+        finally:
+            if pidfd is not None:
+                os.close(pidfd)
+
+
+def _pidfd_of(pid: int) -> int | None:
+    """A pidfd; None without them: macOS, Linux before 5.3, a sandbox, too many open files."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except (AttributeError, OSError):
+        return None
+
+
+def _look_for_child(pid: int) -> None:
+    """Raises `ChildProcessError` if there is no child of that pid; leaves the status of one that has ended."""
+    if hasattr(os, "waitid"):  # macOS has it from Python 3.13 on
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)

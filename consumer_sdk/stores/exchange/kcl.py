@@ -38,8 +38,8 @@ from typing import Any, BinaryIO, Literal, NamedTuple, TypeAlias
 from consumer_sdk.checkpoints.positions import BEGINNING, decode_sequence, encode_sequence
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, StoreError
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.records.strict_json import without_duplicates
 from consumer_sdk.stores.exchange.lines import Entry, Found
+from consumer_sdk.strict_json import without_duplicates
 from consumer_sdk.trackers import encode_checkpoint
 
 __all__ = ["Unread", "read_kcl_leases"]

@@ -39,11 +39,11 @@ except ImportError as _error:
 
 from consumer_sdk.checkpoints.positions import LAST_SUB_SEQUENCE, decode_sequence, encode_sequence
 from consumer_sdk.records import Checkpoint, Partition
-from consumer_sdk.records.strict_json import load_object
 from consumer_sdk.stores.exchange.lines import Entry, Found
 from consumer_sdk.stores.zookeeper.bridge import Bridge
 from consumer_sdk.stores.zookeeper.options import client_maker
 from consumer_sdk.stores.zookeeper.tree import Tree
+from consumer_sdk.strict_json import load_object
 from consumer_sdk.trackers import encode_checkpoint
 
 __all__ = [

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from consumer_sdk.errors import CheckpointFormatError
 from consumer_sdk.records import Partition
-from consumer_sdk.records.strict_json import load_object
+from consumer_sdk.strict_json import load_object
 
 __all__ = ["CheckpointFile", "Entry", "Found", "Lines", "line_of"]
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import ClassVar, TypeVar
 
 from consumer_sdk.abc import Adapter, AssignmentOwner, DeadLetters, LeaseSource
-from consumer_sdk.adapters.fetching import fetch
+from consumer_sdk.adapters.session import fetch
 from consumer_sdk.adapters.urls import shown, split_url, topics_of
 from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
 from consumer_sdk.options import given_fields, instance, kinds_of, names_of, read_texts

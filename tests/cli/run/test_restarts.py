@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from consumer_sdk.cli.run.restarts import LONGEST, SAME, SOUND, Restarts, Signals, changes, modified
+from consumer_sdk.cli.run.supervisor import (
+    LONGEST,
+    SAME,
+    SOUND,
+    Restarts,
+    Signals,
+    changes,
+    modified,
+)
 
 
 def test_worker_that_dies_soon_waits_longer_each_time() -> None:

@@ -21,8 +21,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from consumer_sdk.cli.run.restarts import modified
-from consumer_sdk.cli.run.supervisor import Supervisor
+from consumer_sdk.cli.run.supervisor import Supervisor, modified
 from consumer_sdk.testing.servers import KafkaServer
 from tests.admin.asking import POST, Answer, ask
 from tests.cli.groups.test_checkpoints import COMMAND, ROOT

@@ -16,8 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from consumer_sdk.cli.run.signalling import send_signal
-from consumer_sdk.cli.run.supervisor import Supervisor
+from consumer_sdk.cli.run.supervisor import Supervisor, send_signal
 from tests.cli.run.test_run import script, started
 from tests.integration.field import until
 from tests.runtime.event_loops import run_on

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from aiokafka import TopicPartition
 
 from consumer_sdk.adapters.assignment_book import AssignmentBook
-from consumer_sdk.adapters.kafka.consumer.granting import Granting
+from consumer_sdk.adapters.kafka.consumer.granting import Failures, Granting, Revoking
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
-from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
 
 __all__ = ["Holdings", "Taken"]
 

@@ -12,16 +12,14 @@ from consumer_sdk.adapters.assignment_book import AssignmentBook
 from consumer_sdk.adapters.grant_rounds import GrantRounds
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.topics import Topic
-from consumer_sdk.adapters.kafka.commits.committed_offsets import CommittedOffsets
 from consumer_sdk.adapters.kafka.commits.committing import Committer
 from consumer_sdk.adapters.kafka.commits.limits import MetadataLimit
 from consumer_sdk.adapters.kafka.consumer.fetching import FetchBuffer
-from consumer_sdk.adapters.kafka.consumer.granting import Granting
+from consumer_sdk.adapters.kafka.consumer.granting import Failures, Granting, Revoking
 from consumer_sdk.adapters.kafka.consumer.grants import Grant
 from consumer_sdk.adapters.kafka.consumer.holdings import Holdings
 from consumer_sdk.adapters.kafka.consumer.membership import Membership
-from consumer_sdk.adapters.kafka.consumer.offsets import Offsets
-from consumer_sdk.adapters.kafka.consumer.revoking import Failures, Revoking
+from consumer_sdk.adapters.kafka.consumer.offsets import CommittedOffsets, Offsets
 from consumer_sdk.adapters.kafka.consumer.watching import (
     AloneTopics,
     Look,

@@ -15,7 +15,6 @@ from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from consumer_sdk.abc import AssignmentOwner
 from consumer_sdk.adapters.assignment_book import AssignmentBook, GrantState, next_epoch
-from consumer_sdk.adapters.fetching import fetch
 from consumer_sdk.adapters.grant_rounds import GrantRounds
 from consumer_sdk.adapters.kafka.client.cluster import Cluster
 from consumer_sdk.adapters.kafka.client.cluster_metadata import ClusterMetadata
@@ -43,7 +42,7 @@ from consumer_sdk.adapters.kafka.share.refusals import SPEECH, unsupported
 from consumer_sdk.adapters.kafka.share.session import FetchLimits, ShareSession
 from consumer_sdk.adapters.kafka.share.structs import ACKNOWLEDGE, FETCH, RENEWS_FROM
 from consumer_sdk.adapters.opening import keep_trying
-from consumer_sdk.adapters.session import ReadAheadSession
+from consumer_sdk.adapters.session import ReadAheadSession, fetch
 from consumer_sdk.errors import (
     AdapterError,
     ConfigurationError,

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from consumer_sdk.abc import AssignmentOwner, Leases
 from consumer_sdk.adapters.assignment_book import AssignmentBook
-from consumer_sdk.adapters.fetching import Turns, fetch
 from consumer_sdk.adapters.kinesis.consumer.discovery import Discovery
 from consumer_sdk.adapters.kinesis.consumer.grants import Grant
 from consumer_sdk.adapters.kinesis.consumer.membership import Membership
@@ -21,7 +20,7 @@ from consumer_sdk.adapters.kinesis.options import KinesisOptions
 from consumer_sdk.adapters.kinesis.service.rates import ShardRates
 from consumer_sdk.adapters.kinesis.service.service import Service, StreamFacts
 from consumer_sdk.adapters.kinesis.starts import NOTHING_LEFT
-from consumer_sdk.adapters.session import ReadAheadSession
+from consumer_sdk.adapters.session import ReadAheadSession, Turns, fetch
 from consumer_sdk.checkpoints.positions import BEGINNING
 from consumer_sdk.errors import StoreError
 from consumer_sdk.records import Assignment, AtPosition, AtTime, Run, Start, StartPoint
