@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
 import sys
-import sysconfig
 from importlib.metadata import version as installed
 from itertools import chain
 from pathlib import Path
@@ -16,53 +13,23 @@ from typing import Any
 import pytest
 
 from consumer_sdk.spark_bridge import SparkFeed
-from consumer_sdk.testing.servers.cache import cache_folder
+from tests.environments import environment, output
 from tests.spark_bridge.feeding import messages
 from tests.spark_bridge.pull.kafka_query import Kafka, Topic
 
 pytest.importorskip("pyspark")
 
-ROOT = Path(__file__).parents[2]
-UV = Path(sys.executable).with_name("uv")
+PROGRAM = "tests.spark_bridge.version_program"
 VERSIONS = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 MOST = 10
 """Records of a micro-batch, where the version knows limits."""
 
 
 def interpreter(version: str) -> Path:
-    """A Python with this PySpark before all else that the tests have; made once, and kept."""
+    """A Python with this PySpark."""
     if version == installed("pyspark"):
         return Path(sys.executable)
-    folder = cache_folder() / "pyspark" / version
-    python = folder / "bin" / "python"
-    if not (folder / "whole").exists():
-        uv("venv", "--clear", "--python", sys.executable, str(folder))
-        uv("pip", "install", "--compile-bytecode", "--python", str(python), f"pyspark=={version}")
-        site = next((folder / "lib").glob("python*/site-packages"))
-        (site / "tests.pth").write_text(sysconfig.get_path("purelib"))
-        (folder / "whole").touch()
-    return python
-
-
-def uv(*arguments: str) -> None:
-    """Run it; skip, or fail where everything has to run, when the index does not have the version."""
-    command = [str(UV), "--quiet", *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        give_up = pytest.fail if os.environ.get("CONSUMER_SDK_REQUIRE_SERVERS") else pytest.skip
-        give_up(f"uv {' '.join(arguments)}: {done.stderr.strip()}")
-
-
-def run(python: Path, *arguments: str) -> dict[str, Any]:
-    """What `version_program` prints."""
-    command = [str(python), "-m", "tests.spark_bridge.version_program", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=environment, timeout=1800
-    )
-    assert done.returncode == 0, done.stderr[-5000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return environment(f"pyspark/{version}", f"pyspark=={version}")
 
 
 def names(first: int, last: int) -> list[str]:
@@ -93,19 +60,21 @@ def test_pull_and_feed_read_each_record_once_on_each_pyspark(
     """Two runs with the same checkpoints, ``availableNow`` and the default trigger, pull and feed."""
     python = interpreter(version)
     topic = Topic(kafka_server, f"versions-{version}", partitions=1)
+    Topic(kafka_server, f"versions-{version}-copy", partitions=1)
     (tmp_path / "feed").mkdir()
     feed = f"feed://{tmp_path}/feed?maxRowsPerTrigger={MOST}"
     has_limits = version >= "4.2"
     for first, last in ((0, 29), (30, 49)):
         topic.send(last + 1 - first)
         asyncio.run(store(tmp_path / "feed", first, last))
-        rows = str(last + 1 - first)
-        found = run(python, str(tmp_path), topic.url, feed, rows)
+        found = json.loads(output(python, PROGRAM, str(tmp_path), topic.url, feed))
         assert found["version"] == version
         check(found, first, last, has_limits=has_limits)
         assert not has_limits or topic.lag() == 0
+    # The batch copied 30 records and then all 50, the stream each record once.
+    assert found["copied"] == 30 + 50 + 50
     assert found["letters"] == "works"
-    for part in ("avro", "letter_stream"):
+    for part in ("avro", "rescued", "letter_stream"):
         wanted = "works" if version >= "4.1" else f"pyspark {version} is installed, and 4.1"
         assert found[part].startswith(wanted)
 

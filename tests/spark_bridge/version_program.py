@@ -1,6 +1,6 @@
 """One of two runs of a program on a PySpark that the tests themselves do not have.
 
-``python -m tests.spark_bridge.version_program DIRECTORY KAFKA_URL FEED_URL ROWS`` prints as JSON what it
+``python -m tests.spark_bridge.version_program DIRECTORY KAFKA_URL FEED_URL`` prints as JSON what it
 has read; a second run with the same directory goes on from its checkpoints.
 """
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PATIENCE = 300
+AVRO = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
 LIMITS = {"kafka": {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "10"}, "feed": {}}
 
 
-def main(directory: Path, urls: dict[str, str], rows: int) -> dict[str, Any]:
+def main(directory: Path, urls: dict[str, str]) -> dict[str, Any]:
     """What each way of reading and writing came to."""
     from pyspark import __version__
 
@@ -33,7 +34,7 @@ def main(directory: Path, urls: dict[str, str], rows: int) -> dict[str, Any]:
     for name, url in urls.items():
         frame = spark_bridge.read_stream(spark, url, **LIMITS[name])
         found[name] = available_now(frame, directory / f"{name}-now")
-        found[f"{name}_followed"] = followed(frame, directory / f"{name}-on", rows)
+        found[f"{name}_followed"] = followed(frame, directory / f"{name}-on")
     decoded = spark_bridge.from_json_value(kafka, "id BIGINT NOT NULL")
     found["rejected"] = spark_bridge.split_rejects(decoded)[1].count()
     letters = f"sqlite:///{directory}/letters.db"
@@ -42,7 +43,11 @@ def main(directory: Path, urls: dict[str, str], rows: int) -> dict[str, Any]:
     stream = spark_bridge.read_stream(spark, urls["kafka"])
     lettered = spark_bridge.split_rejects(spark_bridge.from_json_value(stream, "id BIGINT"))[1]
     found["letter_stream"] = outcome(lambda: spark_bridge.stream_dead_letters(lettered, letters))
-    found["avro"] = outcome(lambda: spark_bridge.from_avro_value(kafka, '"bytes"').count())
+    found["avro"] = outcome(lambda: spark_bridge.from_avro_value(kafka, AVRO).collect())
+    found["rescued"] = outcome(
+        lambda: spark_bridge.from_json_value(kafka, "id BIGINT", rescued="rest").collect()
+    )
+    found["copied"] = copied(spark, urls["kafka"], directory)
     spark.stop()
     return found
 
@@ -88,14 +93,30 @@ def available_now(frame: DataFrame, checkpoint: Path) -> list[list[str]]:
     return batches
 
 
-def followed(frame: DataFrame, checkpoint: Path, rows: int) -> list[list[str]]:
-    """What a run with the default trigger delivers until it has so many rows; and is stopped."""
+def followed(frame: DataFrame, checkpoint: Path) -> list[list[str]]:
+    """What a run with the default trigger delivers until it has all rows; and is stopped."""
     query, batches = collected(frame, checkpoint)
-    deadline = time.monotonic() + PATIENCE
-    while sum(map(len, batches)) < rows and time.monotonic() < deadline and query.isActive:
-        time.sleep(0.1)
+    # Until Spark has logged the last one as done, too: what it has not logged is delivered again.
+    query.processAllAvailable()
     query.stop()
     return batches
+
+
+def copied(spark: SparkSession, url: str, directory: Path) -> int:
+    """How many records the copy of the topic has after a batch and a stream into it."""
+    from consumer_sdk import spark_bridge
+
+    copy = f"{url.partition('?')[0]}-copy"
+    spark_bridge.read(spark, url).write.format("consumer_sdk").mode("append").save(copy)
+    stream = spark_bridge.read_stream(spark, url, startingOffsets="earliest").writeStream
+    query = (
+        stream.format("consumer_sdk")
+        .option("checkpointLocation", str(directory / "copied"))
+        .trigger(availableNow=True)
+        .start(copy)
+    )
+    assert query.awaitTermination(PATIENCE), "the run has not ended"
+    return spark_bridge.read(spark, copy).count()
 
 
 def outcome(work: Callable[[], Any]) -> str:
@@ -110,5 +131,5 @@ def outcome(work: Callable[[], Any]) -> str:
 
 
 if __name__ == "__main__":
-    place, kafka_url, feed_url, count = sys.argv[1:]
-    print(json.dumps(main(Path(place), {"kafka": kafka_url, "feed": feed_url}, int(count))))  # noqa: T201 - for the test
+    place, kafka_url, feed_url = sys.argv[1:]
+    print(json.dumps(main(Path(place), {"kafka": kafka_url, "feed": feed_url})))  # noqa: T201 - for the test

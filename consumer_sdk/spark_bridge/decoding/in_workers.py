@@ -38,11 +38,18 @@ _PARSED = "__consumer_sdk_parsed"
 
 
 def arrow_type(kind: StructType) -> Any:
-    """The Arrow type of a column, as Spark's workers want it."""
+    """The Arrow type of a column, as Spark's workers want it.
+
+    Raises:
+        MissingExtraError: pyarrow or pyspark is not installed, or PySpark is older than 4.1.
+    """
     import_pyarrow()
+    require_pyspark("4.1")  # who asks needs `arrow_function` next
     from pyspark.sql.pandas.types import to_arrow_type
 
-    return to_arrow_type(kind, timezone="UTC")
+    # Before PySpark 4.2 the function takes no zone, and means UTC.
+    zone: Any = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+    return to_arrow_type(kind, **zone)
 
 
 def decode_in_workers(
