@@ -61,10 +61,15 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "aiokafka.codec": (
         *("has_gzip", "has_lz4", "has_snappy", "has_zstd"),
         *("gzip_decode", "lz4_decode", "snappy_decode", "zstd_decode"),
+        *("gzip_encode", "lz4_encode", "snappy_encode", "zstd_encode"),
     ),
     "aiokafka.client": ("ConnectionGroup",),
     "aiokafka.conn": ("CloseReason", "collect_hosts"),
     "aiokafka.partitioner": ("murmur2",),
+    "aiokafka.producer.message_accumulator:BatchBuilder": (
+        # What the producer asks of a batch: ours are in the place of the client's.
+        *("_build", "_set_producer_state", "close", "closed", "record_count", "size"),
+    ),
     "aiokafka.protocol.abstract": ("AbstractType",),
     "aiokafka.protocol.admin": (
         *("CreateTopicsRequest", "DescribeConfigsRequest", "DescribeGroupsRequest"),

@@ -1,7 +1,7 @@
 """Writes columns of records to Kafka topics, in batches that are made here.
 
 The client's ``send`` makes a future for each record, which takes ten times as long as the record.
-So records are sorted by partition and appended to batches of the client's, and a batch is sent as a whole.
+So records are sorted by partition, columns become batches (`batches`), and the client sends each as a whole.
 
 Order: each partition has a lane, in which a batch is sent when the one before it was acknowledged.
 Lanes hold what was packed in the last two calls of `KafkaWriter.send`; more waits.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +30,7 @@ from consumer_sdk.adapters.kafka.client.options import (
 )
 from consumer_sdk.adapters.kafka.client.producers import start_producer, stop_producer
 from consumer_sdk.adapters.kafka.client.topics import Topic, await_topics
+from consumer_sdk.adapters.kafka.producing.batches import BatchOfBytes, record_batches
 from consumer_sdk.adapters.kafka.producing.partitioning import lengths_of, partitions_of
 from consumer_sdk.adapters.opening import keep_trying
 from consumer_sdk.adapters.urls import split_url
@@ -67,11 +68,11 @@ HEADER_OVERHEAD = 10
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch of the client's for one partition; it is not sent to any other."""
+    """A batch for one partition."""
 
     topic: str
     partition: int
-    builder: Any
+    builder: BatchOfBytes
 
 
 class KafkaWriter(RecordWriter):
@@ -187,29 +188,14 @@ class KafkaWriter(RecordWriter):
         count = len(self._topics[records.topic].partitions)
         partitions = partitions_of(records, count, self._first)
         self._first += 1
-        order = partitions.argsort(kind="stable")
-        columns = _columns(records, order)
-        found, begins = _runs(partitions[order])
-        made: list[Batch] = []
-        for partition, begin, end in zip(found, begins, [*begins[1:], len(order)], strict=True):
-            rows = zip(*(column[begin:end] for column in columns), strict=True)
-            made += [Batch(records.topic, partition, each) for each in self._filled(rows)]
-        return made
-
-    def _filled(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
-        now = int(time.time() * 1000)
-        create = self._producer.create_batch
-        batch = create()
-        append = batch.append
-        for key, value, headers in rows:
-            if append(timestamp=now, key=key, value=value, headers=headers) is None:
-                batch.close()
-                yield batch
-                batch = create()
-                append = batch.append
-                append(timestamp=now, key=key, value=value, headers=headers)
-        batch.close()
-        yield batch
+        made = record_batches(
+            records,
+            partitions,
+            limit=self._options["max_batch_size"],
+            time=int(time.time() * 1000),
+            compression=self._options.get("compression_type"),
+        )
+        return [Batch(records.topic, partition, each) for partition, each in made]
 
     def _check_sizes(self, records: Outgoing) -> None:
         sizes = lengths_of(records.values) + OVERHEAD
@@ -300,24 +286,6 @@ def _refused(error: Exception, doing: str) -> ConsumerSdkError:
             f"{found}, or lower the batch size (kafka.batch.size, max_batch_size), which may exceed it too"
         )
     return found
-
-
-def _columns(records: Outgoing, order: Any) -> list[Sequence[Any]]:
-    """Keys, values and headers as lists, sorted."""
-    nothing = [None] * len(order)
-    keys = nothing if records.keys is None else records.keys.take(order).to_pylist()
-    # The client takes nothing but lists of headers.
-    headers: list[list[Any]] = [[]] * len(order)
-    if records.headers is not None:
-        headers = [[*records.headers[at]] for at in order]
-    return [keys, records.values.take(order).to_pylist(), headers]
-
-
-def _runs(partitions: Any) -> tuple[list[int], list[int]]:
-    """The partitions in a sorted array, and where each begins."""
-    changes = (partitions[1:] != partitions[:-1]).nonzero()[0] + 1
-    begins = [0, *changes.tolist()] if len(partitions) else []
-    return [int(partitions[at]) for at in begins], begins
 
 
 def _header_bytes(headers: Headers) -> int:
