@@ -23,7 +23,7 @@ from consumer_sdk import adapters, dead_letters, stores
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kinesis import Limits
 from consumer_sdk.adapters.pulsar.ranges import PulsarRanges
-from consumer_sdk.adapters.ranges import open_ranges
+from consumer_sdk.adapters.urls import open_ranges
 from consumer_sdk.checkpoints.positions import BEGINNING, LAST_BATCH_INDEX, LAST_SUB_SEQUENCE
 from consumer_sdk.dead_letters.urls import dead_letters_from_url
 from consumer_sdk.testing.memory import MemoryBroker

@@ -1,4 +1,4 @@
-"""Opens an adapter from a URL, and what all readers of URLs share."""
+"""Opens adapters, range readers and record writers from URLs, and has what all readers of URLs share."""
 
 from __future__ import annotations
 
@@ -6,19 +6,26 @@ import re
 from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from consumer_sdk.abc import Adapter
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.options import URL, OptionType, read_texts, shown
+from consumer_sdk.range_reads import RangeReader
+from consumer_sdk.record_writes import RecordWriter
 
 __all__ = [
     "SCHEMES",
+    "TOOLS",
     "class_of",
     "is_host",
+    "open_for_tools",
+    "open_ranges",
     "open_url",
+    "open_writer",
     "read_server_url",
     "scheme_of",
+    "share_group_of",
     "shown",
     "split_url",
     "topics_of",
@@ -33,11 +40,30 @@ SCHEMES = {
 }
 """URL scheme → ``module:class``; the class has a ``from_url``."""
 
+RANGES = {
+    "kafka": "consumer_sdk.adapters.kafka.ranges:KafkaRanges",
+    "pulsar": "consumer_sdk.adapters.pulsar.ranges:PulsarRanges",
+    "pulsar+ssl": "consumer_sdk.adapters.pulsar.ranges:PulsarRanges",
+}
+"""The same for range readers."""
+TOOLS = {**RANGES, "kinesis": "consumer_sdk.adapters.kinesis.ranges:KinesisRanges"}
+"""Range readers for command lines, which may be slow; the class has ``consumer_options()``, too."""
+WRITERS = {
+    "kafka": "consumer_sdk.adapters.kafka.producing.writing:KafkaWriter",
+    "pulsar": "consumer_sdk.adapters.pulsar.writing:PulsarWriter",
+    "pulsar+ssl": "consumer_sdk.adapters.pulsar.writing:PulsarWriter",
+}
+"""The same for record writers."""
+
 FORM = (
     "write kafka://host:port/topic?group=name, pulsar://host:port/topic?subscription=name, "
     "kinesis://region/stream?group=name or memory://broker/stream?group=name"
 )
 
+RANGES_FORM = (
+    "write kafka://host:port/topic?group=name or pulsar://host:port/topic?subscription=name"
+)
+WRITERS_FORM = "write kafka://host:port/topic or pulsar://host:port/topic, with ?option=value"
 
 LAST_PORT = 65_535
 
@@ -54,6 +80,64 @@ def open_url(url: str) -> Adapter:
         raise ConfigurationError(f"{shown(url)}: no adapter has the scheme {scheme!r}: {FORM}")
     adapter: Adapter = class_of(SCHEMES[scheme]).from_url(url)
     return adapter
+
+
+def open_ranges(url: str) -> RangeReader:
+    """The range reader that ``url`` names, such as ``kafka://host:9092/orders?group=billing``.
+
+    Raises:
+        ConfigurationError: the scheme or an option is unknown, or the URL is malformed.
+        MissingExtraError: the broker's client is not installed.
+    """
+    scheme = scheme_of(url, RANGES_FORM)
+    if scheme not in RANGES:
+        raise ConfigurationError(
+            f"{scheme}: ranges can be read of {', '.join(sorted(RANGES))}; brokers "
+            f"that cannot re-read a range, such as Kinesis, feed Spark through SparkFeed"
+        )
+    reader: RangeReader = class_of(RANGES[scheme]).from_url(url)
+    return reader
+
+
+def open_for_tools(url: str) -> tuple[RangeReader, str | None]:
+    """A reader for a consumer's own URL, and the group or subscription that the URL names.
+
+    The reader belongs to no group, and makes none. What concerns consumers alone is left out.
+
+    Raises:
+        ConfigurationError: the scheme or an option is unknown, or the URL is malformed.
+        MissingExtraError: the broker's client is not installed.
+    """
+    parts, texts = split_url(url, TOOLS, f"{RANGES_FORM}, or kinesis://region/stream?group=name")
+    reader = class_of(TOOLS[parts.scheme])
+    group = texts.pop("subscription" if parts.scheme.startswith("pulsar") else "group", None)
+    kept = {name: text for name, text in texts.items() if name not in reader.consumer_options()}
+    opened: RangeReader = reader.from_url(urlunsplit(parts._replace(query=urlencode(kept))))
+    return opened, group
+
+
+def share_group_of(url: str) -> str | None:
+    """The share group that a consumer's URL names: its broker keeps no position for each partition."""
+    return dict(parse_qsl(urlsplit(url).query)).get("share_group")
+
+
+def open_writer(url: str) -> RecordWriter:
+    """The writer that ``url`` names, not open yet; which topics it writes to, each record says.
+
+    Raises:
+        ConfigurationError: the scheme or an option is unknown, or the URL is malformed.
+        MissingExtraError: the broker's client is not installed.
+    """
+    scheme = scheme_of(url, WRITERS_FORM)
+    if scheme not in WRITERS:
+        raise ConfigurationError(
+            f"{scheme}: records are written to Kafka and Pulsar: {WRITERS_FORM}"
+        )
+    writer: RecordWriter = class_of(WRITERS[scheme]).from_url(url)
+    return writer
+
+
+# -- what readers of URLs share ---------------------------------------------------------------
 
 
 def class_of(path: str) -> Any:

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from consumer_sdk.adapters.ranges import open_for_tools
+from consumer_sdk.adapters.urls import open_for_tools
 from consumer_sdk.dead_letters.resending import resending_to
 from consumer_sdk.range_reads import PartitionRange
 from consumer_sdk.records import DeadLetter, Partition, StartPoint

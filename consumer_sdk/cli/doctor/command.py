@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from consumer_sdk import __version__
-from consumer_sdk.adapters.ranges import open_for_tools, share_group_of
+from consumer_sdk.adapters.urls import open_for_tools, share_group_of
 from consumer_sdk.cli.doctor.findings import (
     Finding,
     exit_status,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
-from consumer_sdk.adapters.ranges import share_group_of
+from consumer_sdk.adapters.urls import share_group_of
 from consumer_sdk.cli.groups.groups import Group, of_partitions, opened_group, opened_reader
 from consumer_sdk.cli.letters.moves import Bounds, Span, open_below, settled_from
 from consumer_sdk.cli.terminal import Rows

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlsplit
 
-from consumer_sdk.adapters.ranges import TOOLS, open_for_tools, share_group_of
+from consumer_sdk.adapters.urls import TOOLS, open_for_tools, share_group_of
 from consumer_sdk.cli.groups.checkpoints import is_made
 from consumer_sdk.cli.groups.groups import opened_reader
 from consumer_sdk.cli.groups.lags import Lag, opened_lags

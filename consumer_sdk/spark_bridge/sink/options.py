@@ -97,7 +97,7 @@ class UrlDestination:
 
     def open_writer(self) -> RecordWriter:
         """A writer that is not open yet; secrets are looked up now."""
-        from consumer_sdk.adapters.writers import open_writer
+        from consumer_sdk.adapters.urls import open_writer
 
         return open_writer(self.url.resolved())
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consumer_sdk import Consumer
-from consumer_sdk.adapters.ranges import open_for_tools
+from consumer_sdk.adapters.urls import open_for_tools
 from consumer_sdk.testing.servers import KafkaServer
 from tests.cli.test_groups_seen import BROKERS, Seen, place, seen
 from tests.cli.worlds import World, golden, kafka_world, status

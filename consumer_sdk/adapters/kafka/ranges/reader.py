@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from aiokafka import TopicPartition
@@ -11,6 +12,7 @@ from aiokafka.client import AIOKafkaClient
 from consumer_sdk.adapters.kafka.client.asking import time_of
 from consumer_sdk.adapters.kafka.client.group_offsets import GroupOffset
 from consumer_sdk.adapters.kafka.client.options import check_client_options, read_servers
+from consumer_sdk.adapters.kafka.client.topics import FORBIDDEN, LOOK_AGAIN, PROPAGATION
 from consumer_sdk.adapters.kafka.decoding.record_batches import MAX_BATCH_BYTES
 from consumer_sdk.adapters.kafka.options import IsolationLevel
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
@@ -22,10 +24,9 @@ from consumer_sdk.adapters.kafka.ranges.options import (
     parse_url,
 )
 from consumer_sdk.adapters.kafka.ranges.reading import RangeRead
-from consumer_sdk.adapters.kafka.ranges.selection import Selection
 from consumer_sdk.adapters.kafka.ranges.sizes import stored_sizes
 from consumer_sdk.checkpoints.positions import decode_offset
-from consumer_sdk.errors import ConfigurationError, ConsumerClosedError
+from consumer_sdk.errors import AdapterError, ConfigurationError, ConsumerClosedError
 from consumer_sdk.options import given_fields, kinds_of, names_of
 from consumer_sdk.range_reads import Columns, PartitionRange, RangeReader
 from consumer_sdk.records import (
@@ -41,7 +42,7 @@ from consumer_sdk.records import (
 if TYPE_CHECKING:
     from consumer_sdk.adapters.kafka.share.offsets import ShareOffset
 
-__all__ = ["KafkaRanges"]
+__all__ = ["KafkaRanges", "Selection"]
 
 
 class KafkaRanges(RangeReader):
@@ -289,3 +290,81 @@ def _committed(group: str, partition: Partition, commit: GroupOffset | None) -> 
 
     text, offset = commit.metadata, commit.offset
     return read_metadata(text, offset, group=group, partition=partition, identity=None)[0]
+
+
+class Selection:
+    """The topics, or the pattern, or the partitions that were asked for."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._options = connection.options
+
+    async def check(self) -> None:
+        """Sees that the topics that are named exist, where they have to.
+
+        Raises:
+            ConfigurationError: one does not, or has no such partition.
+            AdapterError: the broker did not answer, or refused.
+        """
+        if not self._options.names or not self._options.require_topics:
+            return
+        await self._await_topics()
+        for name in self._options.names:
+            self._check(name)
+
+    async def _await_topics(self) -> None:
+        """Those that are absent may still appear: the last look begins when they should have."""
+        metadata, now = self._connection.cluster.metadata, asyncio.get_running_loop().time
+        deadline = now() + PROPAGATION
+        is_late = False
+        while not (is_late or set(self._options.names) <= set(metadata.topics)):
+            await asyncio.sleep(LOOK_AGAIN)
+            is_late = now() >= deadline
+            await self._connection.persist("looking for new topics", self._connection.refresh)
+
+    def _check(self, name: str) -> None:
+        metadata = self._connection.cluster.metadata
+        if name not in metadata.topics:
+            raise ConfigurationError(
+                f"topic {name!r} does not exist on {', '.join(self._options.servers)}, "
+                f"and reading never creates one: check the name, or create it first"
+            )
+        if metadata.troubled.get(name) == FORBIDDEN:
+            raise AdapterError(
+                f"topic {name!r}: this principal may not describe it; grant it "
+                f"Describe and Read (ACLs)"
+            )
+        known = metadata.partitions(name)
+        absent = set((self._options.partitions or {}).get(name, ())) - known
+        if absent and name not in metadata.troubled:
+            raise ConfigurationError(
+                f"topic {name!r} has no partition {min(absent)}: it has {len(known)}, from 0 up"
+            )
+
+    async def partitions(self) -> Sequence[Partition]:
+        """Those that there are, in the order of topic and number.
+
+        Raises:
+            AdapterError: the broker did not answer, or refused.
+        """
+        await self._connection.persist("looking for new partitions", self._look)
+        return [Partition(topic, str(n)) for topic, n in sorted(self._chosen())]
+
+    async def _look(self) -> None:
+        if self._connection.cluster.age >= self._options.seen_within:
+            await self._connection.refresh()
+        for topic in self._topics():
+            self._connection.cluster.metadata.check_topic(topic)
+
+    def _chosen(self) -> Iterator[tuple[str, int]]:
+        for topic in self._topics():
+            numbers = self._connection.cluster.metadata.partitions(topic)
+            chosen = (self._options.partitions or {}).get(topic, numbers)
+            yield from ((topic, number) for number in numbers & set(chosen))
+
+    def _topics(self) -> Sequence[str]:
+        if self._options.pattern is None:
+            return self._options.names
+        metadata = self._connection.cluster.metadata
+        topics = set(metadata.topics) - set(metadata.internal)
+        return [topic for topic in sorted(topics) if self._options.chooses(topic)]

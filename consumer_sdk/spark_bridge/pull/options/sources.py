@@ -409,7 +409,7 @@ class UrlSource:
             ConfigurationError: a secret cannot be found, or an option is wrong.
             MissingExtraError: the broker's client is not installed.
         """
-        from consumer_sdk.adapters.ranges import open_ranges
+        from consumer_sdk.adapters.urls import open_ranges
 
         return open_ranges(self.resolved())
 

@@ -16,7 +16,7 @@ from aiokafka.protocol.metadata import MetadataResponse_v1
 from consumer_sdk.adapters.kafka.client.lookups import LATEST, ListOffsetsResponseV4
 from consumer_sdk.adapters.kafka.ranges import KafkaRanges
 from consumer_sdk.adapters.kafka.ranges.connection import Connection
-from consumer_sdk.adapters.kafka.ranges.selection import Selection
+from consumer_sdk.adapters.kafka.ranges.reader import Selection
 from consumer_sdk.errors import AdapterError, TransientAdapterError
 from consumer_sdk.testing import Simulation, simulate
 
