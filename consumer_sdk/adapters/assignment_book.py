@@ -16,6 +16,8 @@ OFFERED      the owner fails, or its       OFFERED       asks again
 STARTING     `AssignmentBook.open`         OPEN          fetches
 (any held)   `AssignmentBook.drain`        DRAINING      fetches nothing; commits are still valid
 (any)        `AssignmentBook.close`        CLOSED        refuses commits, without asking the broker
+(none)       `AssignmentBook.offer`, after  CLOSED       gives the partition back
+             `AssignmentBook.end_offers`
 ===========  ============================  ============  ================================================
 
 Races:
@@ -26,6 +28,9 @@ Races:
 - *Drained while the owner thinks.* The grant is DRAINING before the question is ended. If the answer was
   faster it is not started: the revoke that follows ends what the owner holds.
 - *Over while it is sought.* `AssignmentBook.open` says False: the position that was found is of no use.
+- *Offered while the adapter closes.* (1) The adapter revokes all that it holds; (2) a lease or an assignment
+  arrives that was on its way; (3) it is offered, and nobody revokes it any more. So an adapter that closes
+  first calls `AssignmentBook.end_offers`, and later offers are refused.
 - *Replaced.* Every look-up is by the assignment itself, not by its partition, so that a late call for an
   epoch that is over finds nothing.
 """
@@ -125,21 +130,34 @@ class Answer(NamedTuple, Generic[G]):
 
 
 class AssignmentBook(Generic[G]):
-    """The grants of one adapter that are not over, each partition's newest."""
+    """The grants of one adapter that are not over, each partition's newest.
+
+    Attributes:
+        is_closing: offers are refused, since the adapter closes.
+    """
 
     def __init__(self) -> None:
+        self.is_closing = False
         self._by_key: dict[Hashable, G] = {}
         self._by_assignment: dict[Assignment, G] = {}
 
     # -- events -------------------------------------------------------------------------
 
-    def offer(self, grant: G) -> None:
-        """Holds a grant; an older one of the same partition is closed."""
+    def offer(self, grant: G) -> bool:
+        """Holds a grant, and closes an older one of the same partition. False if the offer is refused."""
+        if self.is_closing:
+            grant.close()
+            return False
         older = self._by_key.get(grant.key)
         if older is not None:
             self.close([older])
         self._by_key[grant.key] = grant
         self._by_assignment[grant.assignment] = grant
+        return True
+
+    def end_offers(self) -> None:
+        """The adapter closes: what is held stays until it is revoked, and nothing is added."""
+        self.is_closing = True
 
     def answer(self, asked: Iterable[G], starts: Mapping[Assignment, Start]) -> Answer[G]:
         """The owner has said where to start."""

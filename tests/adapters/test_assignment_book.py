@@ -161,3 +161,15 @@ def test_grant_that_is_named_twice_is_closed_once() -> None:
     twice = in_state(book, OPEN)
     assert book.close([twice, twice]) == [twice]
     assert len(book) == 0
+
+
+def test_book_of_an_adapter_that_closes_refuses_offers() -> None:
+    """What it holds stays for the last revoke; what arrives late is over at once."""
+    book = Book()
+    held = in_state(book, OPEN)
+    book.end_offers()
+    late = grant(1)
+    assert not book.offer(late)
+    assert late.is_closed
+    assert list(book) == [held]
+    assert held.state is OPEN

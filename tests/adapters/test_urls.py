@@ -104,7 +104,9 @@ def test_broker_without_ranges_is_an_error_that_names_the_others(url: str) -> No
     assert "secret" not in str(caught.value)
 
 
-def test_missing_client_of_ranges_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_client_of_ranges_is_an_error_that_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Asking says what to install."""
     for name in [name for name in sys.modules if name.startswith("consumer_sdk.adapters.kafka")]:
         monkeypatch.delitem(sys.modules, name)

@@ -72,14 +72,13 @@ class Membership:
         )
         self._must_give_up = asyncio.Event()
         self._is_joined = False
-        self._is_closing = False
         self._is_crashed = False
 
     # Called by anyone ------------------------------------------------------------------
 
     def close(self) -> None:
         """Asks `coordinate` to give everything up and to leave."""
-        self._is_closing = True
+        self.holdings.end_offers()
         self._must_give_up.set()
         if not self.holdings:  # it may be waiting for the others in `join`
             self.group.leave(self.member)
@@ -108,12 +107,12 @@ class Membership:
         """Runs until `close`; what is held is given up first."""
         granting = asyncio.create_task(self._rounds.run())
         try:
-            while not self._is_closing:
+            while not self.holdings.is_closing:
                 self._must_give_up.clear()
                 if self._is_crashed:  # it was giving up when it was killed: the dead do not join
                     await asyncio.get_running_loop().create_future()
                 await self.group.join(self.member)
-                if not self._is_closing:
+                if not self.holdings.is_closing:
                     self._is_joined = True
                     self._grant(tuple(self.member.share))
                     await self._must_give_up.wait()

@@ -51,7 +51,6 @@ class Holdings:
         self._revoking = revoking
         self._failures = failures
         self._unread = unread
-        self._has_ended = False
 
     @property
     def tps(self) -> frozenset[TopicPartition]:
@@ -61,7 +60,7 @@ class Holdings:
     def assign(self, tps: Collection[tuple[str, int]]) -> None:
         """They have come. Waits for nothing."""
         added = self._to_read(frozenset(TopicPartition(*tp) for tp in tps) - self.tps)
-        if added and not self._has_ended:
+        if added and not self._grants.is_closing:
             self._granting.offer(added)
 
     def _to_read(self, tps: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
@@ -103,7 +102,7 @@ class Holdings:
 
     async def end(self) -> None:
         """All that is held is drained, and nothing is granted any more."""
-        self._has_ended = True
+        self._grants.end_offers()
         self._give_up(self.tps)
         await self._revoking.revoke_all()
 

@@ -97,7 +97,6 @@ class ShareConsumer(ReadAheadSession):
         self._leaders: dict[int, ShareLeader] = {}
         self._room = 0
         self._lagless: set[TopicPartition] = set()
-        self._has_ended = False
 
     # -- opening --------------------------------------------------------------------------------
 
@@ -196,7 +195,7 @@ class ShareConsumer(ReadAheadSession):
 
     def assign(self, tps: Collection[tuple[str, int]]) -> None:
         """The group gives these, beside other members."""
-        if self._has_ended:
+        if self.grants.is_closing:
             return
         for topic, number in sorted(tps):
             self._offer(TopicPartition(topic, number))
@@ -495,7 +494,7 @@ class ShareConsumer(ReadAheadSession):
     # -- the end --------------------------------------------------------------------------------
 
     async def _close(self) -> None:
-        self._has_ended = True
+        self.grants.end_offers()
         try:
             if self._runner is not None:
                 await self._runner.drained()

@@ -88,7 +88,6 @@ class Membership:
         self._joined = asyncio.Event()
         self._nudge = asyncio.Event()
         self._handovers: dict[Grant, asyncio.Task[None]] = {}
-        self._is_leaving = False
         self.grants = AssignmentBook[Grant]()
         # What is not released after handover + duration is taken.
         budget = min(FLUSH_TOO * leases.handover, leases.handover + leases.duration * 3 / 4)
@@ -135,7 +134,7 @@ class Membership:
         """
         await self._joined.wait()
         await self._look_around()
-        while not self._is_leaving:
+        while not self.grants.is_closing:
             self._nudge.clear()
             try:
                 await self._turn()
@@ -192,11 +191,10 @@ class Membership:
         }
         for shard, fence in (await self._leases.take(wanted)).items():
             self._lose([shard])  # under an older fence, whose loss was not told yet
-            if self._is_leaving:
-                self._to_release[shard] = fence
-            else:
-                self.grants.offer(self._make_grant(shard, fence))
+            if self.grants.offer(self._make_grant(shard, fence)):
                 self.rounds.wake()
+            else:
+                self._to_release[shard] = fence
 
     async def _grant_all(self) -> None:
         answer = await self.rounds.ask(self.grants)
@@ -280,7 +278,7 @@ class Membership:
 
     async def leave(self) -> None:
         """Gives all up, renewing meanwhile. Never raises."""
-        self._is_leaving = True
+        self.grants.end_offers()
         self._nudge.set()
         held = [grant for grant in self.grants if grant.is_held]
         handovers = list(self._handovers.values())

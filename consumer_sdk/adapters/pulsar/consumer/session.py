@@ -234,7 +234,7 @@ class Session(ReadAheadSession):
             is_granted = subscriber.deaf_since is None and await self._grant(subscriber)
             if is_granted:
                 await subscriber.over.wait()
-            if self._closing is not None:
+            if self.grants.is_closing:
                 return  # `_leave` closes the native consumer
             if is_granted and subscriber.reset_to is not None:
                 continue  # what comes from there on is on its way to this consumer, or here
@@ -248,7 +248,7 @@ class Session(ReadAheadSession):
         while True:
             try:
                 await subscriber.beginning.look()
-                if self._closing is not None:
+                if self.grants.is_closing:
                     return False
                 grant = subscriber.offer()
                 self._rounds.wake()
@@ -302,6 +302,7 @@ class Session(ReadAheadSession):
     # -- the end ------------------------------------------------------------------------
 
     async def _close(self) -> None:
+        self.grants.end_offers()
         try:
             if self.grants:
                 await self._rounds.revoke(list(self.grants))
