@@ -21,6 +21,7 @@ __all__ = [
     "Middleware",
     "NotAwaitableError",
     "RunsHandlers",
+    "UnawaitedError",
     "check_handler",
     "check_result",
     "is_cancelled",
@@ -47,6 +48,10 @@ class FactoryAsHandlerError(HandlerError):
     """A handler returned a consumer or a group: it makes one, and handles nothing; that settles nothing."""
 
 
+class UnawaitedError(HandlerError):
+    """A handler returned what is to be awaited, which nobody does; that settles nothing."""
+
+
 class AsyncDecodeError(HandlerError):
     """A decoder returned what is to be awaited, which nobody does; that settles nothing."""
 
@@ -68,7 +73,16 @@ def check_result(handler: Any, made: object) -> None:
 
     Raises:
         FactoryAsHandlerError: it shows that the function was never meant to handle a record.
+        UnawaitedError: an await is missing, and what was to be done has not been done, or goes on.
     """
+    is_over = asyncio.isfuture(made) and made.done()
+    if not is_over and (inspect.isawaitable(made) or inspect.isasyncgen(made)):
+        if inspect.iscoroutine(made):
+            made.close()  # else Python warns that nobody awaited it
+        raise UnawaitedError(
+            f"{handler!r} returned {made!r}, which nobody awaits: write 'await' before the call that makes it, in "
+            f"the handler or in what wraps it. What it was given is delivered again unless it was settled"
+        )
     if isinstance(made, RunsHandlers):
         raise FactoryAsHandlerError(
             f"{handler!r} returned {made!r}: it makes a consumer, and is no handler; call it, and run what "

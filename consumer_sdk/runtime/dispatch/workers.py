@@ -24,6 +24,7 @@ from consumer_sdk.runtime.dispatch.handlers import (
     AsyncDecodeError,
     FactoryAsHandlerError,
     NotAwaitableError,
+    UnawaitedError,
     check_result,
     is_cancelled,
 )
@@ -117,6 +118,7 @@ class Workers:
     unusable: tuple[type[HandlerError], ...] = (
         NotAwaitableError,
         FactoryAsHandlerError,
+        UnawaitedError,
         AsyncDecodeError,
         NoTransactionsError,
         NotABatchError,
@@ -345,6 +347,7 @@ class BatchWorkers(Workers):
     unusable = (
         NotAwaitableError,
         FactoryAsHandlerError,
+        UnawaitedError,
         AsyncDecodeError,
         NoTransactionsError,
         NotAMessageError,

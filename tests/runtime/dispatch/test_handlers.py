@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import functools
 import pickle
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -229,6 +230,78 @@ def test_handler_returns_no_awaitable_consumer_stops_and_settles_nothing(
         assert len(calls) == 1
         assert b.committed() in ({}, {"0": 0})
         assert not b.letters.kept
+
+    bench(test)
+
+
+async def takes_any(given: object) -> None:
+    """Works with and without a batch size."""
+    del given
+
+
+async def forgets(given: Any) -> object:
+    """Calls another, and does not await it."""
+    return takes_any(given)
+
+
+def forgetful(handler: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    """Middleware that does not."""
+
+    async def around(given: Any) -> object:
+        return handler(given)
+
+    return around
+
+
+async def leaves_a_task(given: Any) -> object:
+    """Goes on in a task that nobody waits for."""
+    return asyncio.ensure_future(takes_any(given))
+
+
+async def leaves_a_generator(given: Any) -> object:
+    """Nobody iterates over it."""
+    return yields(given)
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize(
+    "handler, around",
+    [
+        (forgets, ()),
+        (takes_any, (forgetful,)),
+        (lambda given: forgets(given), ()),
+        (leaves_a_task, ()),
+        (leaves_a_generator, ()),
+    ],
+    ids=["coroutine", "middleware", "lambda", "task", "generator"],
+)
+def test_handler_returns_what_nobody_awaits_consumer_stops_and_settles_nothing(
+    handler: Any, around: Sequence[Any], batch_size: int | None
+) -> None:
+    """The record's work was not done, or goes on: an ack would lose it."""
+
+    async def test(b: Bench) -> None:
+        b.append("1", "2", "3")
+        with pytest.raises(HandlerError, match="which nobody awaits: write 'await'"):
+            await b.run(b.consumer(), handler, around=around, batch_size=batch_size)
+        assert b.committed() in ({}, {"0": 0})
+        assert not b.letters.kept
+
+    bench(test)
+
+
+def test_handler_returns_a_task_that_has_ended_its_records_are_settled() -> None:
+    """It was awaited."""
+
+    async def handle(message: Message) -> Any:
+        task = asyncio.ensure_future(takes_one(message))
+        await task
+        return task
+
+    async def test(b: Bench) -> None:
+        b.append("1")
+        await b.run(b.consumer(), handle)
+        assert b.committed() == {"0": 1}
 
     bench(test)
 
