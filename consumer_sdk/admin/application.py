@@ -12,10 +12,10 @@ from typing import Any
 
 from consumer_sdk.admin.frames import Frames, Viewer
 from consumer_sdk.admin.guard import Guard, Key, refusal
+from consumer_sdk.admin.options import VIEWERS, AdminOptions
 from consumer_sdk.admin.rendering import FRESH, Rendering
 from consumer_sdk.admin.sources import Consumers, LateError, Source
-from consumer_sdk.errors import ConfigurationError, ConsumerSdkError, MissingExtraError
-from consumer_sdk.options import COUNT, FLAG, SECRET, OptionType
+from consumer_sdk.errors import ConsumerSdkError, MissingExtraError
 from consumer_sdk.records import Partition
 from consumer_sdk.runtime import Consumer, Health, Snapshot
 from consumer_sdk.runtime.observing.health import FAILED
@@ -31,18 +31,8 @@ try:
 except ImportError as _error:
     raise MissingExtraError("starlette", "admin") from _error
 
-__all__ = ["VIEWERS", "Admin", "app", "check_hosts", "check_token"]
+__all__ = ["Admin", "app"]
 
-HOSTS = OptionType(
-    'names in a list, such as ["page.internal"]',
-    lambda value: isinstance(value, Collection) and not isinstance(value, str | bytes),
-)
-HOST = OptionType(
-    "names without a scheme and a port",
-    lambda value: isinstance(value, str) and re.fullmatch(r"[A-Za-z0-9_.-]+", value) is not None,
-)
-VIEWERS = 32
-SHORTEST_TOKEN = 16
 PROBES = {"/healthz", "/readyz"}
 ASSETS = {
     "page.js": "text/javascript; charset=utf-8",
@@ -86,40 +76,10 @@ def app(
         MissingExtraError: the extra ``admin`` is not installed.
         ConfigurationError: an option that cannot work.
     """
-    check_hosts(hosts)
-    source = Consumers(consumers)
-    admin = Admin(source, view=view, actions=actions, viewers=max_viewers, life=STREAM_LIFE)
-    return admin.guarded(token, hosts)
-
-
-def check_token(token: str | None) -> None:
-    """Refuses a token that could be guessed, or that no header can carry.
-
-    Raises:
-        ConfigurationError: somebody might, or none can.
-    """
-    if token is None:
-        return
-    SECRET.check("token", token, "admin")
-    if len(token) < SHORTEST_TOKEN:
-        raise ConfigurationError(
-            f"token=…: give {SHORTEST_TOKEN} characters at least, such as secrets.token_urlsafe() makes"
-        )
-    if not re.fullmatch(r"[!-~]+", token):
-        raise ConfigurationError(
-            "token=…: give ASCII characters without spaces; a header carries it"
-        )
-
-
-def check_hosts(hosts: Collection[str]) -> None:
-    """Refuses what is not the name of a host, without a port.
-
-    Raises:
-        ConfigurationError: they are not.
-    """
-    HOSTS.check("hosts", hosts, "admin")
-    for name in hosts:
-        HOST.check("hosts", name, "admin")
+    options = AdminOptions(
+        token=token, view=view, actions=actions, hosts=hosts, max_viewers=max_viewers
+    )
+    return Admin(Consumers(consumers), options, life=STREAM_LIFE).guarded(hosts)
 
 
 class Admin:
@@ -132,25 +92,12 @@ class Admin:
         frames: for the viewers; close them before the server.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        *,
-        view: bool,
-        actions: bool,
-        viewers: int,
-        life: float | None = None,
-    ) -> None:
-        FLAG.check("view", view, "admin")
-        FLAG.check("actions", actions, "admin")
-        COUNT.check("max_viewers", viewers, "admin")
+    def __init__(self, source: Source, options: AdminOptions, *, life: float | None = None) -> None:
         self._source = source
-        self._view = view
-        self._actions = actions
-        self._viewers = viewers
+        self._options = options
         self._life = life
-        self._key: Key | None = None
-        self.frames = Frames(source, most=viewers, actions=actions)
+        self._key = None if options.token is None else Key(options.token)
+        self.frames = Frames(source, most=options.max_viewers, actions=options.actions)
         threads = ThreadPoolExecutor(1, "consumer-sdk-admin")
         registry = CollectorRegistry()
         registry.register(source.collector())
@@ -162,10 +109,8 @@ class Admin:
         self._snapshot_text = Rendering(self._all_snapshots, threads)
         self._threads = threads
 
-    def guarded(self, token: str | None, hosts: Collection[str] | None) -> ASGIApp:
+    def guarded(self, hosts: Collection[str] | None) -> ASGIApp:
         """The application behind its rules (`guard`); ``hosts`` None: a request may name any host."""
-        check_token(token)
-        self._key = None if token is None else Key(token)
         page = files("consumer_sdk.admin") / "page"
         door = Response((page / "door.html").read_bytes(), 401, media_type="text/html")
         starlette = Starlette(
@@ -192,7 +137,7 @@ class Admin:
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
         ]
-        if not self._view:
+        if not self._options.view:
             return routes
         page = files("consumer_sdk.admin") / "page"
         shown = {"": "text/html; charset=utf-8", **ASSETS}
@@ -275,7 +220,7 @@ class Admin:
 
     async def _events(self, _request: Request) -> Response:
         await self._source.refresh()
-        return _Stream(self.frames, self._viewers, self._life)
+        return _Stream(self.frames, self._options.max_viewers, self._life)
 
     # -- acting ---------------------------------------------------------------------------
 
@@ -317,7 +262,7 @@ class Admin:
 
     async def _allowed(self, request: Request) -> int | Response:
         """The consumer that a request means, or a refusal."""
-        if not self._actions:
+        if not self._options.actions:
             return refusal(403, "actions are off here; the admin server takes actions=True")
         await self._source.refresh()  # before the first look there is one
         number = request.query_params.get("consumer", "0")

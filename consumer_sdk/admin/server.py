@@ -12,8 +12,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Self, final
 
 from consumer_sdk.admin.addresses import Address, listen, parse_address
-from consumer_sdk.admin.application import VIEWERS, Admin, check_hosts, check_token
+from consumer_sdk.admin.application import Admin
 from consumer_sdk.admin.connections import BACKLOG, CONNECTIONS, LOGS, Connection
+from consumer_sdk.admin.options import VIEWERS, AdminOptions
 from consumer_sdk.admin.sources import Consumers, Source
 from consumer_sdk.errors import ConfigurationError, ConsumerClosedError, MissingExtraError
 from consumer_sdk.runtime import Consumer
@@ -57,9 +58,7 @@ def serve(
     """
     source = Consumers(consumers)
     name = consumers[0].snapshot().group or "consumer"
-    return serve_source(
-        source,
-        name,
+    options = AdminOptions(
         address=address,
         token=token,
         view=view,
@@ -67,40 +66,29 @@ def serve(
         hosts=hosts,
         max_viewers=max_viewers,
     )
+    return serve_source(source, name, options)
 
 
-def serve_source(
-    source: Source,
-    name: str,
-    *,
-    address: str | None = None,
-    token: str | None = None,
-    view: bool = True,
-    actions: bool = False,
-    hosts: Collection[str] = (),
-    max_viewers: int = VIEWERS,
-) -> AdminServer:
-    """As `serve`, of what somebody else brings together.
+def serve_source(source: Source, name: str, options: AdminOptions) -> AdminServer:
+    """As `serve`, for any source of snapshots.
 
     Args:
-        name: of the socket, where there is no address.
+        name: that the socket gets if the options have no address.
     """
-    check_token(token)
-    check_hosts(hosts)
-    admin = Admin(source, view=view, actions=actions, viewers=max_viewers)
-    if max_viewers > MOST_VIEWERS:
+    if options.max_viewers > MOST_VIEWERS:
         raise ConfigurationError(
-            f"max_viewers={max_viewers}: give {MOST_VIEWERS} at most; the server has {CONNECTIONS} "
+            f"max_viewers={options.max_viewers}: give {MOST_VIEWERS} at most; the server has {CONNECTIONS} "
             "connections, and probes need some"
         )
-    where = parse_address(address, name)
-    if token is None and not where.is_private:
+    where = parse_address(options.address, name)
+    if options.token is None and not where.is_private:
         raise ConfigurationError(
-            f"address={address!r} is reached from other machines: give a token=…, or 127.0.0.1, or "
+            f"address={options.address!r} is reached from other machines: give a token=…, or 127.0.0.1, or "
             "unix:/path"
         )
     # Browsers do not reach a Unix socket, so no site can either: whatever the request calls it.
-    application = admin.guarded(token, None if where.path is not None else hosts)
+    admin = Admin(source, options)
+    application = admin.guarded(None if where.path is not None else options.hosts)
     return AdminServer(admin, application, where)
 
 

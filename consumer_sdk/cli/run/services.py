@@ -54,9 +54,10 @@ def admin_server(config: Config, group: Group) -> AdminServer:
 
 def workers_server(config: Config, workers: Workers) -> AdminServer:
     """As `admin_server`, of all workers together."""
+    from consumer_sdk.admin.options import AdminOptions
     from consumer_sdk.admin.server import serve_source
 
-    return serve_source(workers, str(config.app), **config.admin_options())
+    return serve_source(workers, str(config.app), AdminOptions(**config.admin_options()))
 
 
 async def _made(config: Config, found: Any) -> Group:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer_sdk import Consumer, ConsumerSdkError, Message, Partition
+from consumer_sdk.admin.options import AdminOptions
 from consumer_sdk.admin.server import serve_source
 from consumer_sdk.admin.sources import LateError
 from consumer_sdk.cli.run import links
@@ -231,7 +232,9 @@ async def test_many_who_look_ask_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_service_that_has_not_begun_is_live_and_not_ready() -> None:
     """Its page can be opened, it has no metrics yet, and no partition that could be paused."""
-    async with serve_source(Workers(1), "s", address="127.0.0.1:0", actions=True) as server:
+    async with serve_source(
+        Workers(1), "s", AdminOptions(address="127.0.0.1:0", actions=True)
+    ) as server:
         assert (await ask(server.address, "/healthz")).status == 200
         ready = await ask(server.address, "/readyz")
         assert (ready.status, ready.json["reasons"]) == (503, ["worker 0 does not run"])
@@ -245,7 +248,7 @@ async def test_page_answers_while_a_worker_does_not(impatient: None) -> None:
     """Who acts is told which has not heard of it yet."""
     workers = Workers(2)
     async with (
-        serve_source(workers, "s", address="127.0.0.1:0", actions=True) as server,
+        serve_source(workers, "s", AdminOptions(address="127.0.0.1:0", actions=True)) as server,
         living(workers, 0, made(3)),
         workers.linked(1),
     ):
@@ -340,7 +343,7 @@ async def test_second_consumer_is_known_before_anybody_has_looked() -> None:
     """To the first request already; a third one is not there."""
     workers, (one, two) = Workers(1), (made(), made())
     async with (
-        serve_source(workers, "g", address="127.0.0.1:0", actions=True) as server,
+        serve_source(workers, "g", AdminOptions(address="127.0.0.1:0", actions=True)) as server,
         workers.linked(0) as theirs,
         answering(own(theirs), [one, two]),
     ):
@@ -372,7 +375,7 @@ async def test_state_is_that_of_those_that_run(monkeypatch: pytest.MonkeyPatch) 
         await settled(workers, 3)
     assert workers.states() == ["opening"]
     async with (
-        serve_source(workers, "g", address="127.0.0.1:0") as server,
+        serve_source(workers, "g", AdminOptions(address="127.0.0.1:0")) as server,
         workers.linked(0) as theirs,
         answering(own(theirs), [one, two]),
     ):
