@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["Bar", "Rows", "Watched", "clean"]
+__all__ = ["Bar", "Rows", "Watched", "clean", "say_count"]
 
 T = TypeVar("T")
 
@@ -45,6 +45,12 @@ STYLES = (
 """What a field has to be, and how it looks then; the first field of a row is bold else."""
 
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def say_count(verb: str, count: int, *, is_json: bool, to: TextIO | None = None) -> None:
+    """Writes how many a command has done; to stdout, unless another stream is given."""
+    line = json.dumps({verb: count}) if is_json else f"{verb} {count}"
+    (to or sys.stdout).write(f"{line}\n")
 
 
 class Rows:

@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from urllib.parse import quote, unquote, urlsplit
 
 from consumer_sdk.abc import CheckpointStore
-from consumer_sdk.cli.terminal import Bar, Rows, Watched
+from consumer_sdk.cli.terminal import Bar, Rows, Watched, say_count
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError
 from consumer_sdk.leases.stores import ended_partitions
 from consumer_sdk.records import Partition
@@ -56,8 +56,7 @@ async def export(arguments: Namespace) -> None:
                 sys.stdout.write(line)
                 count += 1
                 bar.advance()
-    said = json.dumps({"exported": count}) if arguments.json else f"exported {count}"
-    sys.stderr.write(f"{said}\n")
+    say_count("exported", count, is_json=arguments.json, to=sys.stderr)
 
 
 async def _line_count(store: CheckpointStore, group: str, stream: str | None) -> int:
@@ -236,10 +235,7 @@ async def unpin(arguments: Namespace) -> None:
     """Deletes a pinned start, also one that cannot be read."""
     async with opened_store(arguments.store, must_exist=True) as store:
         was_pinned = await store.unpin(arguments.group, _unquoted(arguments.stream))
-    if arguments.json:
-        _say_json(unpinned=int(was_pinned))
-    else:
-        sys.stdout.write(f"unpinned {was_pinned:d}\n")
+    say_count("unpinned", int(was_pinned), is_json=arguments.json)
 
 
 def _quoted(stream: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from consumer_sdk.cli.groups.checkpoints import opened_store, partition_of
-from consumer_sdk.cli.terminal import Rows
+from consumer_sdk.cli.terminal import Rows, say_count
 from consumer_sdk.cli.times import shown_time
 from consumer_sdk.errors import CheckpointFormatError, ConfigurationError, ConsumerSdkError
 from consumer_sdk.leases.stores import evict, stored_leases
@@ -155,7 +154,7 @@ async def reopen(arguments: Namespace) -> None:
     partitions = list(map(partition_of, arguments.partition))
     async with opened_store(arguments.store, must_exist=True) as store:
         reopened = await reopen_ended(store, arguments.group, partitions)
-    _say_count("reopened", len(reopened), arguments)
+    say_count("reopened", len(reopened), is_json=arguments.json)
 
 
 async def remove(arguments: Namespace) -> None:
@@ -165,9 +164,4 @@ async def remove(arguments: Namespace) -> None:
         if arguments.stream in await store.leased_streams(arguments.group):
             leases = store.leases(arguments.group, arguments.stream)
         was_there = leases is not None and await leases.clear()
-    _say_count("removed", int(was_there), arguments)
-
-
-def _say_count(verb: str, count: int, arguments: Namespace) -> None:
-    line = json.dumps({verb: count}) if arguments.json else f"{verb} {count}"
-    sys.stdout.write(f"{line}\n")
+    say_count("removed", int(was_there), is_json=arguments.json)
