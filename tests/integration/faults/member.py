@@ -1,6 +1,6 @@
 """A consumer in a process of its own, which a campaign kills, stops and cuts off.
 
-``python -m tests.integration.faults.member FILE URL [STORE]``
+``python -m tests.integration.faults.member FILE URL [STORE [CLOCK]]``
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import logging
 import os
 import random
 import sys
+import time
+from pathlib import Path
 
 from consumer_sdk import Consumer, Message, Ordering, RetryPolicy
 from consumer_sdk.abc import CheckpointStore
@@ -44,7 +46,26 @@ def store_at(url: str) -> CheckpointStore:
     return store_from_url(url)
 
 
-async def main(file: str, url: str, store: str = "") -> None:
+class WrongClock:
+    """The wall clock is wrong by as many seconds as a file says.
+
+    Args:
+        file: it may be written at any time.
+    """
+
+    def __init__(self, file: str) -> None:
+        self._file = Path(file)
+
+    def monotonic(self) -> float:
+        """The event loop's."""
+        return asyncio.get_running_loop().time()
+
+    def wall(self) -> float:
+        """Seconds since the epoch, and what the file says."""
+        return time.time() + float(self._file.read_text())
+
+
+async def main(file: str, url: str, store: str = "", clock: str = "") -> None:
     """Consumes until it is stopped, or killed."""
     out = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     chance, life = random.Random(os.getpid()), os.getpid()
@@ -61,7 +82,11 @@ async def main(file: str, url: str, store: str = "") -> None:
             raise ValueError(f"number {number} fails at attempt {message.attempt}")
 
     consumer = Consumer(
-        url, store=store_at(store) if store else None, retry=RETRY, flush_interval=0.05
+        url,
+        store=store_at(store) if store else None,
+        retry=RETRY,
+        flush_interval=0.05,
+        clock=WrongClock(clock) if clock else None,
     )
     ordering = Ordering.NONE if "type=shared" in url else Ordering.KEY
     await consumer.run(handle, concurrency=CONCURRENCY, ordering=ordering)

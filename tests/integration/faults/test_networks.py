@@ -48,7 +48,7 @@ UNDAMAGED = [each for each in Fault if each is not Fault.CORRUPT]
 """Where no checksum of the protocol finds damage, TLS has to: a bit that turns in an answer of Kinesis or ZooKeeper is
 another answer. Pulsar's client acks a message whose checksum is wrong."""
 
-SOME = pytest.mark.parametrize("seconds", [15.0, pytest.param(600.0, marks=pytest.mark.campaign)])
+SOME = pytest.mark.parametrize("seconds", [8.0, pytest.param(600.0, marks=pytest.mark.campaign)])
 LONG = pytest.mark.parametrize("seconds", [pytest.param(600.0, marks=pytest.mark.campaign)])
 
 
@@ -62,7 +62,7 @@ async def survive(world: World, proxy: FaultProxy, faults: Sequence[Fault], seco
             async with proxy.faulty(faults, min(LONGEST, seconds / 8)):
                 await _live(world, seconds, member)
             await world.until(lambda: bool(world.ledger.done), "it lives", member)
-            outage = await _outage(proxy, min(seconds, OUTAGE), member)
+            outage = await _outage(proxy, min(seconds / 2, OUTAGE), member)
         await world.until_all(member)
         memory = usage(member.pid).memory
     world.ledger.check_order()

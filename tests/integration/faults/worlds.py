@@ -159,11 +159,16 @@ class World(ABC):
 
     # -- members --------------------------------------------------------------------------------
 
-    async def join(self) -> Member:
-        """Starts a member."""
+    async def join(self, *before: str, clock: str = "") -> Member:
+        """Starts a member.
+
+        Args:
+            before: a command that becomes the member's.
+            clock: a file; see `member.WrongClock`.
+        """
         log = self.folder / f"member-{len(self.members)}.log"
-        command = [sys.executable, "-m", "tests.integration.faults.member"]
-        command += [str(self.ledger.file), self.url(), self.store]
+        command = [*before, sys.executable, "-m", "tests.integration.faults.member"]
+        command += [str(self.ledger.file), self.url(), self.store, clock]
         environment = os.environ | {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
