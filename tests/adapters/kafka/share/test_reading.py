@@ -8,9 +8,11 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer_sdk.adapters.kafka.decoding.record_batches import LargeBatchError
 from consumer_sdk.adapters.kafka.share.messages import AcquiredRange
 from consumer_sdk.adapters.kafka.share.reading import AcquiredRecords, Taken
 from consumer_sdk.records import Assignment, Partition
+from tests.adapters.kafka.decoding.test_record_batches import COMPRESSED, bomb, peak
 
 ASSIGNMENT = Assignment(Partition("t", "0"), 1)
 
@@ -204,3 +206,21 @@ def test_records_that_were_compacted_meanwhile_are_gaps_with_their_second_delive
     offsets, said = drain(acquired(batch(64, [0]), (0, 3, 2)))
     assert said.gaps == [0, 1, 2, 3]
     assert not offsets + said.released
+
+
+@pytest.mark.parametrize("kind", COMPRESSED.values(), ids=COMPRESSED.keys())
+def test_bomb_comes_again_and_is_unreadable_then(kind: int) -> None:
+    """What is behind it is read, and nothing of it is decompressed."""
+    most, small, large = 1 << 20, batch(0, [0, 1]), bomb(kind, offset=2, records=2)
+    data = small + large + batch(4, [0])
+
+    def read() -> None:
+        offsets, said = drain(acquired(data, (0, 4, 1)))
+        assert (offsets, said.gaps, said.released) == ([0, 1], [], [2, 3, 4])
+        assert isinstance(said.error, LargeBatchError)
+        offsets, said = drain(acquired(data, (0, 4, 2)))
+        assert (offsets, said.gaps, said.released) == ([0, 1, 4], [], [])
+        assert said.unreadable is not None
+        assert (said.unreadable.first, said.unreadable.last) == (2, 3)
+
+    assert peak(read) < 2 * most + 4 * len(data)
