@@ -152,22 +152,28 @@ class World(ABC):
                 if due > 0:
                     numbers = range(self._numbers, self._numbers + min(due, 2_000))
                     self._numbers = numbers.stop
-                    rows = [(f"k{n % KEYS}", f"{n} {PADDING}".encode()) for n in numbers]
+                    rows = [
+                        (f"k{n % KEYS}", f"{n} {time.time():.4f} {PADDING}".encode())
+                        for n in numbers
+                    ]
                     await send(rows)
                     self.ledger.produced.update(numbers)
                 await asyncio.sleep(TICK)
 
     # -- members --------------------------------------------------------------------------------
 
-    async def join(self, *before: str, clock: str = "") -> Member:
+    async def join(
+        self, *before: str, clock: str = "", program: str = "tests.integration.faults.member"
+    ) -> Member:
         """Starts a member.
 
         Args:
             before: a command that becomes the member's.
             clock: a file; see `member.WrongClock`.
+            program: the module that runs.
         """
         log = self.folder / f"member-{len(self.members)}.log"
-        command = [*before, sys.executable, "-m", "tests.integration.faults.member"]
+        command = [*before, sys.executable, "-m", program]
         command += [str(self.ledger.file), self.url(), self.store, clock]
         environment = os.environ | {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
         with log.open("wb") as out:
