@@ -30,8 +30,7 @@ from pyspark.sql.types import (
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.columns import COLUMNS
-from consumer_sdk.spark_bridge.feed.url import FeedUrl
-from consumer_sdk.spark_bridge.frames import is_feed
+from consumer_sdk.spark_bridge.feed.url import FeedUrl, is_feed
 from consumer_sdk.spark_bridge.option_values import COUNT
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 

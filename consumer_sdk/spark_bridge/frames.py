@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.spark_bridge.arrow import import_pyarrow
-from consumer_sdk.spark_bridge.feed.url import FeedUrl
+from consumer_sdk.spark_bridge.feed.url import FeedUrl, is_feed
 from consumer_sdk.spark_bridge.pull.options.options import PullOptions
 from consumer_sdk.spark_bridge.pyspark_version import require_pyspark
 
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["read", "read_stream", "register"]
 
 _FORMAT = "consumer_sdk"
-
-
-def is_feed(url: str) -> bool:
-    """It names a feed's directory, here or in another file system: ``feed://``, ``feed+s3://``."""
-    return url.partition(":")[0].partition("+")[0] == "feed"
 
 
 def register(spark: SparkSession) -> None:
