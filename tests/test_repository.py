@@ -33,6 +33,8 @@ LAYERS = (
     {"cli"},
     {"testing"},
 )
+WHOLE = {"benchmarks", "docs", "examples", "fuzz", "integration", "sim", "typing"}
+"""Folders of tests that go through all of the package."""
 RANK = {part: rank for rank, parts in enumerate(LAYERS) for part in parts}
 CLIENTS = {
     "aiobotocore": {"adapters", "stores"},
@@ -138,6 +140,16 @@ def test_parts_of_a_row_do_not_need_each_other() -> None:
     """Of two parts in a row one uses the other at most."""
     uses = {(part_of(path), other) for path in modules() for other in imported_parts(path)}
     assert not {(one, other) for one, other in uses if one < other and (other, one) in uses}
+
+
+def test_tests_lie_in_the_room_of_what_they_test() -> None:
+    """Each folder of tests has the path of a room, or of a module; but for tests of whole programs."""
+    folders = {
+        path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    rooms = {folder for folder in folders if folder.parts and folder.parts[0] not in WHOLE}
+    strange = {f for f in rooms if not ((PACKAGE / f).is_dir() or (PACKAGE / f"{f}.py").is_file())}
+    assert not strange
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -15,7 +15,7 @@ from consumer_sdk.errors import ConfigurationError
 from consumer_sdk.schema_registry import SchemaRegistry
 from consumer_sdk.spark_bridge.decoding.avro.avro import from_avro_value
 from tests.schema_registry.registry_server import running
-from tests.spark_bridge.decoding.test_json import given, outcomes
+from tests.spark_bridge.decoding.test_json_values import given, outcomes
 
 if TYPE_CHECKING:
     from pathlib import Path

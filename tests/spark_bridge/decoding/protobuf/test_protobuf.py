@@ -13,7 +13,7 @@ from consumer_sdk.spark_bridge import from_protobuf_value
 from tests.schema_registry.registry_server import running
 from tests.spark_bridge.decoding.protobuf.test_values import FULL, NEW, shop
 from tests.spark_bridge.decoding.protobuf_messages import EVERY, build
-from tests.spark_bridge.decoding.test_json import given, outcomes
+from tests.spark_bridge.decoding.test_json_values import given, outcomes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
