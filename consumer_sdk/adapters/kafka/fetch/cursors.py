@@ -225,7 +225,7 @@ class Cursor:
 
     @property
     def has_valid_position(self) -> bool:
-        """Somebody has said where it begins."""
+        """Whether the cursor has a position."""
         return self.position != NO_POSITION
 
     def pause(self) -> None:
@@ -480,12 +480,12 @@ class Cursors:
         self._cursors[cursor.tp] = cursor
 
     def served(self, cursor: Cursor) -> None:
-        """It comes last from now on."""
+        """Moves the cursor behind the others, so that these are asked for first."""
         if self._cursors.get(cursor.tp) is cursor:
             self._cursors[cursor.tp] = self._cursors.pop(cursor.tp)
 
     def wants_look(self, cursor: Cursor) -> bool:
-        """It has become one to ask for, of a node that can be asked; said once for each request."""
+        """Whether the cursor has become one to ask for, of a node that can be asked; true once for each request."""
         if cursor.is_noted or cursor.is_asked or not cursor.wants(self._enough):
             return False
         node = self._nodes.get(-1 if cursor.node is None else cursor.node)
@@ -495,7 +495,7 @@ class Cursors:
         return True
 
     def has_room(self) -> bool:
-        """There is room for more; or nobody will take anything, and what is paused must not stop the others."""
+        """Whether more may be fetched. Buffers of paused partitions alone do not prevent it."""
         return self._room() > 0 or not self._is_taken()
 
     def _room(self) -> int:
@@ -527,7 +527,7 @@ class Cursors:
         return Look(plans, is_stale, self._wake_at)
 
     def _watch(self, now: float) -> None:
-        """Asks for fresh metadata where an answer is late."""
+        """Asks for fresh metadata if an answer is late."""
         for node in self._nodes.values():
             if node.is_asked:
                 if now >= node.due_at:
@@ -556,7 +556,7 @@ class Cursors:
             group.leaders[cursor.tp] = leader
 
     def _is_due(self, cursor: Cursor, node: Node, now: float) -> bool:
-        """It is not asked for already; nor was it just now, aside."""
+        """Whether the cursor may be asked for: no request for it is under way, and none went aside just now."""
         is_asked = cursor.is_asked
         if not node.is_asked:
             return not is_asked or now >= cursor.aside_at  # aside, and that takes long
@@ -631,7 +631,7 @@ class Cursors:
     # -- what came of it ------------------------------------------------------------------------
 
     def failed(self, plan: Plan, now: float) -> None:
-        """There was no answer. A follower's partitions go back to their leaders."""
+        """Notes that no answer came; partitions that a follower was asked for are read from their leaders again."""
         self._end(plan, None)
         self._is_stale = True
         for cursor in self._counting(plan):
@@ -639,7 +639,7 @@ class Cursors:
             self._rest(cursor, plan.leaders[cursor.tp], now)
 
     def unusable(self, plan: Plan, error: Exception) -> None:
-        """An answer that is none: each partition that was asked for has a fault."""
+        """Notes an answer that cannot be parsed: each partition that was asked for gets a fault."""
         self._end(plan, None)
         for cursor in self._counting(plan):
             cursor.put(Fault(error))
@@ -672,7 +672,7 @@ class Cursors:
         return has_news
 
     def _refused(self, plan: Plan, node: Node, code: int, now: float) -> None:
-        """The fetch as a whole: the session is not what we think, or something is wrong there."""
+        """Takes an error of the fetch as a whole: of the session, or of the broker."""
         node.failures += 1
         level = logging.DEBUG if code in SESSION_ERRORS else logging.WARNING
         log.log(
@@ -684,7 +684,7 @@ class Cursors:
             cursor.is_idle = False
 
     def _end(self, plan: Plan, answer: Fetched | None) -> bool:
-        """It is no longer under way. Whether its answer counts."""
+        """Ends a request; returns whether its answer counts."""
         node = self._nodes[plan.node]
         if plan.is_aside:
             node.is_asked_aside = False
@@ -739,7 +739,7 @@ class Cursors:
         return True
 
     def _is_doubted(self, cursor: Cursor, part: PartitionAnswer, reach: Reach, ask: Ask) -> bool:
-        """It may not name all that was aborted; so it is asked for once more. Where it is said twice, it counts."""
+        """Whether the answer may leave out an aborted transaction. It is then asked for once more; the second answer counts."""
         if not self._options.isolation or cursor.doubted == ask.offset:
             return False
         is_short = reach.end < part.last_stable and len(part.records) < ask.max_bytes
@@ -749,7 +749,7 @@ class Cursors:
         return True
 
     def _follow(self, plan: Plan, cursor: Cursor, replica: int, now: float) -> None:
-        """The leader names a replica that is to be asked from now on; what it names may be away."""
+        """Reads from the replica that the leader names, if the cluster has it."""
         if replica != plan.node and self._leaders.has_node(replica):
             cursor.replica = replica, now + self._options.replica_age
             return
@@ -757,13 +757,13 @@ class Cursors:
         self._rest(cursor, plan.leaders[cursor.tp], now)
 
     def _leave_replica(self, plan: Plan, cursor: Cursor, now: float) -> None:
-        """It has lost what it had, or never had it: the leader's log is the one that counts."""
+        """Goes back from a replica to the leader, whose log is the one that counts."""
         cursor.replica = None
         self._is_stale = True
         self._rest(cursor, plan.leaders[cursor.tp], now)
 
     def _is_at_end(self, cursor: Cursor, plan: Plan) -> bool:
-        """There was nothing more to be read when it was asked."""
+        """Whether the answer reached the end of the log."""
         end = cursor.last_stable if self._options.isolation else cursor.highwater
         return end is not None and end <= plan.request.asks[cursor.tp].offset
 

@@ -85,12 +85,12 @@ class FetchChannel:
         return await self._cluster.send(node, request, channel=Channel.FETCHES)
 
     async def send_aside(self, node: int, request: Any) -> Any:
-        """Where questions are asked: such a request waits for nothing."""
+        """Sends on the connection for questions, where no request waits at the broker."""
         async with asyncio.timeout(PATIENCE):
             return await self._cluster.send(node, request)
 
     def leader_of(self, tp: TopicPartition) -> tuple[int, int] | None:
-        """Also of a topic in trouble: its leader knows best."""
+        """Returns the leader, also if the metadata report an error of the topic."""
         leader = self._cluster.metadata.known_leader(tp)
         return None if leader is None or leader.node < 0 else leader
 
@@ -99,7 +99,7 @@ class FetchChannel:
         return node in self._cluster.metadata.brokers
 
     def refresh(self) -> None:
-        """In the background."""
+        """Asks for fresh metadata in the background."""
         self._cluster.request_refresh()
 
     def add_listener(self, listener: Callable[[Any], None]) -> None:
@@ -199,7 +199,7 @@ class Fetcher:
                 self._has_news()
 
     async def _ask(self, plan: Plan) -> bool:
-        """Whether there is something to be handed out."""
+        """Sends a request, and gives the answer to the cursors; returns whether records have come."""
         time = asyncio.get_running_loop().time
         try:
             send = self._cluster.send_aside if plan.is_aside else self._cluster.send

@@ -1,4 +1,4 @@
-"""Why a group takes a member not, and what to do about it."""
+"""Errors for a group that refuses a member: why it does, and what to do."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _of_assignor(members: ClassicMembers) -> str:
 
 
 def _for_good(error: ConsumerSdkError) -> ConsumerSdkError:
-    """Elsewhere this passes; here the membership has ended with it, and whoever fetches on waits in vain."""
+    """Makes an error final that passes elsewhere: the membership has ended with it, so another fetch would wait in vain."""
     if not isinstance(error, TransientAdapterError):
         return error
     found = AdapterError(f"{error}; the group refuses the member: start the consumer again")

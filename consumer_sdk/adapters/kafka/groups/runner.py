@@ -69,16 +69,16 @@ class PartitionOwner(Protocol):
     """Whoever has the partitions."""
 
     def assign(self, tps: frozenset[TopicPartition]) -> None:
-        """The group gives these."""
+        """Takes partitions that the group assigns."""
 
     def take(self, tps: frozenset[TopicPartition]) -> Any:
-        """Nothing of these is fetched any more; what `drain` then is to be told."""
+        """Stops fetching these partitions; returns what `drain` is to be given."""
 
     async def drain(self, taken: Any) -> None:
-        """Ends what is under way of them. Never raises."""
+        """Finishes the records in handlers, and commits them. Never raises."""
 
     def lose(self, tps: frozenset[TopicPartition], reason: str) -> None:
-        """These are gone."""
+        """Drops partitions that are lost."""
 
 
 class Speech(NamedTuple):
@@ -180,7 +180,7 @@ class MemberRunner:
         self.check()
 
     def see(self, topics: Mapping[str, TopicInfo]) -> None:
-        """The cluster's metadata, as they are now."""
+        """Gives the member the cluster's metadata of now."""
         if topics != self._topics:
             self._topics = dict(topics)
             self._member.metadata_changed(dict(topics), _now())
@@ -188,7 +188,7 @@ class MemberRunner:
 
     @property
     def topics(self) -> Mapping[str, TopicInfo]:
-        """What the member was told last."""
+        """The topics that the member was told of last."""
         return self._topics or {}
 
     @property
@@ -214,7 +214,7 @@ class MemberRunner:
             raise error
 
     async def drained(self) -> None:
-        """Takes nothing more, and waits for what is being drained."""
+        """Waits until all drains have ended; no partition is taken any more."""
         self._is_closing = True
         while self._drains:
             await asyncio.wait(set(self._drains))
@@ -264,7 +264,7 @@ class MemberRunner:
             self._wake_fetch()
 
     async def _rest(self) -> None:
-        """Until there is something to send."""
+        """Waits until there is something to send."""
         left = max(self._member.wake_at() - _now(), LEAST_REST)
         try:
             async with asyncio.timeout(None if left == math.inf else left):
@@ -297,7 +297,7 @@ class MemberRunner:
             self._coordinator.tell_news()
 
     async def _wait_for(self, asking: asyncio.Task[Any]) -> None:
-        """The member is polled meanwhile: it finds out that its time is over, and that the process lives."""
+        """Waits for an answer, and polls the member meanwhile, so that it notices the end of its session."""
         while not asking.done():
             left = max(self._member.wake_at() - _now(), LEAST_TICK)
             await asyncio.wait({asking}, timeout=None if left == math.inf else left)
@@ -334,7 +334,7 @@ class MemberRunner:
 
     @property
     def _is_curious(self) -> bool:
-        """The member waits for what the cluster knows."""
+        """Whether the member waits for metadata."""
         return bool(self._member.unknown_topic_ids or self._member.group_topics - self._others)
 
     def _do(self, event: Event) -> None:
@@ -353,7 +353,7 @@ class MemberRunner:
                 self._refuse(self._speech.refusal(code, message, f"joining {self._where}"))
 
     async def _explain(self) -> None:
-        """Without an answer the error says less."""
+        """Refuses the member, and says which assignors the group's members have; without an answer the error says less."""
         offered, self._unlike = self._unlike, ()
         members: ClassicMembers | None = None
         try:
@@ -364,7 +364,7 @@ class MemberRunner:
         self._refuse(unlike(offered, f"joining {self._where}", members))
 
     def _assign(self, tps: frozenset[TopicPartition]) -> None:
-        """What the owner is still draining of an older membership is offered when that has ended."""
+        """Gives partitions to the owner; those that it still drains of an older membership follow when the drain has ended."""
         for drain in self._drains.values():
             drain.late |= drain.tps & tps
             tps -= drain.tps

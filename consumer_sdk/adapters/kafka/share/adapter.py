@@ -79,7 +79,7 @@ class ShareGroupAdapter(KafkaAdapter):
             raise
 
     def _learn(self, member: ShareConsumer) -> None:
-        """Before the first partition is granted."""
+        """Reads the group's limits before the first partition is granted."""
         hold = self._options.longest_hold
         if not member.renews:
             hold = min(hold, member.limits.lock_time * UNRENEWED)
@@ -120,7 +120,7 @@ class ShareGroupAdapter(KafkaAdapter):
     # -- acknowledging ----------------------------------------------------------------------
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """Acknowledges each settled record; also while it is closing: the last flush does."""
+        """Acknowledges each settled record, also while the adapter closes: the last flush comes then."""
         if self._member is None:
             raise ConsumerClosedError("the Kafka adapter is not open")
         return await self._member.commit(flushes)
@@ -130,7 +130,7 @@ class ShareGroupAdapter(KafkaAdapter):
     async def committed(
         self, assignments: Sequence[Assignment]
     ) -> Mapping[Assignment, Committed | None]:
-        """The group stands somewhere, which is the broker's to know."""
+        """Returns no position: the broker keeps the state of each record."""
         return dict.fromkeys(assignments, Committed(Checkpoint()))
 
     async def positions(
@@ -144,7 +144,7 @@ class ShareGroupAdapter(KafkaAdapter):
         return [Partition(stream, str(n)) for n in await self._opened_member.partitions(stream)]
 
     async def lag(self, assignments: Sequence[Assignment]) -> Mapping[Assignment, int | None]:
-        """What the whole group has not settled; each of its members sees the same."""
+        """Counts the records that the whole group has not settled; all members see the same number."""
         lags = await self._opened_member.lags([a.partition for a in assignments])
         return {a: lags[a.partition] for a in assignments}
 

@@ -101,7 +101,7 @@ class ShareConsumer(ReadAheadSession):
     # -- opening --------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connects, and sees what the broker and the group allow.
+        """Connects, and reads what the broker and the group allow.
 
         Raises:
             ConfigurationError: a topic is not there, or the broker has no share groups.
@@ -159,7 +159,7 @@ class ShareConsumer(ReadAheadSession):
             )
 
     async def _described(self) -> dict[str, Topic]:
-        """The subscribed topics; a new one may not be known to all brokers yet."""
+        """Looks up the subscribed topics, again for a while, since a new topic may not be known to all brokers yet."""
         found = await await_topics(self._cluster, self._options.topics)
         missing = [topic for topic in found.values() if topic.error]
         if missing:
@@ -194,7 +194,7 @@ class ShareConsumer(ReadAheadSession):
     # -- what the group says ---------------------------------------------------------------------
 
     def assign(self, tps: Collection[tuple[str, int]]) -> None:
-        """The group gives these, beside other members."""
+        """Offers partitions that the group assigns to this member; other members may have them too."""
         if self.grants.is_closing:
             return
         for topic, number in sorted(tps):
@@ -223,20 +223,20 @@ class ShareConsumer(ReadAheadSession):
         return known[topic].topic_id if topic in known else self._cluster.topic_id(topic)
 
     def take(self, tps: Collection[tuple[str, int]]) -> list[ShareGrant]:
-        """Nothing more of these is fetched."""
+        """Stops fetching these partitions."""
         grants = [g for g in self.grants if tuple(g.tp) in {tuple(tp) for tp in tps}]
         self.grants.drain(grants)
         self._kick()
         return grants
 
     async def drain(self, taken: Sequence[ShareGrant]) -> None:
-        """Has the owner finish what it handles, and gives the rest back."""
+        """Lets the owner finish the records in its handlers, and gives the others back."""
         if taken:
             await self._rounds.revoke(taken)
             self._give_back(taken)
 
     def lose(self, tps: Collection[tuple[str, int]], reason: str) -> None:
-        """The membership is lost, and what came by it."""
+        """Drops the partitions of a membership that is lost."""
         grants = [g for g in self.grants if tuple(g.tp) in {tuple(tp) for tp in tps}]
         if grants:
             log.warning("%s is lost: %s", names_of(g.tp for g in grants), reason)
@@ -244,7 +244,7 @@ class ShareConsumer(ReadAheadSession):
         self._give_back(grants)
 
     def _give_back(self, grants: Sequence[ShareGrant]) -> None:
-        """What is still held comes to others when its lock ends; earlier, if the leader hears of it."""
+        """Tells leaders that this member gives up what it still holds: else others wait until the locks end."""
         for grant in grants:
             leader = self._leader_of(grant)
             if leader is not None:
@@ -266,7 +266,7 @@ class ShareConsumer(ReadAheadSession):
             self._place(grant)
 
     def _place(self, grant: ShareGrant) -> None:
-        """Has its leader read it. Where another one leads, what was acquired is the group's again."""
+        """Has the partition's leader read it. If the leader has changed, the broker has released what was acquired."""
         try:
             node = self._cluster.leader_of(grant.tp).node
         except KafkaError:
@@ -288,7 +288,7 @@ class ShareConsumer(ReadAheadSession):
             log.info("%s has another leader: %d records come again", name_of(grant.tp), lost)
 
     def _moved(self, grant: ShareGrant) -> None:
-        """The leader that it was asked for says that it is none."""
+        """A node says that it does not lead the partition."""
         grant.lose()
         self._cluster.request_refresh()
 
@@ -328,7 +328,7 @@ class ShareConsumer(ReadAheadSession):
     # -- fetching -------------------------------------------------------------------------------
 
     def _wanted(self) -> int:
-        """Records that may be fetched: while somebody waits for them, and one answer ahead.
+        """Returns how many records may be fetched: what somebody waits for, and one answer ahead.
 
         What is acquired is nobody else's. So a consumer that has enough asks for no more.
         """
@@ -339,7 +339,7 @@ class ShareConsumer(ReadAheadSession):
         self.news.set()
 
     def _look_at_limits(self) -> None:
-        """Says why nothing comes of a partition."""
+        """Logs which partitions bring no records because the group holds as many as the broker allows."""
         now = asyncio.get_running_loop().time()
         for grant in self.grants:
             if grant.locks.is_full and now - grant.locks.settled_at > STUCK:
@@ -381,7 +381,7 @@ class ShareConsumer(ReadAheadSession):
         return runs
 
     def _pass_on(self, grant: ShareGrant) -> None:
-        """Gaps, and what could not be read."""
+        """Acknowledges gaps, and releases what could not be read."""
         leader = self._leader_of(grant)
         while grant.said:
             group = grant.said.popleft()
@@ -391,7 +391,7 @@ class ShareConsumer(ReadAheadSession):
     # -- acknowledging --------------------------------------------------------------------------
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """What the leaders say of the acknowledgements; one request for each leader, where nothing is refused."""
+        """Sends acknowledgements, in one request for each leader if none is refused; returns the outcome of each flush."""
         waiting = [self._commit(flush) for flush in flushes]
         return [outcome if isinstance(outcome, Outcome) else await outcome for outcome in waiting]
 

@@ -85,7 +85,7 @@ class ShareGrant(BaseGrant):
     # -- reading --------------------------------------------------------------------------------
 
     def wants_records(self, now: float) -> bool:
-        """It is to be fetched."""
+        """Whether records of it are to be fetched."""
         is_ready = self.is_fetched and not self.has_fault and self.rests_until <= now
         return is_ready and not self.locks.is_full
 
@@ -95,7 +95,7 @@ class ShareGrant(BaseGrant):
         return sum(map(len, self._chunks))
 
     def add(self, part: FetchedPartition) -> None:
-        """What a fetch has acquired."""
+        """Keeps records that a fetch has acquired."""
         chunk = AcquiredRecords(
             part.records,
             part.acquired,
@@ -113,7 +113,7 @@ class ShareGrant(BaseGrant):
         return bool(self._chunks) and self.is_fetched and not self.has_fault
 
     def take(self, max_records: int, max_bytes: int) -> Run | None:
-        """The next run; `said` has what is to be acknowledged besides."""
+        """Returns the next run; `said` gets the acknowledgements of gaps and of unreadable records."""
         while self.has_run:
             chunk = self._chunks[0]
             try:
@@ -132,7 +132,7 @@ class ShareGrant(BaseGrant):
         return None
 
     def _held(self, messages: list[Message], chunk: AcquiredRecords) -> list[Message]:
-        """Without those whose locks have ended while they waited: others have them by now, or this member again."""
+        """Leaves out records whose locks ended while they waited: the broker has delivered them again, perhaps to this member."""
         if self.locks.losses == chunk.losses:
             return messages
         is_held, of = self.locks.is_held, chunk.acquisition
@@ -148,7 +148,7 @@ class ShareGrant(BaseGrant):
         return Run(self.assignment, messages, size=size, ascends=True, deliveries=deliveries)
 
     def _say(self, taken: Taken, chunk: AcquiredRecords) -> None:
-        """Gaps are acknowledged as such; what could not be read comes again."""
+        """Acknowledges gaps, and releases what could not be read, so that it comes again."""
         if taken.error is not None:
             log.warning(
                 "%s: %d records from offset %d on are released, to be read again: %r",
@@ -162,7 +162,7 @@ class ShareGrant(BaseGrant):
                 self.said.append(group)
 
     def _unreadable_run(self, found: Unreadable, chunk: AcquiredRecords) -> Run:
-        """One message that no handler sees, which stands for a range."""
+        """Makes one message that stands for an unreadable range; no handler sees it."""
         self.has_fault = True
         first = found.first
         last = first if found.last is None else found.last
@@ -185,7 +185,7 @@ class ShareGrant(BaseGrant):
     # -- acknowledging --------------------------------------------------------------------------
 
     def acks_of(self, flush: AckFlush, now: float, ticket: Ticket) -> list[AckGroup]:
-        """What a flush says, of what is still held."""
+        """Makes the acknowledgements of a flush, for records whose locks are still held."""
         positions: Sequence[int] = getattr(flush.settled, "positions", None) or [
             position for position, _ in flush.settled
         ]

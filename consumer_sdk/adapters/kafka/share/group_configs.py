@@ -70,7 +70,7 @@ class GroupLimits:
 
 
 async def learn_limits(cluster: Cluster, group: str) -> GroupLimits:
-    """Asks the group's coordinator. A principal that may not know (ACLs) learns the defaults.
+    """Asks the group's coordinator for the limits. Without the right to read them (ACLs), Kafka's defaults are assumed.
 
     Raises:
         KafkaError: the broker does not answer.
@@ -112,7 +112,7 @@ def _number(found: Mapping[str, ConfigEntry], name: str, default: int) -> int:
 
 
 class AlterConfigsResponseV1(Response):
-    """What became of it."""
+    """Whether each setting was made."""
 
     API_KEY = 44
     API_VERSION = 1
@@ -172,7 +172,7 @@ class AlterConfigs(WireRequest[AlterConfigsRequestV1]):
 async def set_beginning(
     cluster: Cluster, group: str, limits: GroupLimits, wanted: Literal["earliest", "latest"]
 ) -> None:
-    """Has a new group begin there, unless somebody has set where it begins.
+    """Sets where a new group begins, unless somebody has set that before.
 
     A principal that may not set it is told what to do, and reads what the group has.
 

@@ -80,20 +80,20 @@ class ShareLeader:
     # -- partitions -----------------------------------------------------------------------------
 
     def add(self, grant: ShareGrant) -> None:
-        """It leads this one."""
+        """Adds a partition that this node leads."""
         self._grants[grant.tip] = grant
         self.session.locks[grant.tip] = grant.locks
         self.kick()
 
     def remove(self, grant: ShareGrant) -> None:
-        """It leads this one no more, or this member reads it no more."""
+        """Removes a partition: another node leads it, or this member no longer reads it."""
         if self._grants.get(grant.tip) is grant:
             del self._grants[grant.tip]
             self.session.drop(grant.tip)
             self.kick()
 
     def release(self, grant: ShareGrant) -> None:
-        """This member reads it no more: what it still holds comes to others at once."""
+        """Removes a partition, and releases its records, so that other members get them at once."""
         grant.tell_given_up()
         group = grant.locks.settle(grant.locks.offsets, AckType.RELEASE, _now())
         while grant.said:
@@ -104,18 +104,18 @@ class ShareLeader:
         self.kick()
 
     def acknowledge(self, grant: ShareGrant, group: AckGroup) -> None:
-        """Has the next request say this."""
+        """Puts acknowledgements into the next request."""
         self.session.acknowledge(grant.tip, group)
         self.kick()
 
     def kick(self) -> None:
-        """There may be something to send."""
+        """Wakes the task, since there may be something to send."""
         self._work.set()
 
     # -- the conversation -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Asks again and again, until it is cancelled."""
+        """Sends one request after another until it is cancelled."""
         while True:
             now = _now()
             self._work.clear()
@@ -127,7 +127,7 @@ class ShareLeader:
                 await self._ask(request)
 
     async def _rest(self, now: float) -> None:
-        """Until there is something to send."""
+        """Waits until there is something to send."""
         rests = [g.rests_until for g in self._grants.values() if g.rests_until > now]
         until = min([self.session.wake_at(), *rests])
         try:
@@ -170,7 +170,7 @@ class ShareLeader:
         return translate(error, "reading as a member of a share group")
 
     async def _back_off(self, error: ConsumerSdkError) -> None:
-        """One that does not pass comes out of the next fetch, too."""
+        """Waits before the next request; an error that will not pass is also raised by the next fetch."""
         self._backoff = min(max(self._backoff * 2, FIRST_BACKOFF), LONGEST_BACKOFF)
         if not isinstance(error, TransientAdapterError):
             self._failed(error)
@@ -199,7 +199,7 @@ class ShareLeader:
             self._received()
 
     def _return(self, tip: TopicIdPartition) -> None:
-        """It was given up while the fetch was under way."""
+        """Releases records of a partition that was given up while the fetch was under way."""
         locks = self.session.locks.get(tip)
         if locks is not None:
             group = locks.settle(locks.offsets, AckType.RELEASE, _now())

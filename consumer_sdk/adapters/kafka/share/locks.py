@@ -61,11 +61,11 @@ class Ticket:
         self._error: Exception | None = None
 
     def add(self) -> None:
-        """One group more."""
+        """Adds a group to wait for."""
         self._left += 1
 
     def answered(self, error: Exception | None = None) -> None:
-        """One group less."""
+        """Notes that a group was answered."""
         self._left -= 1
         self._error = self._error or error
         if self._left == 0:
@@ -177,7 +177,7 @@ class Locks:
     # -- acquiring ------------------------------------------------------------------------------
 
     def acquire(self, ranges: Iterable[AcquiredRange], since: float, timeout: float) -> None:
-        """These are held now; what was held of them before is another delivery.
+        """Holds these records from now on; an older lock of the same offset was that of another delivery.
 
         Args:
             since: when the request was sent.
@@ -194,7 +194,7 @@ class Locks:
             self._end = min(self._end, lock.until)
 
     def hold_again(self, locks: Mapping[int, Lock]) -> None:
-        """Nobody answered what was said of these; a newer delivery stays as it is."""
+        """Holds records again whose acknowledgement got no answer, unless they were delivered anew meanwhile."""
         for offset, lock in locks.items():
             self._held.setdefault(offset, lock)
             self._renewal = min(self._renewal, lock.renewal)
@@ -210,7 +210,7 @@ class Locks:
         ticket: Ticket | None = None,
         others: Mapping[int, AckType] | None = None,
     ) -> AckGroup | None:
-        """The acknowledgement of what is held of some offsets; None where nothing is.
+        """Makes the acknowledgement of those offsets that are held; None if none is.
 
         Args:
             others: types of some of the offsets that have another one.
@@ -235,11 +235,11 @@ class Locks:
         return AckGroup(types, locks, ticket)
 
     def refused(self, group: AckGroup) -> None:
-        """The broker says that these were not held any more."""
+        """Counts acknowledgements that the broker has refused because their locks had ended."""
         self.late += len(group.types)
 
     def overtaken(self, group: AckGroup, offsets: Collection[int]) -> None:
-        """These were delivered anew before what was said of them was sent."""
+        """Counts acknowledgements that were not sent because their records were delivered anew."""
         self.late += len(offsets)
         for offset in offsets:
             group.types.pop(offset)
@@ -261,7 +261,7 @@ class Locks:
         return AckGroup(dict.fromkeys(due, AckType.RENEW)) if due else None
 
     def renewed(self, offsets: Iterable[int], since: float, timeout: float) -> None:
-        """Their locks begin anew; of those that were acknowledged meanwhile nothing is held."""
+        """Begins the locks anew, but for records that were acknowledged meanwhile."""
         until, renewal = since + timeout, since + timeout * RENEWED_AT
         locks: dict[int, Lock] = {}  # by the identity of the old one
         for offset in offsets:
@@ -274,7 +274,7 @@ class Locks:
         self._look()
 
     def renew_at(self, offsets: Iterable[int], moment: float) -> None:
-        """Their renewal came to nothing for now: it is due again then."""
+        """Sets when a renewal that failed is due again."""
         for offset in offsets:
             lock = self._held.get(offset)
             if lock is not None:
@@ -282,7 +282,7 @@ class Locks:
         self._look()
 
     def expire(self, now: float) -> list[int]:
-        """What is held no more because its lock has ended; whoever hands records out asks for that before."""
+        """Drops records whose locks have ended, and returns them. To be called before records are handed out."""
         if now < self._end:
             return []
         if ended := [offset for offset, lock in self._held.items() if lock.until <= now]:
@@ -292,7 +292,7 @@ class Locks:
         return ended
 
     def lose(self, offsets: Iterable[int]) -> None:
-        """These are not held any more."""
+        """Drops some records."""
         self.losses += 1
         for offset in list(offsets):
             self._held.pop(offset, None)
@@ -305,7 +305,7 @@ class Locks:
     # -- ending ---------------------------------------------------------------------------------
 
     def clear(self) -> dict[int, Lock]:
-        """All that was held."""
+        """Drops all records, and returns them."""
         held, self._held, self._renewal = self._held, {}, math.inf
         return held
 

@@ -108,7 +108,7 @@ class AcquiredRecords:
             self._doubt = misplaced
 
     def __len__(self) -> int:
-        """Offsets that nothing has been said of."""
+        """Counts the offsets that were neither handed out nor acknowledged."""
         return len(self._left)
 
     def _open(self, data: bytes, position: int) -> Unpacker:
@@ -136,7 +136,7 @@ class AcquiredRecords:
     # -- taking ---------------------------------------------------------------------------------
 
     def take(self, assignment: Assignment, max_records: int, max_bytes: int) -> Taken:
-        """The next records, and what is to be said of others.
+        """Returns the next records, and what is to be acknowledged of others.
 
         Raises:
             UnsupportedCodecError: a library is missing.
@@ -220,7 +220,7 @@ class AcquiredRecords:
     # -- what cannot be read --------------------------------------------------------------------
 
     def _doubtful(self, error: Exception, taken: Taken) -> None:
-        """It comes again; if it has come again already, it is taken apart."""
+        """Releases a range once; the second time it is taken apart."""
         taken.gaps += self._pop(self._first, self._reader.next_fetch_offset - 1)
         self._first = max(self._first, self._reader.next_fetch_offset)
         if not self._left:

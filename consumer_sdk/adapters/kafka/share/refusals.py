@@ -1,4 +1,4 @@
-"""Why a share group takes a member not, and what to do about it."""
+"""Errors for a share group that refuses a member: why it does, and what to do."""
 
 from __future__ import annotations
 

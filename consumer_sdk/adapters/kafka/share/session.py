@@ -195,14 +195,14 @@ class ShareSession:
         }
 
     def _held(self, tip: TopicIdPartition, groups: deque[AckGroup]) -> deque[AckGroup]:
-        """What is still held of some groups: the rest was acknowledged, or lost, while they waited."""
+        """Cuts groups down to records that are still held; the others were acknowledged or lost while the groups waited."""
         locks = self.locks.get(tip, ())
         for group in groups:
             group.types = {offset: kind for offset, kind in group.types.items() if offset in locks}
         return deque(group for group in groups if group.types)
 
     def _open(self, now: float, wanted: Collection[TopicIdPartition], most: int) -> ShareFetch:
-        """Without partitions where it is opened to acknowledge: nothing is acquired then."""
+        """Opens the session; without partitions if there are acknowledgements to send, so that nothing is acquired."""
         topics: dict[TopicIdPartition, list[AckBatch]] = {tip: [] for tip in wanted}
         request = self._fetch_of(now, OPEN_EPOCH, topics, frozenset(), most)
         self._sent = _Sent(request, now, members=frozenset(wanted))
@@ -296,7 +296,7 @@ class ShareSession:
         )
 
     def _overtake(self, tip: TopicIdPartition, acquired: Iterable[AcquiredRange]) -> None:
-        """These are new deliveries: what waits to be said of earlier ones is late.
+        """Drops waiting acknowledgements of earlier deliveries of these records, which are late now.
 
         Sent now, it would be taken as said of the new ones, which a handler is about to get.
         """
@@ -331,7 +331,7 @@ class ShareSession:
         return lost
 
     def _settled(self, tip: TopicIdPartition, group: AckGroup, code: int) -> None:
-        """A group was answered: it counts, is halved, was late, or is sent again."""
+        """Takes the answer to a group: it counts, is halved, was late, or is sent again."""
         if code in DOUBTED and (halves := group.halves()):
             self._waiting.setdefault(tip, deque()).extendleft(reversed(halves))
             return
@@ -364,7 +364,7 @@ class ShareSession:
         return Received(0 if is_dealt_with else code, message, throttle=throttle)
 
     def failed(self, request: Request, error: Exception) -> None:
-        """No answer came: the leader has done what was asked, or not. Who waits for it is told."""
+        """No answer came, so nobody knows whether the leader has done what was asked. Whoever waits is told."""
         sent = self._sent
         if sent is None or sent.request is not request:
             return
@@ -377,7 +377,7 @@ class ShareSession:
                 self._give_back(tip, group, error)
 
     def _give_back(self, tip: TopicIdPartition, group: AckGroup, error: Exception) -> None:
-        """Whoever waits says it again; what nobody waits for is kept."""
+        """Tells whoever waits for a group, who sends it again; a group that nobody waits for goes into the next request."""
         if group.ticket is None:
             self.acknowledge(tip, group)
             return
@@ -398,7 +398,7 @@ class ShareSession:
     # -- partitions that come and go ------------------------------------------------------------
 
     def drop(self, tip: TopicIdPartition) -> None:
-        """Another node leads it, or it is no more this member's: what is said of it is said to nobody."""
+        """Drops a partition that another node leads, or that this member no longer has, with its acknowledgements."""
         self.locks.pop(tip, None)
         self._renewals.pop(tip, None)
         for group in self._waiting.pop(tip, ()):
@@ -427,7 +427,7 @@ class ShareSession:
         return request
 
     def end(self, error: Exception | None) -> None:
-        """Nothing more is said: tells whoever waits.
+        """Ends without another request, and tells whoever waits.
 
         Args:
             error: why what `close` said may not have come; None: it was answered.

@@ -166,7 +166,7 @@ class TransactionalProducer:
     async def _until_answered(
         self, ask: Callable[[], Awaitable[int]], deadline: float | None
     ) -> int:
-        """A code that says what became of it; the coordinator may be away, or busy with the one before.
+        """Asks until the coordinator gives a final answer: it may be away, or busy with the transaction before.
 
         Raises:
             TransientAdapterError: it is still so at the deadline.
@@ -217,7 +217,7 @@ class TransactionalProducer:
                 raise error
 
     async def add_group(self, group: str) -> None:
-        """The transaction will commit positions of the group; before they are sent.
+        """Announces that the transaction will commit positions of the group; to be called before they are sent.
 
         Raises:
             TransientAdapterError, ProducerFencedError, AdapterError: as `write`.
@@ -226,7 +226,7 @@ class TransactionalProducer:
         await self._add(AddOffsetsToTxnRequest, group)
 
     async def commit(self) -> None:
-        """Makes the transaction visible. Asks until it is known whether it is.
+        """Commits the transaction, and asks until the coordinator says whether it is committed.
 
         Raises:
             ProducerFencedError: the broker has aborted it, or it is not known; there is another producer.
@@ -238,7 +238,7 @@ class TransactionalProducer:
             await self.begin_epoch()
 
     async def abort(self) -> None:
-        """Ends the transaction, if there is one, so that nothing of it is ever visible; a new epoch begins.
+        """Aborts an open transaction, so that nobody ever reads its outputs, and begins a new epoch.
 
         Raises:
             ProducerFencedError: there is another producer.
@@ -281,7 +281,7 @@ class TransactionalProducer:
     # -- records ------------------------------------------------------------------------------
 
     async def _know(self, topics: Iterable[str]) -> None:
-        """Partitions and leaders of these topics.
+        """Looks up the partitions and leaders of these topics.
 
         Raises:
             AdapterError: one does not exist.
@@ -324,7 +324,7 @@ class TransactionalProducer:
             raise translate(error, f"output to {name_of(tp)}") from error
 
     def _placed(self, outputs: Sequence[Output]) -> dict[TopicPartition, list[Output]]:
-        """By key as Java's producer has it; those without one go to one partition in each transaction."""
+        """Chooses partitions: by key, as Java's producer does; records without a key go to one partition in each transaction."""
         partitions = {t: self._cluster.metadata.partitions(t) for t in self._topics}
         sticky = {t: random.choice(sorted(each)) for t, each in partitions.items() if each}  # noqa: S311
         hashes: dict[bytes, int] = {}
@@ -371,7 +371,7 @@ class TransactionalProducer:
         return bytes(builder.build()), count
 
     async def _write_to(self, node: int, batches: dict[TopicPartition, list[Batch]]) -> None:
-        """One batch of each partition in a request, up to a size, and the next request when that is answered."""
+        """Writes to one node: each request has one batch of each partition, up to a size, and waits for the one before."""
         for some in _requests(batches):
             codes = await self._produce(node, some)
             for tp, batch in some.items():
@@ -442,7 +442,7 @@ def _by_topic(tps: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
 
 
 def _gravity(code: int) -> tuple[bool, ...]:
-    """Of several codes of one answer, the one that decides: fenced, refused, wait, whatever is no consequence."""
+    """Ranks the error codes of one answer: fenced, refused, to be tried again, then codes that only follow from another one."""
     is_to_wait = code in MOVED or code == CONCURRENT
     return code in FENCED, code in REFUSED, is_to_wait, code != NOT_ATTEMPTED
 

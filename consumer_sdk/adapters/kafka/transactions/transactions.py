@@ -120,7 +120,7 @@ class _Plan:
         return [output for part in self.parts for output in part.choice.outputs]
 
     def refuse(self, error: Exception) -> None:
-        """Nothing of it was committed."""
+        """Notes that nothing of the transaction was committed."""
         for part in self.parts:
             self.answers.setdefault(part.assignment, Answer(part.draft, error))
 
@@ -256,7 +256,7 @@ class KafkaTransactions(Transactions):
                 )
 
     def letters_of(self, destination: DeadLetters) -> MakesLetters | None:
-        """Those for the servers that are read from."""
+        """Returns dead letters that are written in the transactions, for the servers that are read from."""
         from consumer_sdk.adapters.kafka.dead_letters import KafkaDeadLetters
 
         if self._adapter is None or not isinstance(destination, KafkaDeadLetters):
@@ -348,7 +348,7 @@ class KafkaTransactions(Transactions):
         return False
 
     async def _commit_positions(self, session: Session, plan: _Plan) -> bool:
-        """Whether the broker has taken all positions; the plan has its answers, and is refused else."""
+        """Commits the positions; False if the broker has not taken all of them, and then the plan is refused."""
         refused: Answers = {}
         for drafts in in_batches([part.draft for part in plan.parts], self._most_bytes):
             refused |= await self._send_positions(session, drafts)
@@ -367,7 +367,7 @@ class KafkaTransactions(Transactions):
         return not refused
 
     async def _send_positions(self, session: Session, drafts: Sequence[Draft]) -> Answers:
-        """The answers that are refusals."""
+        """Sends the positions; returns the refusals."""
         # 1. Outputs are written. 2. A partition is lost. 3. Its position would be sent with the stamp of a later epoch,
         # in which another member has it, and be taken. So what is held is looked at last, with the stamp.
         lost = [draft for draft in drafts if draft.grant.is_closed]
