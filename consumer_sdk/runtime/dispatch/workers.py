@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextvars import ContextVar
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 from consumer_sdk.errors import HandlerError, NoTransactionsError
 from consumer_sdk.records import Batch, Message
@@ -49,13 +49,27 @@ MOST = 500
 LOOK = 16
 """Quick deliveries that a worker makes before they are counted."""
 
-Delivery: TypeAlias = tuple[float, *tuple[Lane, ...]]
-"""The loop's time when a worker called the handler, and the lanes of what it gave it."""
 
-CURRENT: ContextVar[tuple[Mapping[asyncio.Task[None], Delivery], asyncio.Task[None]]] = ContextVar(
-    "consumer_sdk worker"
-)
-"""The worker whose handler runs: set once for each worker, since setting it costs too much for each
+class InHand:
+    """What a worker has given its handler.
+
+    It does not know the worker's task. The task has a context, in which this is: each worker would be a
+    cycle of references, and stay until the garbage collector comes.
+
+    Attributes:
+        since: the loop's time when it called the handler.
+        lanes: of what it gave it; none before the first delivery, and after the last one.
+    """
+
+    __slots__ = ("lanes", "since")
+
+    def __init__(self) -> None:
+        self.since = 0.0
+        self.lanes: tuple[Lane, ...] = ()
+
+
+CURRENT: ContextVar[InHand] = ContextVar("consumer_sdk worker")
+"""Of the worker whose handler runs: set once for each worker, since setting it costs too much for each
 record. Tasks and threads that the handler starts inherit it."""
 
 
@@ -65,12 +79,9 @@ def current_message() -> Message | None:
     None outside of a handler, and in one of batches. Also in tasks that a handler starts and awaits,
     and in `asyncio.to_thread`; not in tasks that outlive it: their worker goes on to other messages.
     """
-    at, task = CURRENT.get((None, None))
-    if at is None or task is None:
-        return None
-    _began, *lanes = at.get(task, (0.0,))
-    is_one = len(lanes) == 1 and lanes[0].running == 1 and not task.done()
-    return lanes[0].queue[0] if is_one else None
+    in_hand = CURRENT.get(None)
+    lanes = () if in_hand is None else in_hand.lanes
+    return lanes[0].queue[0] if len(lanes) == 1 and lanes[0].running == 1 else None
 
 
 class Turn:
@@ -142,8 +153,7 @@ class Workers:
         self.limit = self._concurrency = concurrency
         self._has_left = has_left
         self._crashed = crashed
-        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order of their start
-        self._at: dict[asyncio.Task[None], Delivery] = {}
+        self._tasks: dict[asyncio.Task[None], InHand] = {}  # in the order of their start
         self._starting = 0
         self._turn = Turn()
         self._time = asyncio.get_running_loop().time
@@ -156,13 +166,14 @@ class Workers:
         if is_enough or self._is_stopped or self.lanes.is_gated or not self._has_work():
             return
         self._starting += 1
-        task = asyncio.get_running_loop().create_task(self._work(), name="consumer_sdk worker")
-        self._tasks[task] = None
+        in_hand = InHand()
+        work = self._work(in_hand)
+        task = asyncio.get_running_loop().create_task(work, name="consumer_sdk worker")
+        self._tasks[task] = in_hand
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(task, None)
-        self._at.pop(task, None)
+        self._tasks.pop(task).lanes = ()
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._crashed(error)
@@ -179,8 +190,9 @@ class Workers:
         # `is_cancelled` says no. 3. The handler is raised CancelledError. 4. `_raised` takes that for a failed
         # delivery, which the closed tracker ignores, and the worker goes on. A worker between two
         # deliveries has no lane that is running, and is left alone.
-        for task, (_began, *lanes) in self._at.items():
-            if all(lane.holding.is_closed and lane.running for lane in lanes):
+        for task, in_hand in self._tasks.items():
+            lanes = in_hand.lanes
+            if lanes and all(lane.holding.is_closed and lane.running for lane in lanes):
                 task.cancel()
                 task.uncancel()
 
@@ -196,19 +208,17 @@ class Workers:
         messages = delivered if isinstance(delivered, Batch) else [delivered]
         return timed(self._handler(delivered), partial(self._watch.blocked, messages))
 
-    async def _begin(self) -> tuple[asyncio.Task[None], float]:
-        """The worker that runs this, and the time when it may take a delivery.
+    async def _begin(self) -> float:
+        """The time when the worker that runs this may take a delivery.
 
         An eager task factory begins a task while it is made: inside of whatever has just made a
         lane ready, and before the worker counts among those that are there.
         """
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - a worker is one
-        if task not in self._tasks:
+        if asyncio.current_task() not in self._tasks:
             await asyncio.sleep(0)
         now = await self._take_turn()
         self._starting -= 1
-        return task, now
+        return now
 
     async def _take_turn(self) -> float:
         """The time, when there may be a delivery."""
@@ -216,11 +226,11 @@ class Workers:
             await asyncio.sleep(0)
         return now
 
-    async def _work(self) -> None:  # noqa: C901, PLR0912 - see below
-        task, now = await self._begin()
+    async def _work(self, in_hand: InHand) -> None:  # noqa: C901, PLR0912 - see below
+        now = await self._begin()
         lanes, handler, turn = self.lanes, self._handling(), self._turn
-        at, tasks, time, watch = self._at, self._tasks, self._time, self._watch
-        CURRENT.set((at, task))
+        tasks, time, watch = self._tasks, self._time, self._watch
+        CURRENT.set(in_hand)
         handled, quick, number, since = Histogram(), 0, turn.number, now
         # One frame for each delivery, and no call that can be spared: this is the hot path.
         while watch is None or now < watch.until or watch.look():
@@ -230,7 +240,7 @@ class Workers:
             if not self._starting and len(tasks) < self._concurrency:
                 self._add_worker()
             message = lane.queue[0]
-            at[task] = (now, lane)
+            in_hand.since, in_hand.lanes = now, (lane,)
             holding = lane.holding
             into = holding.handled
             # A revoke may come while the handler waits, and at no other moment of a delivery: between its
@@ -268,20 +278,22 @@ class Workers:
                 self._has_left()
                 now, number = await self._take_turn(), turn.number
             since = now
+        in_hand.lanes = ()
         handled.add_quick(quick, now - since)
         self._has_left()
 
     @property
     def busy(self) -> int:
         """How many handlers are running."""
-        at = list(self._at.values())
-        return sum(any(lane.running for lane in lanes) for _since, *lanes in at)
+        workers = list(self._tasks.values())
+        return sum(any(lane.running for lane in worker.lanes) for worker in workers)
 
     def running(self) -> Iterator[tuple[float, Lane]]:
         """The lanes that are being processed, each with the loop's time when that began."""
         began: dict[Lane, float] = {}
-        for since, *lanes in list(self._at.values()):
-            for lane in lanes:
+        for worker in list(self._tasks.values()):
+            since = worker.since
+            for lane in worker.lanes:
                 # 1. A worker ends its delivery, and waits for its turn; it stands at the lane still.
                 # 2. Another takes the lane. The later time is the delivery that runs.
                 if lane.running and began.get(lane, since) <= since:
@@ -305,10 +317,11 @@ class Workers:
     def _break_off(self) -> None:
         """The handler is called no more, until the error of this worker has ended the consumer."""
         self._concurrency = 0
-        for task in self._tasks.keys() - self._at.keys():
-            task.cancel()
+        for task, in_hand in self._tasks.items():
+            if not in_hand.lanes:
+                task.cancel()
         current = asyncio.current_task()
-        for lane in self._at.get(current, (0.0,))[1:] if current else ():
+        for lane in self._tasks[current].lanes if current else ():
             lane.holding.purged += lane.running
 
     def _failed(self, message: Message, error: BaseException) -> None:
@@ -394,15 +407,16 @@ class BatchWorkers(Workers):
         self._timer, self._is_overdue = None, True
         self._add_worker()
 
-    async def _work(self) -> None:
-        task, now = await self._begin()
+    async def _work(self, in_hand: InHand) -> None:
+        now = await self._begin()
         watch = self._watch
         while self._has_work() and (watch is None or now < watch.until or watch.look()):
             batch = self._collect()
             if not batch:
                 break
             self._add_worker()
-            self._at[task] = (now, *(lane for lane, _messages in batch.parts))
+            in_hand.since = now
+            in_hand.lanes = tuple(lane for lane, _messages in batch.parts)
             await self._deliver_batch(batch, now)
             self._has_left()
             await asyncio.sleep(0)

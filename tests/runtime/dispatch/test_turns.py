@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -210,6 +212,33 @@ def test_stop_while_the_loop_turns_ends_the_iteration(*, takes_batches: bool) ->
         assert b.committed() == {"0": 1}
 
     bench(test)
+
+
+def test_worker_that_has_ended_is_freed_without_the_garbage_collector() -> None:
+    """Each fetch of a quiet topic makes one: were it a cycle of references, full passes would come all the time."""
+    workers: list[weakref.ref[asyncio.Task[Any]]] = []
+
+    async def handle(_message: Message) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        workers.append(weakref.ref(task))
+
+    async def test(b: Bench) -> None:
+        consumer = b.consumer()
+        running = asyncio.create_task(consumer.run(handle))
+        for number in range(10):
+            b.append(str(number))
+            await asyncio.sleep(1)
+        consumer.stop()
+        await running
+        assert len(workers) == 10
+        assert not any(worker() for worker in workers)
+
+    gc.disable()
+    try:
+        bench(test)
+    finally:
+        gc.enable()
 
 
 class OwnedAdapter(MemoryAdapter):
