@@ -117,7 +117,8 @@ class Outcome:
             longer exists).
         covered: the position up to which ranges were written when a size budget dropped the
             top ones; None for all of it.
-        error: why, for RETRY, FENCED and GONE.
+        error: why, for RETRY, FENCED and GONE. With DURABLE: some of the records were not this consumer's
+            any more, and are delivered again; whoever waits for the flush is told.
         forgotten: failed records of which a size budget dropped the attempts: they count anew
             after a restart.
     """

@@ -10,8 +10,16 @@ import pytest
 
 from consumer_sdk import Consumer
 from consumer_sdk.abc import StoreItem
-from consumer_sdk.errors import StoreError
-from consumer_sdk.records import Assignment, Checkpoint, Committed, OutcomeKind, Partition
+from consumer_sdk.errors import PartitionLostError, StoreError
+from consumer_sdk.records import (
+    AckFlush,
+    Assignment,
+    Checkpoint,
+    Committed,
+    Outcome,
+    OutcomeKind,
+    Partition,
+)
 from consumer_sdk.stores import MemoryStore
 from consumer_sdk.testing import Faults, MemoryAdapter
 from consumer_sdk.trackers import decode_checkpoint
@@ -136,6 +144,34 @@ def test_receipt_stays_open_until_a_checkpoint_in_the_store_holds_it() -> None:
                 message.ack()
             await receipt
             assert (await stored(store)).resume == 100
+
+    bench(test)
+
+
+class LateAdapter(MemoryAdapter):
+    """Whose broker has given the records to others before they were settled."""
+
+    async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
+        """Done with, and not durable."""
+        error = PartitionLostError("they come again")
+        return [Outcome(OutcomeKind.DURABLE, error=error) for _ in flushes]
+
+
+@pytest.mark.parametrize("waits_for_all", [False, True])
+def test_whoever_waits_for_what_was_settled_too_late_is_told(*, waits_for_all: bool) -> None:
+    """The records are delivered again: nothing of that is durable. Nothing is flushed again."""
+
+    async def test(b: Bench) -> None:
+        b.append("a", "b")
+        adapter = LateAdapter(b.broker, "s", group="g", subscription="shared")
+        async with Consumer(adapter, clock=b.simulation.clock, flush_interval=1) as consumer:
+            first, second = await anext(consumer), await anext(consumer)
+            first.ack()
+            await asyncio.sleep(0.1)  # its flush is over
+            second.ack()
+            with pytest.raises(PartitionLostError, match="they come again"):
+                await (consumer.flush() if waits_for_all else second.durable())
+            assert consumer.stats().flushes == 2
 
     bench(test)
 

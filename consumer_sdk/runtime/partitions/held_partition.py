@@ -428,19 +428,24 @@ class HeldPartition(PartitionState):
         self._moved()
 
     def confirm(self, flush: AckFlush, outcome: Outcome) -> None:
-        """The flush is durable: wakes whoever waited for it."""
+        """The flush is done: wakes whoever waited for it."""
         self.tracker.flushed(flush, outcome)
         self.confirmed = flush.number
         if self._waiters:
-            self._wake_waiters()
+            self._wake_waiters(outcome.error)
 
-    def _wake_waiters(self) -> None:
+    def _wake_waiters(self, error: Exception | None) -> None:
         waiting = []
         for target, reached, future in self._waiters:
             if reached() < target:
                 waiting.append((target, reached, future))
-            elif not future.done():
+            elif future.done():
+                continue
+            elif error is None:
                 future.set_result(None)
+            else:
+                future.set_exception(error)
+                future.exception()  # nobody may be waiting any more
         self._waiters = waiting
 
     def note_cut(self, covered: Position | None, forgotten: int) -> None:

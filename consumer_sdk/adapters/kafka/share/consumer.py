@@ -409,19 +409,14 @@ class ShareConsumer(ReadAheadSession):
 
         def done(error: Exception | None) -> None:
             if not future.done():
-                durable = Outcome(OutcomeKind.DURABLE)
-                future.set_result(durable if error is None else Outcome.retry(error))
+                future.set_result(_outcome_of(grant, ticket, error))
 
-        late = grant.locks.late
-        groups = grant.acks_of(flush, loop.time(), Ticket(done))
-        if grant.locks.late > late:
-            log.info(
-                "%s: %d records were settled after their locks had ended; they come again, here or at another member",
-                *(name_of(grant.tp), grant.locks.late - late),
-                extra=REPEATS,
-            )
+        ticket = Ticket(done)
+        groups = grant.acks_of(flush, loop.time(), ticket)
+        if ticket.late:
+            log.info("%s", _late(grant, ticket.late), extra=REPEATS)
         if not groups:
-            return Outcome(OutcomeKind.DURABLE)
+            return _outcome_of(grant, ticket, None)
         for group in groups:
             leader.acknowledge(grant, group)
         return future
@@ -506,6 +501,21 @@ class ShareConsumer(ReadAheadSession):
             if self._runner is not None:
                 await self._runner.leave()
             await self._cluster.aclose()
+
+
+def _outcome_of(grant: ShareGrant, ticket: Ticket, error: Exception | None) -> Outcome:
+    """Of a flush that was answered: what came too late is done with, and not durable."""
+    if error is not None:
+        return Outcome.retry(error)
+    lost = PartitionLostError(_late(grant, ticket.late)) if ticket.late else None
+    return Outcome(OutcomeKind.DURABLE, error=lost)
+
+
+def _late(grant: ShareGrant, count: int) -> str:
+    return (
+        f"{name_of(grant.tp)}: {count} records were settled after their locks had ended; they come again, here or at "
+        f"another member"
+    )
 
 
 def _missing(topics: Sequence[Topic]) -> ConsumerSdkError:

@@ -53,10 +53,14 @@ class Ticket:
 
     Args:
         done: called once, with the error if there was one.
+
+    Attributes:
+        late: records of the flush that were not held any more: they come again.
     """
 
     def __init__(self, done: Callable[[Exception | None], None]) -> None:
         self._done = done
+        self.late = 0
         self._left = 0
         self._error: Exception | None = None
 
@@ -225,6 +229,8 @@ class Locks:
                 locks[offset] = lock
                 types[offset] = kind
         self.late += late
+        if ticket is not None:
+            ticket.late += late
         if others:
             types |= {offset: each for offset, each in others.items() if offset in types}
         if not types:
@@ -237,10 +243,14 @@ class Locks:
     def refused(self, group: AckGroup) -> None:
         """Counts acknowledgements that the broker has refused because their locks had ended."""
         self.late += len(group.types)
+        if group.ticket is not None:
+            group.ticket.late += len(group.types)
 
     def overtaken(self, group: AckGroup, offsets: Collection[int]) -> None:
         """Counts acknowledgements that were not sent because their records were delivered anew."""
         self.late += len(offsets)
+        if group.ticket is not None:
+            group.ticket.late += len(offsets)
         for offset in offsets:
             group.types.pop(offset)
             group.locks.pop(offset, None)

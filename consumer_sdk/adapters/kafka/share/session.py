@@ -403,6 +403,7 @@ class ShareSession:
         self._renewals.pop(tip, None)
         for group in self._waiting.pop(tip, ()):
             if group.ticket is not None:
+                group.ticket.late += len(group.types)
                 group.ticket.answered()
 
     # -- the end --------------------------------------------------------------------------------

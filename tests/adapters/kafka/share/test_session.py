@@ -31,6 +31,7 @@ class Played:
         self.session = ShareSession("g", "me", FetchLimits(), renews=renews)
         self.session.locks |= {A: Locks(), B: Locks()}
         self.answers: list[Exception | None] = []
+        self.tickets: list[Ticket] = []
 
     def fetch(
         self, wanted: Sequence[TopicIdPartition] = (A,), *acquired: AcquiredRange, now: float = 0.0
@@ -59,6 +60,7 @@ class Played:
     def settle(self, *offsets: int, now: float = 1.0) -> AckGroup:
         """Accepts these of the first partition."""
         ticket = Ticket(self.answers.append)
+        self.tickets.append(ticket)
         group = self.session.locks[A].settle(offsets, AckType.ACCEPT, now, ticket)
         assert group is not None
         self.session.acknowledge(A, group)
@@ -169,6 +171,7 @@ def test_refused_group_is_halved_until_what_counts_of_it_is_found() -> None:
     assert accepted == set(range(8)) - {5}
     assert played.session.locks[A].late == 1
     assert played.answers == [None]
+    assert [ticket.late for ticket in played.tickets] == [1]
 
 
 def test_ack_of_an_earlier_delivery_is_not_said_of_the_next_one() -> None:
@@ -194,6 +197,7 @@ def test_flush_whose_last_record_comes_again_is_answered() -> None:
     played.answer(lost, ShareAcknowledgeAnswer(error=122))
     played.fetch([A], AcquiredRange(1, 1, 2))
     assert played.answers == [None]
+    assert [ticket.late for ticket in played.tickets] == [1]
     assert played.session.poll(2.0, (), 0) is None
 
 
@@ -205,6 +209,7 @@ def test_leader_that_is_none_any_more_loses_what_it_gave() -> None:
     received = played.refuse(played.poll(), 6)
     assert list(received.lost) == [A]
     assert played.answers == [None]
+    assert [ticket.late for ticket in played.tickets] == [1]
     assert played.session.locks[A].late == 1
 
 
