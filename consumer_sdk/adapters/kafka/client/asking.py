@@ -43,7 +43,7 @@ class Refreshes(Protocol):
 async def persist(
     cluster: Refreshes, seconds: float, where: str, ask: Callable[[], Awaitable[T]]
 ) -> T:
-    """What a question returns; it is asked again, with fresh metadata, after each failure that may pass.
+    """Asks a question, again with fresh metadata after each failure that may pass; returns the answer.
 
     Args:
         seconds: for all tries.
@@ -127,7 +127,7 @@ async def look_up(
 
 
 def time_of(start: Start) -> int:
-    """As Kafka's request has it; rounded up, but for what a float cannot hold of a whole millisecond."""
+    """Returns a start as the time in Kafka's request: in milliseconds, rounded up."""
     if isinstance(start, AtTime):
         return max(-(-round(start.time * 1_000_000) // 1000), 0)
     return EARLIEST if start is StartPoint.EARLIEST else LATEST

@@ -138,7 +138,7 @@ class Cluster:
         await keep_trying(self.connect, timeout)
 
     async def connect(self, timeout: float) -> None:
-        """The same, tried once with each bootstrap server."""
+        """Connects, with one try for each bootstrap server."""
         CLIENT_LOGS.hold(self)
         protocol, tls = self._options["security_protocol"], self._options["ssl_context"]
         hosts = collect_hosts(self._options["bootstrap_servers"])
@@ -172,11 +172,11 @@ class Cluster:
     # -- metadata -------------------------------------------------------------------------------
 
     def watch(self, topics: Collection[str] | None) -> None:
-        """Other topics to ask for, None for all; takes effect with the next refresh, which it does not ask for."""
+        """Sets the topics to ask for, None for all, from the next refresh on; it asks for none."""
         self._topics = None if topics is None else frozenset(topics)
 
     async def refresh(self) -> None:
-        """Fresh metadata of what is watched; whoever asks meanwhile waits for the same answer. Never creates a topic.
+        """Gets fresh metadata of the watched topics. Calls at the same time share one request. Never creates a topic.
 
         Raises:
             KafkaError: no broker gave any.
@@ -201,7 +201,7 @@ class Cluster:
         return self._refreshing, self._asked
 
     async def _refresh(self) -> KafkaError | None:
-        """Asks one node after another, then the servers that were configured: all nodes may have moved."""
+        """Asks one node after another, and then the configured servers, since all nodes may have moved."""
 
         async def learn(node: int) -> None:
             asks = partial(self._connections.ask, node, Channel.QUESTIONS, seconds=self._seconds)
@@ -235,7 +235,7 @@ class Cluster:
                 _tell(listener, self.metadata)
 
     def request_refresh(self) -> None:
-        """The same, soon and in the background; however often it is called, at a pace that slows down if nothing changes."""
+        """Has metadata refreshed soon, in the background. Frequent calls cause few requests, and fewer while nothing changes."""
         self._is_wanted.set()
 
     async def _keep_fresh(self) -> None:
@@ -260,7 +260,7 @@ class Cluster:
                 rest = min(rest * 2, max(LONGEST_BACKOFF, backoff)) if is_vain else backoff
 
     async def _until_due(self) -> None:
-        """Until somebody wants fresh metadata, or they are old."""
+        """Waits until somebody wants fresh metadata, or the last ones are old."""
         while (left := self._greatest_age - self.metadata.age(_now())) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(left):
@@ -272,7 +272,7 @@ class Cluster:
         self._listeners[listener] = each
 
     def remove_listener(self, listener: Listener) -> None:
-        """Ends that; idempotent."""
+        """Removes a listener. Idempotent."""
         self._listeners.pop(listener, None)
 
     @property
@@ -349,7 +349,7 @@ class Cluster:
         return await self._any(ask)
 
     async def _any(self, ask: Callable[[int], Awaitable[T]]) -> T:
-        """What the first node answers; one that is slow is left alone while there is another."""
+        """Asks one node after another until one answers; a slow one comes after the others."""
         failure: KafkaError = NodeNotReadyError("there is no broker: connect first")
         nodes = self._connections.order()
         for node in nodes:
@@ -367,7 +367,7 @@ class Cluster:
         raise failure
 
     async def coordinator(self, of: Coordinator) -> int:
-        """The node that coordinates; asked once, until `forget`.
+        """Looks up the node that coordinates, and remembers it until `forget`.
 
         Raises:
             KafkaError: it is not available at the moment, or this principal may not know.
@@ -381,7 +381,7 @@ class Cluster:
         return known
 
     def forget(self, coordinator: Coordinator) -> None:
-        """It is another one: an answer said so (15, 16). What is sent to it next looks it up."""
+        """Forgets a coordinator, since an answer said that it is another one (15, 16). The next request looks it up."""
         self._coordinators.pop(coordinator, None)
 
     def check_coordinator(self, of: Coordinator, code: int) -> None:
@@ -416,7 +416,7 @@ class Cluster:
     async def list_offsets(
         self, times: Mapping[TopicPartition, int], *, level: int = 0
     ) -> tuple[Offsets, Failures]:
-        """Where times lie: one request to each leader.
+        """Looks up the offsets of times, by one request to each leader.
 
         Args:
             times: `EARLIEST`, `LATEST`, or milliseconds since the epoch.
@@ -464,7 +464,7 @@ class Cluster:
     async def committed(
         self, group: str, tps: Collection[TopicPartition]
     ) -> dict[TopicPartition, GroupOffset | None]:
-        """What a group has committed; None for nothing.
+        """Reads what a group has committed; None for a partition without a commit.
 
         Raises:
             KafkaError: the coordinator did not answer, or refused.

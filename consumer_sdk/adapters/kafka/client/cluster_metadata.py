@@ -132,7 +132,7 @@ class ClusterMetadata:
         return before != (self.brokers, self.controller, self.troubled, self._topics)
 
     def _joined(self, told: TopicMetadata) -> TopicMetadata:
-        """With what was known of the same topic: a broker that is behind knows older leaders, and fewer partitions."""
+        """Joins an answer with what was known of the topic: a broker that is behind knows older leaders and fewer partitions."""
         known = self._topics.get(told.name)
         if known is None or told.topic_id is None or known.topic_id != told.topic_id:
             return told
@@ -144,7 +144,7 @@ class ClusterMetadata:
         return told._replace(leaders={**told.leaders, **newer}) if newer else told
 
     def add(self, broker: Broker) -> None:
-        """One that somebody else has told, until the next answer."""
+        """Adds a broker that another answer has named, until the next metadata."""
         self.brokers = {broker.node: broker, **self.brokers}
 
     def age(self, now: float) -> float:
@@ -153,7 +153,7 @@ class ClusterMetadata:
 
     @property
     def topics(self) -> Collection[str]:
-        """Those that there are, also those in trouble; Kafka's internal ones too."""
+        """Names of all topics, also of troubled ones and of Kafka's own."""
         return self._topics.keys() | self.troubled.keys()
 
     @property
@@ -170,7 +170,7 @@ class ClusterMetadata:
         check_code(self.troubled.get(topic, 0), topic)
 
     def partitions(self, topic: str) -> frozenset[int]:
-        """Their numbers, as far as they are known."""
+        """Numbers of a topic's known partitions."""
         known = self._topics.get(topic)
         return frozenset() if known is None else frozenset(known.leaders)
 

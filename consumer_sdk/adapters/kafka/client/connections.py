@@ -135,7 +135,7 @@ class Pace:
 
 
 async def open_connection(host: str, port: int, **options: Any) -> AIOKafkaConnection:
-    """As the client's ``create_conn``; a token that the broker refuses is an error.
+    """Opens a connection, as the client's ``create_conn`` does; a token that the broker refuses is an error.
 
     Raises:
         KafkaError, OSError, TimeoutError: there is none.
@@ -197,7 +197,7 @@ class _Told(Exception):  # noqa: N818 - it is none
 
 
 class _Question:
-    """Is told the versions, as every request is before it is made; sends nothing."""
+    """A request that learns which versions the node knows, and is never sent."""
 
     @staticmethod
     def prepare(versions: Mapping[int, tuple[int, int]]) -> NoReturn:
@@ -271,7 +271,7 @@ class Connections:
         self._is_closed = False
 
     async def open(self, host: str, port: int) -> Any:
-        """A connection to an address, which is the caller's until `adopt`.
+        """Opens a connection to an address. It belongs to the caller until `adopt`.
 
         Raises:
             KafkaError, OSError, TimeoutError: there is none.
@@ -280,7 +280,7 @@ class Connections:
             return await open_connection(host, port, on_close=self._on_close, **self._options)
 
     def adopt(self, connection: Any) -> bool:
-        """Takes one for questions to the node that listens there, if there is such a node."""
+        """Takes a connection over, for requests to the node that listens there, if there is such a node."""
         for broker in self._brokers().values():
             key = (broker.node, Channel.QUESTIONS)
             if broker[1:3] == (connection.host, connection.port) and not self._is_closed:
@@ -322,7 +322,7 @@ class Connections:
             self._in_flight[node] -= 1
 
     def order(self) -> list[int]:
-        """The nodes, whom to ask first: one that does not rest, was not slow last, is connected, and has little to do."""
+        """Sorts nodes by whom to ask first: one that does not rest, was not slow, is connected and has few requests."""
 
         def rank(broker: Broker) -> tuple[bool, bool, bool, int, float]:
             rests = self._rest(broker) > 0
@@ -334,7 +334,7 @@ class Connections:
         return [broker.node for broker in sorted(self._brokers().values(), key=rank)]
 
     def was_slow(self, node: int) -> None:
-        """Others are asked first, until it answers anything."""
+        """Puts a node behind the others until it answers a request."""
         self._slow.add(node)
 
     async def get(self, node: int, channel: Channel) -> Any:
@@ -361,7 +361,7 @@ class Connections:
         raise NodeNotReadyError("the connections are closed")
 
     def _try_under_way(self, key: Key, broker: Broker) -> asyncio.Task[Any] | None:
-        """Of this channel; where the node was away, of any: it is tried by one at a time."""
+        """Returns the attempt to connect that is under way: on this channel, or on any if the node was away."""
         if self._pace.error((broker.host, broker.port)) is None:
             return self._making.get(key)
         return next((t for (node, _), t in self._making.items() if node == broker.node), None)
@@ -397,7 +397,7 @@ class Connections:
         return None
 
     def _is_silent(self, key: Key) -> bool:
-        """Nobody may be at the other end.
+        """Whether the other end may be gone without having closed the connection.
 
         1. A firewall forgets the connection, or the broker's machine is gone, and nobody is told; 2. whoever asks waits for
         less time than a request may take, and cancels; 3. so would each one that asks later, for a quarter of an hour.
@@ -405,7 +405,7 @@ class Connections:
         return _now() - self._silent_since.get(key, math.inf) > SILENCE
 
     async def _rested(self, broker: Broker) -> bool:
-        """Waits while all nodes rest; whether that took time.
+        """Waits while all nodes rest; returns whether it has waited.
 
         Raises:
             NodeNotReadyError: this one rests, and another does not.
@@ -435,7 +435,7 @@ class Connections:
             self._lost()
 
     async def aclose(self) -> None:
-        """Ends all of them, in bounded time. Never raises."""
+        """Closes all connections, in bounded time. Never raises."""
         self._is_closed = True
         making = list(self._making.values())
         for task in making:

@@ -76,7 +76,7 @@ class OffsetFetchResponseV5(Response):
 
 
 class OffsetFetchRequestV5(RequestStruct):
-    """As those before it."""
+    """Asks for commits with the epochs of leaders; its fields are those of version 3."""
 
     API_KEY = OFFSET_FETCH
     API_VERSION = 5
@@ -226,7 +226,7 @@ class GroupOffsets:
     errors: Mapping[TopicPartition, int]
 
     def check(self, group: str) -> None:
-        """Sees that all is known.
+        """Raises an error unless the answer has an offset, or no commit, for each partition.
 
         Raises:
             KafkaError: the coordinator refused, or is another one.

@@ -253,7 +253,7 @@ class ListOffsets(
 
 
 def listed_in(answer: Any) -> Iterator[tuple[TopicPartition, int, ListedOffset | None]]:
-    """Each partition with the error's code, and where the time lies; None: no record is that new."""
+    """Returns each partition's error code, and the offset of its time; None if no record is that new."""
     for topic, partitions in answer.topics:
         for number, code, _time, offset, *epoch in partitions:
             found = ListedOffset(offset, epoch[0] if epoch else NO_EPOCH) if offset >= 0 else None
@@ -297,6 +297,6 @@ def describe_configs(kind: ConfigResource, name: str, *names: str) -> DescribeCo
 
 
 def configs_in(answer: Any) -> dict[str, ConfigEntry]:
-    """By name; empty where the principal may not know."""
+    """Returns settings by name; empty if the principal may not read them."""
     entries = chain.from_iterable(found for *_, found in answer.resources)
     return {name: ConfigEntry(value, source) for name, value, _, source, *_ in entries}

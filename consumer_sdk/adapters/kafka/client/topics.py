@@ -53,12 +53,12 @@ class Topic:
 
     @property
     def is_absent(self) -> bool:
-        """There is none, or can be none, of this name."""
+        """Whether no topic of this name exists, or can exist."""
         return self.error in (UNKNOWN, INVALID)
 
     @property
     def is_forbidden(self) -> bool:
-        """This principal may not see it."""
+        """Whether this principal may not see the topic."""
         return self.error == FORBIDDEN
 
 

@@ -99,13 +99,13 @@ class Draft:
 
     @property
     def entry(self) -> OffsetEntry:
-        """As a commit has it."""
+        """The draft as an entry of the commit request."""
         epoch = self.grant.cursor.last_epoch
         return OffsetEntry(self.grant.tp.partition, self.offset, epoch, self.metadata)
 
     @property
     def loses_application(self) -> bool:
-        """The limit leaves no room for the application's id, and no store has it."""
+        """Whether the application's text does not fit into the metadata, and no store has it."""
         has_one = self.grant.checkpoint.application is not None and not self.grant.is_copy
         return has_one and len(self.metadata) <= HEAD_SIZE
 
@@ -153,7 +153,7 @@ class Committer:
         self._has_warned = False
 
     async def commit(self, flushes: Sequence[AckFlush]) -> list[Outcome]:
-        """One outcome for each flush, in order."""
+        """Commits flushes; returns the outcome of each, in order."""
         async with self._lock:
             answers: Answers = {}
             due = [grant for flush in flushes if (grant := self._advance(flush)) is not None]
@@ -174,7 +174,7 @@ class Committer:
         return [self._outcome(flush, answers.get(flush.assignment)) for flush in flushes]
 
     def _advance(self, flush: AckFlush) -> Grant | None:
-        """The grant, if it has something to send."""
+        """Gives a flush to its grant; returns the grant if there is something to send."""
         grant, offset = self._grants.of(flush.assignment), offset_of(flush.checkpoint)
         if grant is None or offset is None:
             return None
@@ -210,7 +210,7 @@ class Committer:
         )
 
     async def _too_large(self, answers: Answers) -> list[Grant]:
-        """Those whose metadata has to shrink, once the limit did; no metadata cannot."""
+        """Returns the grants whose metadata the broker finds too large, after it has lowered the limit."""
         refused = [
             a.draft for a in answers.values() if a.code == METADATA_TOO_LARGE and a.draft.metadata
         ]
@@ -219,7 +219,7 @@ class Committer:
         return [draft.grant for draft in refused]
 
     async def _stamped_anew(self, answers: Answers) -> list[Grant]:
-        """Those that were refused for an epoch which is no longer the member's.
+        """Returns the grants that were refused for an epoch that the member has left meanwhile.
 
         1. A heartbeat is answered: the member is in a new epoch, and keeps the partition; 2. a commit with
         the old epoch comes before that answer has arrived. It is refused, and nothing is lost.
@@ -304,7 +304,7 @@ class CommitSender:
         self._most_bytes = MOST_BYTES
 
     async def send(self, drafts: Iterable[Draft]) -> list[Answer]:
-        """An answer to each."""
+        """Sends drafts; returns the answer to each."""
         kinds: dict[bool, list[Draft]] = defaultdict(list)
         for draft in drafts:
             kinds[self._speaks_topic_ids and bool(draft.grant.topic_id)].append(draft)
@@ -365,13 +365,13 @@ class CommitSender:
 def _codes(
     found: Mapping[tuple[Any, int], int], places: Iterable[tuple[Any, int]]
 ) -> list[int | Exception]:
-    """The code of each; what an answer leaves out may have been written, or not."""
+    """Returns the code of each draft; a partition that the answer leaves out may have been written, or not."""
     absent = TransientAdapterError("the broker's answer leaves the partition out")
     return [found.get(place, absent) for place in places]
 
 
 def in_batches(drafts: Sequence[Draft], most_bytes: int = MOST_BYTES) -> Iterator[list[Draft]]:
-    """As few as stay below ``most_bytes`` each."""
+    """Splits drafts into as few requests as stay below ``most_bytes`` each."""
     batch: list[Draft] = []
     size = 0
     for draft in drafts:

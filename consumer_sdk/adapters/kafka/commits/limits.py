@@ -55,7 +55,7 @@ class MetadataLimit:
             self._lower(refused // 2)
 
     async def has_room_for_head(self) -> bool:
-        """Commits can carry a mark, so that one without it is another program's."""
+        """Whether commits can carry a mark, so that a commit without a mark is another program's."""
         await self.learn()
         return self.size >= HEAD_SIZE
 

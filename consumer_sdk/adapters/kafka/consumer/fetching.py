@@ -74,7 +74,7 @@ class FetchBuffer:
         self._fetcher.add(cursor)
 
     def check(self) -> None:
-        """Sees that fetching has not ended.
+        """Raises an error if fetching has ended.
 
         Raises:
             AdapterError: it has, by a defect.
@@ -181,7 +181,7 @@ class FetchBuffer:
         return chunk.unpacker  # type: ignore[no-any-return]  # a Salvaged may be there, too
 
     def _refused(self, grant: Grant, error: Exception) -> Run | None:
-        """The broker's answer, or something in it that stands for no answer of a broker."""
+        """Handles a fault that the broker answered, or that stands for an answer which cannot be parsed."""
         grant.cursor.rewind()
         is_answer = isinstance(error, KafkaError | ConsumerSdkError)
         if is_answer and not isinstance(error, CorruptRecordException):
@@ -189,7 +189,7 @@ class FetchBuffer:
         return self._doubt(grant, error)
 
     def _doubt(self, grant: Grant, error: Exception) -> Run | None:
-        """What cannot be read is fetched again: the log may be sound, and the network not.
+        """Fetches again what cannot be read: the log may be sound, and a bit may have flipped on the network.
 
         What cannot be read then either is taken apart.
         """
@@ -272,7 +272,7 @@ class Salvage:
         self.waiting[grant] = error
 
     async def run(self) -> None:
-        """Puts what can be read of one, and what cannot, where what was fetched is.
+        """Salvages one grant: puts its readable records, and the unreadable ones, into its buffer.
 
         One at a time, so that the partitions that can be read do not wait for all of them.
 
@@ -290,13 +290,13 @@ class Salvage:
             await self._give_back(grant, error)
 
     async def _give_back(self, grant: Grant, error: Exception) -> None:
-        """Has it fetched in the background, where leaders are asked for, and faults are told."""
+        """Gives it back to the fetches in the background, which look up leaders and report faults."""
         log.warning("%s is fetched again in %.1f s: %r", grant.tp, BACKOFF, error, extra=REPEATS)
         await asyncio.sleep(BACKOFF)
         self._put(grant, None)
 
     def _judge(self, grant: Grant, answer: PartitionAnswer) -> Salvaged | Unpacker | None:
-        """None: it can be read after all; that is said of a position once."""
+        """Takes an answer apart; None if it can be read after all, which is said once for each position."""
         position = grant.cursor.position
 
         def skips(raw: bytes) -> bool:
@@ -310,7 +310,7 @@ class Salvage:
         return found
 
     def _read(self, grant: Grant, answer: PartitionAnswer) -> Salvaged | Unpacker:
-        """What the leader sent: a follower may have been read, whose copy is another."""
+        """Reads what the leader sent, since the damaged copy may have been a follower's."""
         position = grant.cursor.position
         trial = self._unpacker(grant, answer)
         error = self.waiting[grant]
@@ -323,7 +323,7 @@ class Salvage:
         return self._unpacker(grant, answer)
 
     def _unpacker(self, grant: Grant, answer: PartitionAnswer) -> Unpacker:
-        """Up to a batch that holds too much; the first one does only if it is skipped."""
+        """Reads up to a batch that holds too much; a first batch that holds too much is read if all of it is skipped."""
         data = answer.records
         found = oversized(data, self._most)
         if found is not None:
@@ -349,7 +349,7 @@ class Salvage:
             grant.cursor.resume()
 
     async def _fetch(self, grant: Grant) -> PartitionAnswer:
-        """What lies at a grant's position, as it is stored; some bytes at least."""
+        """Fetches the bytes at a grant's position, at least one."""
         async with asyncio.timeout(PATIENCE + self._options.max_wait / 1000):
             answer = await self._fetcher.fetch_alone(grant.cursor, MAX_WAIT)
         if answer.error:
@@ -360,14 +360,14 @@ class Salvage:
 
 
 def _chunk(position: int, batch: Salvaged | Unpacker) -> Chunk:
-    """As if it had come in the background. Nothing behind it is asked for before it was read."""
+    """Makes a chunk as fetches in the background do. Nothing behind it is fetched before it was read."""
     chunk = Chunk(b"", position, Reach(position, -1, is_compressed=False))
     chunk.unpacker = batch
     return chunk
 
 
 def unreadable_run(grant: Grant, found: Unreadable) -> Run:
-    """What the runtime is told; with the bytes where it is known how far they reach."""
+    """Makes the run that tells the runtime of an unreadable record, with its bytes if their end is known."""
     grant.has_fault = True
     grant.cursor.pause()
     first, last = found.first, found.last

@@ -31,7 +31,7 @@ OVERRUN = 0.5
 
 
 class Failures:
-    """Errors that happened where nobody listens; fetch raises them.
+    """Keeps errors of background tasks until fetch raises them.
 
     Args:
         wake: called when there is one.
@@ -56,7 +56,7 @@ class Failures:
 
 
 class Revoking:
-    """The owner's side of losing partitions, kept from harming the client."""
+    """Takes partitions from their owner, whose errors and delays do not harm the membership."""
 
     def __init__(
         self, rounds: GrantRounds[Grant], grants: AssignmentBook[Grant], failures: Failures
@@ -66,12 +66,12 @@ class Revoking:
         self._failures = failures
 
     async def revoke_all(self) -> None:
-        """Ends the granting first. Whoever comes second finds nothing left."""
+        """Ends the granting, and revokes all partitions; a second call finds none."""
         await self._rounds.end()
         await self.revoke(list(self._grants))
 
     async def revoke_some(self, grants: Sequence[Grant], *, ends_round: bool) -> None:
-        """The same of a part of what is held; the rest goes on.
+        """Revokes some partitions; the others are fetched and handled meanwhile.
 
         Args:
             ends_round: the granting may be revoking one of them itself, and is begun anew.
@@ -92,7 +92,7 @@ class Revoking:
             self.lose(grants)
 
     def lose(self, grants: Sequence[Grant]) -> None:
-        """They are gone already, whatever the owner is doing with them."""
+        """Tells the owner that partitions are lost, whatever it does with them now."""
         try:
             self._rounds.lose(grants)
         except Exception as error:  # noqa: BLE001 - the client would swallow it
@@ -153,14 +153,14 @@ class Granting:
     # -- what is to be granted ----------------------------------------------------------------
 
     def offer(self, tps: Iterable[TopicPartition]) -> None:
-        """Takes partitions that have come. Waits for nothing."""
+        """Offers partitions that were assigned. Waits for nothing."""
         for tp in sorted(tps):
             tenure = self._tenures[tp] = object()
             self._grants.offer(Grant(tp, tenure, discovered=tp not in self.known))
         self._rounds.wake()
 
     def give_up(self, tps: Iterable[TopicPartition]) -> list[Grant]:
-        """Partitions that are to go: they are offered no more. Returns what is held of them, also what is drained."""
+        """Stops offering partitions that are to go. Returns the grants that are held of them, also draining ones."""
         gone = list(tps)
         for tp in gone:
             self._tenures.pop(tp, None)
@@ -168,7 +168,7 @@ class Granting:
 
     @property
     def tps(self) -> frozenset[TopicPartition]:
-        """What has come, and is not to go."""
+        """The partitions that were assigned and not given up."""
         return frozenset(self._tenures)
 
     def drop(self, grant: Grant) -> None:
@@ -184,14 +184,14 @@ class Granting:
     # -- a round ------------------------------------------------------------------------------
 
     async def grant_all(self) -> None:
-        """Brings what there is to grant as far as it comes; see `GrantRounds`."""
+        """Does one round of granting; see `GrantRounds`."""
         await self._renew_dropped()
         offered = await self._identify(self._grants.within(GrantState.OFFERED))
         self._offer_declined((await self._rounds.ask(offered)).declined)
         await self._open(self._grants.within(GrantState.STARTING))
 
     async def _renew_dropped(self) -> None:
-        """The old epoch ends before the new one is offered."""
+        """Ends the old epochs of dropped partitions, and then offers new ones."""
         while self._dropped:
             grant = self._dropped[0]
             if not grant.is_closed and self._is_ours(grant):
@@ -200,7 +200,7 @@ class Granting:
             self._dropped.remove(grant)
 
     def _offer_declined(self, declined: Sequence[Grant]) -> None:
-        """One cannot be given back alone; whoever holds it may yet let go of it."""
+        """Offers partitions again that the owner declined: a member cannot give back a single partition."""
         for grant in declined:
             self._offer_again(grant)
         if declined:
@@ -214,11 +214,11 @@ class Granting:
             self._grants.offer(grant.again())
 
     def _is_ours(self, grant: Grant) -> bool:
-        """It has not gone, nor come anew."""
+        """Whether the partition is still that of the same assignment."""
         return self._tenures.get(grant.tp) is grant.tenure
 
     def is_renewing(self, grants: Iterable[Grant]) -> bool:
-        """One of them was dropped, and the round may be ending its old epoch just now."""
+        """Whether one of them was dropped: a round may be ending its old epoch now."""
         return not set(self._dropped).isdisjoint(grants)
 
     async def _identify(self, grants: Sequence[Grant]) -> list[Grant]:

@@ -1,4 +1,4 @@
-"""What the group says of partitions, done to the grants and their owner."""
+"""Applies the group's assignments and revocations to the grants and their owner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Taken:
 
 
 class Holdings:
-    """Partitions come and go one by one; those that stay are not touched.
+    """The partitions that the group assigns. They come and go one by one; those that stay are not touched.
 
     Args:
         unread: topics that the group may assign, and that are held without being granted.
@@ -54,11 +54,11 @@ class Holdings:
 
     @property
     def tps(self) -> frozenset[TopicPartition]:
-        """What has come, and is not to go."""
+        """The partitions that were assigned and not given up."""
         return self._granting.tps
 
     def assign(self, tps: Collection[tuple[str, int]]) -> None:
-        """They have come. Waits for nothing."""
+        """Takes partitions that the group assigns. Waits for nothing."""
         added = self._to_read(frozenset(TopicPartition(*tp) for tp in tps) - self.tps)
         if added and not self._grants.is_closing:
             self._granting.offer(added)
@@ -75,7 +75,7 @@ class Holdings:
         return tps - unread
 
     def take(self, tps: Collection[tuple[str, int]]) -> Taken:
-        """Nothing of them is fetched any more; their commits are still valid."""
+        """Stops fetching partitions that are to go; their commits are still valid."""
         grants = self._give_up(tps)
         ends_round = self._granting.is_renewing(grants)
         self._grants.drain(grants)
@@ -84,14 +84,14 @@ class Holdings:
         return Taken(grants, ends_round)
 
     async def drain(self, taken: Taken) -> None:
-        """The owner drains and flushes, within the budget. Never raises."""
+        """Lets the owner drain and flush, within the budget. Never raises."""
         try:
             await self._revoking.revoke_some(taken.grants, ends_round=taken.ends_round)
         except Exception as error:  # noqa: BLE001 - the membership goes on, and fetch raises it
             self._failures.keep(error)
 
     def lose(self, tps: Collection[tuple[str, int]], reason: str) -> None:
-        """They may be another member's already."""
+        """Drops partitions that may be another member's already."""
         grants = self._give_up(tps)
         if grants:
             log.warning(
@@ -101,7 +101,7 @@ class Holdings:
         self._revoking.lose(grants)
 
     async def end(self) -> None:
-        """All that is held is drained, and nothing is granted any more."""
+        """Drains all partitions, and grants none any more."""
         self._grants.end_offers()
         self._give_up(self.tps)
         await self._revoking.revoke_all()

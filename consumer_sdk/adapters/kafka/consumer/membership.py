@@ -165,7 +165,7 @@ class Membership:
         return found
 
     async def _look_at_session(self) -> None:
-        """Whoever runs the broker may have changed it."""
+        """Asks for the session again, since somebody may have changed it at the broker."""
         is_due = asyncio.get_running_loop().time() >= self._session_due
         if isinstance(self._member, ConsumerMember) and is_due:
             session = await self._session_timeout()
@@ -190,7 +190,7 @@ class Membership:
         await self._look_at_session()
 
     def check(self) -> None:
-        """Sees that the membership lives.
+        """Raises what has ended the membership.
 
         Raises:
             ConsumerSdkError: it has ended, or the group refuses it.
@@ -204,7 +204,7 @@ class Membership:
         return math.inf if self._runner is None else self._runner.held_until
 
     async def drain(self) -> None:
-        """Takes nothing more, and waits for what is being drained; heartbeats go on."""
+        """Takes no partition any more, and waits until all drains have ended; heartbeats go on."""
         if self._runner is not None:
             await self._runner.drained()
 

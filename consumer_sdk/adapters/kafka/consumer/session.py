@@ -204,7 +204,7 @@ class Session:
         await self.granting.grant_all()
 
     async def fetch(self, max_records: int, max_bytes: int, max_wait: float) -> list[Run]:
-        """What is there, or what comes within ``max_wait`` seconds."""
+        """Returns what was fetched, or waits up to ``max_wait`` seconds for records."""
         self._raise_errors()
         # What is salvaged comes first, also while other partitions always have something:
         #   1. records are taken: they are nowhere else any more;
@@ -228,7 +228,7 @@ class Session:
         return runs
 
     def _raise_errors(self) -> None:
-        """Nothing else watches the tasks: a dead one would look like an idle topic."""
+        """Raises errors of the background tasks: a task that died would look like an idle topic."""
         self._failures.raise_kept()
         self.buffer.check()
         if self._membership is not None:

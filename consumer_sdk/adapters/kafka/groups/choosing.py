@@ -1,4 +1,4 @@
-"""What a group is: which protocol to join it by, where that is left open, and how its members share out."""
+"""Asks what a group is: by which protocol to join it, and which assignors its members have."""
 
 # The client has no types, so that its classes cannot be subclassed for the type checker.
 # mypy: disable-error-code="misc"

@@ -1,4 +1,4 @@
-"""Whoever keeps a group, as one member of it asks: for what keeps the membership, and for commits.
+"""The coordinator of a group, as one member asks it: for its membership, and for commits.
 
 A broker answers the requests of a connection one after another, and a join is answered when all members have joined.
 So what keeps the membership has a connection of its own: commits of what the member keeps go on meanwhile.
@@ -128,7 +128,7 @@ class GroupCoordinator:
         return code != ILLEGAL_GENERATION
 
     def tell_news(self) -> None:
-        """An answer was taken in."""
+        """Wakes whoever waits for a new stamp: an answer was taken in."""
         news, self._news = self._news, asyncio.Event()
         news.set()
 
