@@ -61,6 +61,8 @@ class Assignor(ABC):
     name: str
     is_cooperative = False
     """Whether a member may keep what it holds while it joins."""
+    is_forgetful = False
+    """Whether it gives the same again to the same members, whatever they had."""
 
     def subscription(self, held: Subscription, given: Claims) -> Subscription:  # noqa: ARG002 - for those that need it
         """What this member tells its leader.
@@ -93,6 +95,7 @@ class RangeAssignor(Assignor):
     """Topic by topic: neighbouring partitions to each member; the first ones have one more."""
 
     name = "range"
+    is_forgetful = True
 
     def assign(
         self, members: Mapping[str, GroupMember], partitions: Mapping[str, int]
@@ -111,6 +114,7 @@ class RoundRobinAssignor(Assignor):
     """One partition after the other to the next member that has its topic."""
 
     name = "roundrobin"
+    is_forgetful = True
 
     def assign(
         self, members: Mapping[str, GroupMember], partitions: Mapping[str, int]

@@ -45,7 +45,8 @@ ILLEGAL_GENERATION (22): that is no loss as long as this machine reports none.
 Java's behaviour is followed but for this: a claim carries the generation in which the partitions were given, not the last one that was joined.
 A member whose SyncGroup failed claims what it has, no more. Partitions of topics that the member does not want are not taken: a static member
 that comes back with other topics is given those of its predecessor until the next rebalance, and nobody is told of the new ones. A static leader
-that comes back does not see which topics have grown meanwhile (KIP-814); a cooperative one joins once more for that.
+that comes back does not see which topics have grown meanwhile (KIP-814): a cooperative one joins once more for that, an eager one if it would
+give itself something else than it was given, as far as it can tell.
 """
 
 from __future__ import annotations
@@ -454,6 +455,8 @@ class ClassicMember(Member):
             self._take(assignment, request.generation)
             if self._assignors[request.protocol].is_cooperative:
                 self._look_after_static_members(now)
+            elif self._lead.misses(self._assignors[request.protocol], self._topics, assignment):
+                self._wants_to_join("a leader that came back would have something else by now")
 
     def _look_after_static_members(self, now: float) -> None:
         """The leader sees to it that what one was to give up does not stay with nobody.
@@ -640,6 +643,7 @@ class _Lead:
         self.topics = frozenset[str]()
         self.others = dict[str, TopicInfo | None]()
         self._members = dict[str, GroupMember]()
+        self._me = ""
         self._counts: Mapping[str, int] | None = None
         self.is_blind = self.has_withheld = False
 
@@ -649,7 +653,7 @@ class _Lead:
         Raises:
             UnreadableMemberError: a member's subscription is broken.
         """
-        is_leader = answer.leader_id == answer.member_id
+        is_leader, self._me = answer.leader_id == answer.member_id, answer.member_id
         self._members = {
             member: GroupMember(read_subscription(data, member), instance_id)
             for member, instance_id, data in (answer.members if is_leader else ())
@@ -675,6 +679,19 @@ class _Lead:
         has_static = any(each.instance_id is not None for each in self._members.values())
         self.has_withheld = has_static and given < sum(self._counts.values())
         return shares
+
+    def misses(
+        self, assignor: Assignor, topics: Mapping[str, TopicInfo], given: Assignment
+    ) -> bool:
+        """Whether a static leader that came back was given something else than it would give itself.
+
+        Its subscription may be another one than its predecessor's, or a topic has grown meanwhile. Nobody would have what is new.
+        """
+        is_known = assignor.is_forgetful or len(self._members) == 1
+        if not (self.is_blind and is_known):
+            return False
+        share = assignor.assign(self._members, self._counts_of(topics))[self._me]
+        return share.partitions != given.partitions
 
     def has_changed(self, topics: Mapping[str, TopicInfo]) -> bool:
         """Whether the partitions are others than those that were shared out."""

@@ -13,6 +13,7 @@ from consumer_sdk.adapters.kafka.groups.assignors import (
     Assignor,
     CooperativeStickyAssignor,
     RangeAssignor,
+    RoundRobinAssignor,
     StickyAssignor,
 )
 from consumer_sdk.adapters.kafka.groups.classic_member import ClassicMember
@@ -265,6 +266,39 @@ def test_eager_leader_that_came_back_to_a_cooperative_assignor_joins_once_more()
     assert names(play.events()) == ["Assigned", "Revoked"]
     play.release("t:0")
     play.asks(JoinGroup)
+
+
+@pytest.mark.parametrize(
+    "assignor, others, given, is_other",
+    [
+        (RangeAssignor(), [], "t:0,t:1,t:2,t:3", False),
+        (RangeAssignor(), [], "t:0,t:1", True),  # two partitions have come
+        (RangeAssignor(), [], "t:0,t:1,t:2,t:3,u:0", True),  # the predecessor had a topic more
+        (RangeAssignor(), ["z"], "t:0,t:1", False),
+        (RoundRobinAssignor(), ["z"], "t:0,t:2", False),
+        (RangeAssignor(), ["z"], "t:0,t:1,t:2,t:3", True),
+        (StickyAssignor(), [], "t:0,t:1", True),
+        (StickyAssignor(), ["z"], "t:0,t:1,t:2", False),  # it depends on what they had
+    ],
+)
+def test_eager_leader_that_came_back_joins_once_more_if_it_would_give_itself_something_else(
+    assignor: Assignor, others: list[str], given: str, *, is_other: bool
+) -> None:
+    """Its topics may be others than its predecessor's, and nobody else looks for what is new."""
+    play = Play(assignor, instance="i")
+    own = play.asks(JoinGroup)
+    members = tuple((name, name, own.protocols[0][1]) for name in ["i", *others])
+    answer = JoinAnswer(0, 4, assignor.name, "i", "i", members, skip_assignment=True)
+    play.member.answered(own, answer, play.now)
+    play.beat()
+    play.sync(given)
+    held = ",".join(f"{tp.topic}:{tp.partition}" for tp in sorted(play.member.held))
+    assert names(play.events()) == ["Assigned", "Revoked"][: 1 + is_other]
+    if is_other:
+        play.release(held)
+        play.asks(JoinGroup)
+    else:
+        assert play.member.poll(play.now) is None
 
 
 @pytest.mark.parametrize("also", [[], [RangeAssignor()]], ids=["cooperative", "upgrade"])
