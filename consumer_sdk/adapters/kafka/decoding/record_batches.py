@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ __all__ = [
     "can_decompress",
     "check_batch",
     "decompress",
+    "ends_in_doubt",
     "oversized",
 ]
 
@@ -50,7 +51,8 @@ least."""
 
 LENGTH_AT, MAGIC_AT, OLD_ATTRIBUTES_AT, ATTRIBUTES_AT = 8, 16, 17, 22
 HEAD_BYTES = 61
-CODEC = 0x07
+CODEC, TRANSACTIONAL, CONTROL = 0x07, 0x10, 0x20
+PRODUCER, PRODUCER_AT = struct.Struct(">q"), 43
 STEP = 1 << 17
 ZSTD_MAGIC, ZSTD_BLOCK, ZSTD_RAW, ZSTD_RLE = 0xFD2FB528, 1 << 17, 0, 1
 SKIPPABLE = range(0x184D2A50, 0x184D2A60)
@@ -79,6 +81,38 @@ def batch_headers(data: bytes) -> Iterator[BatchHeader]:
         _offset, length, _middle, magic = START.unpack_from(data, at)
         yield BatchHeader(at, at + BEFORE_LENGTH + length, magic)
         at += BEFORE_LENGTH + max(length, START.size - BEFORE_LENGTH)
+
+
+def ends_in_doubt(data: bytes, aborted: Sequence[tuple[int, int]]) -> bool:
+    """Whether the answer ends with a batch, inside of a transaction that it does not say to be aborted.
+
+    So does one that ends where a segment of the log ends, and then it may not be the truth (seen on Kafka 4.3.1). The broker finds
+    aborted transactions in the segments that their markers lie in:
+
+    1. a fetch begins to read segment A, which ends inside of a transaction whose marker, in B, aborts it; 2. the log cleaner puts one
+    segment in the place of A and B; 3. the fetch goes on to the segment that follows A, which is C by now, and finds nothing there.
+
+    The next answer is of the new segment, and right.
+    """
+    at, last_markers, begun = 0, dict[int, int](), dict[int, int]()
+    while at + PRODUCER_AT + PRODUCER.size <= len(data):
+        first, length, _epoch, magic = START.unpack_from(data, at)
+        if magic >= FORMAT_OF_BATCHES and (kind := data[at + ATTRIBUTES_AT]) & TRANSACTIONAL:
+            (producer,) = PRODUCER.unpack_from(data, at + PRODUCER_AT)
+            if kind & CONTROL:
+                last_markers[producer] = first
+                begun.pop(producer, None)
+            else:
+                begun.setdefault(producer, first)
+        at += BEFORE_LENGTH + max(length, START.size - BEFORE_LENGTH)
+    if at != len(data):
+        return False  # it ends where the bytes were enough
+    told = {
+        producer
+        for producer, first in aborted
+        if last_markers.get(producer, -1) < first <= begun.get(producer, -1)
+    }
+    return not begun.keys() <= told
 
 
 # -- what a batch becomes ---------------------------------------------------------------------

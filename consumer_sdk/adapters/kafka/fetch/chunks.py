@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from consumer_sdk.adapters.kafka.decoding.record_batches import FORMAT_OF_BATCHES
 from consumer_sdk.adapters.kafka.decoding.unpacking import AHEAD
 
-__all__ = ["Chunk", "Fault", "Reach", "ends_in_doubt", "reach_of"]
+__all__ = ["Chunk", "Fault", "Reach", "reach_of"]
 
 HEAD = struct.Struct(">qiib")
 """First offset, length of what follows it, the leader's epoch (of an old format the checksum), format."""
@@ -19,8 +19,7 @@ LEAST_BATCH, LEAST_MESSAGE = 49, 14
 LAST_DELTA = struct.Struct(">i")
 LAST_DELTA_AT, ATTRIBUTES_AT, OLD_ATTRIBUTES_AT = 23, 22, 17
 CODEC = 0x07
-TRANSACTIONAL, CONTROL = 0x10, 0x20
-PRODUCER, PRODUCER_AT = struct.Struct(">q"), 43
+TRANSACTIONAL = 0x10
 NO_EPOCH = -1
 OVERHEAD = 512
 """Bytes that a chunk takes besides its batches."""
@@ -61,38 +60,6 @@ def reach_of(data: bytes) -> Reach | None:
         return Reach(first + 1, NO_EPOCH, bool(codecs & CODEC))
     (delta,) = LAST_DELTA.unpack_from(data, last + LAST_DELTA_AT)
     return Reach(first + delta + 1, epoch, bool(codecs & CODEC), bool(codecs & TRANSACTIONAL))
-
-
-def ends_in_doubt(data: bytes, aborted: Sequence[tuple[int, int]]) -> bool:
-    """Whether the answer ends with a batch, inside of a transaction that it does not say to be aborted.
-
-    So does one that ends where a segment of the log ends, and then it may not be the truth (seen on Kafka 4.3.1). The broker finds
-    aborted transactions in the segments that their markers lie in:
-
-    1. a fetch begins to read segment A, which ends inside of a transaction whose marker, in B, aborts it; 2. the log cleaner puts one
-    segment in the place of A and B; 3. the fetch goes on to the segment that follows A, which is C by now, and finds nothing there.
-
-    The next answer is of the new segment, and right.
-    """
-    at, last_markers, begun = 0, dict[int, int](), dict[int, int]()
-    while at + PRODUCER_AT + PRODUCER.size <= len(data):
-        first, length, _epoch, magic = HEAD.unpack_from(data, at)
-        if magic >= FORMAT_OF_BATCHES and (kind := data[at + ATTRIBUTES_AT]) & TRANSACTIONAL:
-            (producer,) = PRODUCER.unpack_from(data, at + PRODUCER_AT)
-            if kind & CONTROL:
-                last_markers[producer] = first
-                begun.pop(producer, None)
-            else:
-                begun.setdefault(producer, first)
-        at += BEFORE_LENGTH + max(length, LEAST_MESSAGE)
-    if at != len(data):
-        return False  # it ends where the bytes were enough
-    told = {
-        producer
-        for producer, first in aborted
-        if last_markers.get(producer, -1) < first <= begun.get(producer, -1)
-    }
-    return not begun.keys() <= told
 
 
 class Fault(NamedTuple):

@@ -53,12 +53,12 @@ from aiokafka.errors import (
 )
 
 from consumer_sdk.adapters.kafka.client import faults
+from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
 from consumer_sdk.adapters.kafka.fetch.chunks import (
     NO_EPOCH,
     Chunk,
     Fault,
     Reach,
-    ends_in_doubt,
     reach_of,
 )
 from consumer_sdk.adapters.kafka.fetch.session import (

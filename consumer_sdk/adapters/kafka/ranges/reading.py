@@ -34,6 +34,7 @@ from consumer_sdk.adapters.doubts import REFETCHES, Doubts
 from consumer_sdk.adapters.kafka.client.asking import FIRST_BACKOFF
 from consumer_sdk.adapters.kafka.client.faults import check_code, translate
 from consumer_sdk.adapters.kafka.client.lookups import EARLIEST, LATEST
+from consumer_sdk.adapters.kafka.decoding.record_batches import ends_in_doubt
 from consumer_sdk.adapters.kafka.decoding.unpacking import partition_of
 from consumer_sdk.adapters.kafka.ranges.batches import (
     Columnizer,
@@ -364,7 +365,9 @@ class RangeRead:
             self._replica, self._rack = None, ""
         return await self._ask_node(self._connection.leader(self._tp), position)
 
-    async def _ask_node(self, node: int, position: int | None) -> Answer:
+    async def _ask_node(
+        self, node: int, position: int | None, *, is_second: bool = False
+    ) -> Answer:
         at = self._position if position is None else position
         tp, now = self._tp, asyncio.get_running_loop().time
         size = self._fetch_bytes()
@@ -386,10 +389,13 @@ class RangeRead:
         if self._rack and self._replica is None and replica != NO_REPLICA:
             self._replica = replica
             return await self._ask(position)
-        bound = found.get("last_stable_offset", -1)
-        return Answer(
-            bound if bound >= 0 and self._connection.options.level else found["highwater_offset"],
-            found["message_set"] or b"",
-            found.get("aborted_transactions") or (),
-            now() - started,
+        is_committed, bound = (
+            bool(self._connection.options.level),
+            found.get("last_stable_offset", -1),
         )
+        data, aborted = found["message_set"] or b"", found.get("aborted_transactions") or ()
+        is_short = is_committed and len(data) < size
+        if is_short and not is_second and ends_in_doubt(data, aborted):
+            return await self._ask_node(node, position, is_second=True)
+        end = bound if bound >= 0 and is_committed else found["highwater_offset"]
+        return Answer(end, data, aborted, now() - started)

@@ -1,4 +1,4 @@
-"""How much a batch may hold: real bombs of each codec, and what is large by right."""
+"""How much a batch may hold: real bombs of each codec, and what is large by right; and which answers may leave something out."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ from consumer_sdk.adapters.kafka.decoding.record_batches import (
     LargeBatchError,
     check_batch,
     decompress,
+    ends_in_doubt,
     oversized,
 )
 from consumer_sdk.adapters.kafka.decoding.salvage import salvage
 from consumer_sdk.adapters.kafka.ranges.batches import Columnizer, open_batches
-from tests.adapters.kafka.decoding.test_unpacking import CODECS, batch, rebase
+from tests.adapters.kafka.decoding.test_salvage import rows
+from tests.adapters.kafka.decoding.test_unpacking import CODECS, batch, control, rebase
 
 MIB = 1 << 20
 LIMIT = MIB
@@ -225,3 +227,42 @@ def test_what_passes_never_becomes_more_than_it_may(
         OSError, EOFError, ValueError, struct.error, cramjam.DecompressionError, Exception
     ):
         assert len(decompress(kind, bytes(raw[61:]))) <= most
+
+
+def of(producer: int, first: int, stop: int) -> bytes:
+    """A batch of a transaction."""
+    return batch(rows(first, stop), producer=producer, transaction=True)
+
+
+PLAIN = batch(rows(0, 3))
+OPEN = of(7, 3, 6)
+ENDED = OPEN + control(6, 7, abort=False)
+ABORTED = OPEN + control(6, 7, abort=True)
+
+
+@pytest.mark.parametrize(
+    "data, aborted, is_doubtful",
+    [
+        (PLAIN, [], False),
+        (PLAIN + OPEN, [], True),
+        (PLAIN + OPEN, [(7, 3)], False),
+        (PLAIN + OPEN, [(7, 0)], False),  # it has begun before the answer
+        (PLAIN + OPEN, [(8, 3)], True),
+        (PLAIN + OPEN, [(7, 4)], True),
+        (OPEN + PLAIN, [], True),
+        (ENDED, [], False),
+        (ABORTED, [(7, 3)], False),
+        (ABORTED + of(7, 7, 9), [(7, 3)], True),  # the next transaction is another one
+        (ABORTED + of(7, 7, 9), [(7, 3), (7, 7)], False),
+        (ENDED + of(8, 7, 9) + of(9, 9, 11), [(8, 7)], True),
+        (ENDED + of(8, 7, 9) + of(9, 9, 11), [(9, 9), (8, 7)], False),
+        (PLAIN + OPEN + ENDED[:20], [], False),  # cut off, since the bytes were enough
+        (PLAIN + OPEN + ENDED[:-1], [], False),
+        (b"", [], False),
+    ],
+)
+def test_answer_that_ends_inside_a_transaction_of_which_it_says_nothing_is_doubtful(
+    data: bytes, aborted: Sequence[tuple[int, int]], *, is_doubtful: bool
+) -> None:
+    """Only where it ends with a whole batch, as it does where a segment of the log ends."""
+    assert ends_in_doubt(data, aborted) is is_doubtful

@@ -35,9 +35,16 @@ RECORDS = batch(range(3))
 LOCAL = 100
 
 
-def answer(data: bytes = b"", *, code: int = 0, bound: int = 3, replica: int = -1) -> Any:
+def answer(
+    data: bytes = b"",
+    *,
+    code: int = 0,
+    bound: int = 3,
+    replica: int = -1,
+    aborted: Sequence[tuple[int, int]] = (),
+) -> Any:
     """One partition's part of a fetch response."""
-    partition = (0, code, bound, bound, 0, None, replica, data)
+    partition = (0, code, bound, bound, 0, list(aborted), replica, data)
     return FetchResponse_v11(0, 0, 0, [("t", [partition])])
 
 
@@ -124,6 +131,18 @@ def test_failure_of_the_answer_ahead_is_asked_again() -> None:
     answers = [answer(RECORDS, bound=6), answer(code=LEADER_MOVED), answer(more, bound=6)]
     found, _script, _seconds = read(lambda: Script(answers), stop=6)
     assert found == list(range(6))
+
+
+@pytest.mark.parametrize("aborted, found", [([(7, 0)], [3, 4, 5]), ([], [0, 1, 2, 3, 4, 5])])
+def test_answer_that_may_leave_out_an_aborted_transaction_is_asked_for_once_more(
+    aborted: Sequence[tuple[int, int]], found: Sequence[int]
+) -> None:
+    """It ends with a segment of the log, which the log cleaner may just be replacing."""
+    ours, others = batch(range(3), producer=7), batch(range(3), base=3)
+    answers = [answer(ours, bound=6), answer(ours, bound=6, aborted=aborted)]
+    answers += [answer(others, bound=6)]
+    positions, script, _seconds = read(lambda: Script(answers), stop=6)
+    assert (positions, len(script.asked)) == (found, 3)
 
 
 def test_failure_that_stays_is_given_up_in_time() -> None:
