@@ -82,15 +82,15 @@ def answer_samples() -> tuple[bytes, ...]:
     )
 
 
-def _value(kind: Any) -> Any:
-    """Something of a type of the protocol."""
+def _value(kind: Any, place: int = 0) -> Any:
+    """Something of a type of the protocol; offsets ascend with the place in an array."""
     if isinstance(kind, types.Schema):
-        return [_value(each) for each in kind.fields]
+        return [_value(each, place) for each in kind.fields]
     if isinstance(kind, types.Array):
-        return [_value(kind.array_of)] * 2
+        return [_value(kind.array_of, n) for n in range(2)]
     if isinstance(kind, types.String):
         return "abc"
-    return SIMPLE[kind]
+    return SIMPLE[kind] + place if kind is types.Int64 else SIMPLE[kind]
 
 
 SIMPLE: Mapping[Any, Any] = {
