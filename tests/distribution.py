@@ -3,7 +3,8 @@
 The unit of work is a file: its fixtures are made once. All that uses the Spark session is one unit, because a session
 takes ten seconds and half a gigabyte; it comes first, since it is the longest. So is all that harms a server of one
 kind: the worker starts that server once. Files that use servers come next, and those of pure code last: they are short,
-and fill what is left.
+and fill what is left. Before all of these come campaigns that say how many minutes they take, each a unit by itself: one
+that begins last keeps one worker busy while the others have nothing to do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SERVERS", "Distribution"]
+__all__ = ["SERVERS", "Distribution", "rank", "unit_of"]
 
 SERVERS = ("kafka", "kinesis", "pulsar", "zookeeper")
 """Marks of the tests that use a server."""
@@ -32,20 +33,28 @@ _ONE_WORKERS = (
     "own_zookeeper_server:",
 )
 """Arguments of tests. All files in which one stands, and none before it, go to one worker."""
+_LONG = "mark.campaign(minutes="
+"""In a file with such a test each test is a unit."""
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
-    """Gives a worker a file at a time, or all files of what one worker alone should have."""
+    """Gives a worker a file at a time, a long test, or all files of what one worker alone should have."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _unit(self.config.rootpath / nodeid.partition("::")[0])
+        return unit_of(self.config.rootpath, nodeid)
+
+
+def unit_of(root: Path, nodeid: str) -> str:
+    """The name of what one worker gets as a whole, of which this test is a part."""
+    unit = _unit(root / nodeid.partition("::")[0])
+    return nodeid if unit == _LONG else unit
 
 
 @cache
 def _unit(path: Path) -> str:
     # The controller collects nothing: it knows the names of tests, not their marks or fixtures.
     text = path.read_text(encoding="utf-8")
-    return next((argument for argument in _ONE_WORKERS if argument in text), str(path))
+    return next((words for words in (*_ONE_WORKERS, _LONG) if words in text), str(path))
 
 
 class Distribution:
@@ -63,7 +72,7 @@ class Distribution:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """The longest work first."""
-        items.sort(key=_rank)
+        items.sort(key=rank)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Count the campaigns that are left out."""
@@ -86,7 +95,11 @@ class Distribution:
             )
 
 
-def _rank(item: pytest.Item) -> int:
+def rank(item: pytest.Item) -> tuple[float, int]:
+    """What comes first has the lowest."""
+    minutes = [mark.kwargs.get("minutes", 0) for mark in item.iter_markers("campaign")]
     if item.get_closest_marker("spark"):
-        return 0
-    return 1 if any(item.get_closest_marker(mark) for mark in SERVERS) else 2
+        kind = 0
+    else:
+        kind = 1 if any(item.get_closest_marker(mark) for mark in SERVERS) else 2
+    return -max(minutes, default=0), kind
