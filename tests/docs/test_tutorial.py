@@ -15,6 +15,7 @@ from consumer_sdk.testing.servers import KafkaServer
 from tests.adapters.kafka.harness import KafkaHarness
 from tests.docs.pages import Page
 from tests.examples.running import held_port
+from tests.spark_bridge.spark_home import link_spark
 
 PAGE = Page("tutorial")
 EXPLAIN = "consumer-sdk explain 'kafka://127.0.0.1:9092/tutorial?group=tutorial'"
@@ -101,4 +102,5 @@ def test_totals_prints_what_the_page_shows(
 ) -> None:
     """Both customers' amounts."""
     monkeypatch.chdir(tmp_path)  # Spark leaves files
+    monkeypatch.setenv("SPARK_HOME", str(link_spark(tmp_path / "spark")))
     assert PAGE.printed("python totals.py", KAFKA=kafka) == PAGE.shown("python totals.py")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.testing.servers import KafkaServer
+from tests.spark_bridge.spark_home import link_spark
 
 # Spark alone takes half a minute to start when the machine is busy.
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
@@ -24,6 +25,7 @@ def test_notebook_counts_flights_and_leaves_its_plots(
     """Batch and stream see the same flights, the query ends without lag, and plots are there."""
     environment = {
         **os.environ,
+        "SPARK_HOME": str(link_spark(tmp_path / "spark")),
         "FLIGHTS_KAFKA": kafka_server.bootstrap_servers,
         "FLIGHTS_LIMIT": "8000",
         "FLIGHTS_PLOTS": str(tmp_path / "plots"),

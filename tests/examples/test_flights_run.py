@@ -13,12 +13,19 @@ from pathlib import Path
 import pytest
 
 from consumer_sdk.testing.servers import KafkaServer
+from tests.spark_bridge.spark_home import link_spark
 from tests.testing.servers.processes import left_after, marked
 
 # Spark alone takes half a minute to start when the machine is busy.
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 COMMAND = (sys.executable, "-m", "examples.flights")
+
+
+@pytest.fixture(autouse=True)
+def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's Python processes start in time, also when the machine is busy."""
+    monkeypatch.setenv("SPARK_HOME", str(link_spark(tmp_path / "spark")))
 
 
 @pytest.mark.campaign

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from benchmarks.spark import suite
 from benchmarks.spark.figures import AIMS
 from benchmarks.spark.tables import tables
 from consumer_sdk.testing.servers import KafkaEndpoint
+from tests.spark_bridge.spark_home import link_spark
 
 TINY = replace(suite.QUICK, rows=20_000, trigger_rows=5_000, trickle_seconds=1.0)
 
@@ -20,10 +22,11 @@ TINY = replace(suite.QUICK, rows=20_000, trigger_rows=5_000, trickle_seconds=1.0
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_quick_run_reaches_every_figure(
-    kafka_server: KafkaEndpoint, monkeypatch: pytest.MonkeyPatch
+    kafka_server: KafkaEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each promised figure is in the last line, and no contestant failed."""
     monkeypatch.setenv("CONSUMER_SDK_KAFKA", kafka_server.bootstrap_servers)
+    monkeypatch.setenv("SPARK_HOME", str(link_spark(tmp_path / "spark")))
     monkeypatch.setattr(suite, "QUICK", TINY)
     lines: list[str] = []
     monkeypatch.setattr("builtins.print", lambda *texts, **_: lines.append(" ".join(texts)))
