@@ -37,8 +37,8 @@ demo: setup  ## run the main job: flights through Kafka into Spark (ARGS="--help
 test: setup  ## run the tests but for the campaigns, real servers included, on all cores (ARGS="-n 0 -k watermark")
 	$(BIN)/python -m pytest -n auto -m "not campaign" $(ARGS)
 
-campaigns: setup  ## run what takes long, on all cores: series of kill -9, whole demos, 2 000 seeds of each simulation
-	$(BIN)/python -m pytest -n auto -m campaign --timeout 3600 -v $(ARGS)
+campaigns: setup  ## run what takes long, on all cores: kill -9, soaks, whole demos, 2 000 seeds of each simulation
+	@scripts/campaigns.sh $(BIN)/python $(ARGS)
 
 brokers: setup  ## run only the tests that use real servers
 	$(BIN)/python -m pytest -n auto -m "(kafka or kinesis or pulsar or zookeeper) and not campaign" $(ARGS)

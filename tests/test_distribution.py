@@ -1,13 +1,16 @@
-"""How tests are shared out among workers: what is one unit, and what comes first."""
+"""How tests are shared out: what is one unit, what comes first, and what needs the machine for itself."""
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.distribution import rank, unit_of
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "campaigns.sh"
 
 LONG = "@pytest.mark.campaign(minutes=7)\ndef test_a(): ...\ndef test_b(): ..."
 SPARK = "def test_a(spark: SparkSession): ..."
@@ -65,3 +68,37 @@ def test_longest_campaign_comes_first_then_spark_then_servers() -> None:
     ranks = [rank(Item(*marks)) for marks in wanted]  # type: ignore[arg-type]  # a fake
     assert ranks == sorted(ranks)
     assert len(set(ranks)) == len(ranks)
+
+
+PYTEST = """#!/usr/bin/env bash
+echo "$@" >> "$0.ran"
+[[ "$*" == *"not alone"* ]] && exit {shared}
+exit {alone}
+"""
+
+
+@pytest.mark.parametrize(
+    "shared, alone, status, parts",
+    [
+        (0, 0, 0, 2),
+        (0, 5, 0, 2),
+        (5, 0, 0, 2),
+        (5, 5, 5, 2),
+        (1, 0, 1, 2),
+        (0, 1, 1, 2),
+        (1, 5, 1, 2),
+        (2, 0, 2, 1),
+    ],
+)
+def test_campaigns_fail_if_a_part_fails_or_nothing_was_chosen(
+    tmp_path: Path, shared: int, alone: int, status: int, parts: int
+) -> None:
+    """One part may have none of what is asked for (pytest's 5); what is interrupted (2) goes no further."""
+    python = tmp_path / "python"
+    python.write_text(PYTEST.format(shared=shared, alone=alone), encoding="utf-8")
+    python.chmod(0o755)
+    ran = subprocess.run([SCRIPT, python, "-k", "an expression"], check=False)
+    assert ran.returncode == status
+    lines = Path(f"{python}.ran").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == parts
+    assert all(line.endswith("-k an expression") for line in lines)

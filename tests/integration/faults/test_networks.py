@@ -48,8 +48,12 @@ UNDAMAGED = [each for each in Fault if each is not Fault.CORRUPT]
 """Where no checksum of the protocol finds damage, TLS has to: a bit that turns in an answer of Kinesis or ZooKeeper is
 another answer. Pulsar's client acks a message whose checksum is wrong."""
 
-SOME = pytest.mark.parametrize("seconds", [8.0, pytest.param(600.0, marks=pytest.mark.campaign)])
-LONG = pytest.mark.parametrize("seconds", [pytest.param(600.0, marks=pytest.mark.campaign)])
+SOME = pytest.mark.parametrize(
+    "seconds", [8.0, pytest.param(600.0, marks=pytest.mark.campaign(minutes=10))]
+)
+LONG = pytest.mark.parametrize(
+    "seconds", [pytest.param(600.0, marks=pytest.mark.campaign(minutes=10))]
+)
 
 
 async def survive(world: World, proxy: FaultProxy, faults: Sequence[Fault], seconds: float) -> None:

@@ -14,7 +14,7 @@ from consumer_sdk.testing.servers import KafkaServer, KinesisServer, PulsarServe
 from tests.integration.faults.soaking import EVERY, Sample
 from tests.integration.faults.worlds import KafkaWorld, KinesisWorld, Member, PulsarWorld, World
 
-pytestmark = pytest.mark.campaign
+pytestmark = [pytest.mark.campaign, pytest.mark.alone]
 
 RATE = 5_000
 SECONDS = 1800.0

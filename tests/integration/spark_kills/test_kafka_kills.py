@@ -59,7 +59,7 @@ async def test_executors_killed_twice_deliver_each_record_once(
     assert figures.failed == 0, str(figures)
 
 
-@pytest.mark.campaign
+@pytest.mark.campaign(minutes=5)
 async def test_workers_killed_twenty_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -68,7 +68,7 @@ async def test_workers_killed_twenty_five_times_deliver_each_record_once(
     assert figures.failed == 0, str(figures)
 
 
-@pytest.mark.campaign
+@pytest.mark.campaign(minutes=5)
 async def test_runners_killed_twenty_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
@@ -87,7 +87,7 @@ async def test_drivers_killed_five_times_deliver_each_record_once(
     assert figures.failed == 0, str(figures)
 
 
-@pytest.mark.campaign
+@pytest.mark.campaign(minutes=5)
 async def test_executors_killed_twenty_five_times_deliver_each_record_once(
     kafka_server: Kafka, tmp_path: Path
 ) -> None:
