@@ -55,6 +55,8 @@ HEARTBEAT, FETCH, ACKNOWLEDGE = 76, 78, 79
 """Keys of the requests."""
 RENEWS_FROM = 2
 """The version of a fetch and of an acknowledgement that has modes and renewals."""
+MOST_THROTTLE = 60.0
+"""Seconds for which a broker is left alone at most when it asks for that."""
 MOST_ACQUIRED = 1 << 20
 """Records that one fetch may acquire of a partition. A broker acquires 2 000 by default, or one batch, which holds
 millions of records only if somebody wants it to."""
@@ -426,7 +428,7 @@ def _fetched(response: Any) -> messages.ShareFetchAnswer:
     return messages.ShareFetchAnswer(
         response.error_code,
         response.error_message or "",
-        response.throttle_time_ms / 1000,
+        _throttle(response),
         response.lock_timeout / 1000,
         {
             TopicIdPartition(topic_id, number): _partition(rest)
@@ -434,6 +436,12 @@ def _fetched(response: Any) -> messages.ShareFetchAnswer:
             for number, *rest in partitions or ()
         },
     )
+
+
+def _throttle(response: Any) -> float:
+    """Seconds that the broker is left alone; nothing is acknowledged or renewed meanwhile."""
+    told: int = response.throttle_time_ms
+    return min(max(told / 1000, 0.0), MOST_THROTTLE)
 
 
 def _partition(fields: Sequence[Any]) -> FetchedPartition:
@@ -471,7 +479,7 @@ def _acknowledged(response: Any) -> messages.ShareAcknowledgeAnswer:
     return messages.ShareAcknowledgeAnswer(
         response.error_code,
         response.error_message or "",
-        response.throttle_time_ms / 1000,
+        _throttle(response),
         getattr(response, "lock_timeout", 0) / 1000,
         {
             TopicIdPartition(topic_id, number): AcknowledgedPartition(error, text or "", leader)

@@ -119,6 +119,14 @@ def test_answer_to_an_acknowledgement_tells_the_lock_where_the_version_has_it() 
     assert new == ShareAcknowledgeAnswer(lock_timeout=15.0, partitions=partitions)
 
 
+@pytest.mark.parametrize("told, waited", [(100, 0.1), (2**31 - 1, 60.0), (-1, 0.0)])
+def test_broker_is_left_alone_for_a_minute_at_most(told: int, waited: float) -> None:
+    """Nothing is fetched, acknowledged or renewed meanwhile: one bit of that number is 24 days."""
+    fetched = heard(structs.FetchResponseV1, told, 0, None, 30_000, [], [])
+    acknowledged = heard(structs.AcknowledgeResponseV1, told, 0, None, [], [])
+    assert (fetched.throttle, acknowledged.throttle) == (waited, waited)
+
+
 @pytest.mark.parametrize(
     "acquired",
     [
