@@ -41,7 +41,8 @@ class Fault(Enum):
     """What may be wrong with the line.
 
     ``HALF_OPEN`` lets connections stand, and nothing through; ``STALLED`` lets nothing through from the
-    server, ``MUTE`` nothing to it; ``REFUSED`` ends all connections and takes no new ones.
+    server, ``MUTE`` nothing to it; ``REFUSED`` ends all connections and takes no new ones. ``CORRUPT`` turns one bit of one
+    answer: what is damaged again and again, a consumer takes for damaged in the log.
     """
 
     NONE = "none"
@@ -90,6 +91,7 @@ class FaultProxy:
         self.connections = 0
         self.spells: Counter[str] = Counter()
         self.sent = 0
+        self._damages = False
         self.damaged = 0
 
     async def __aenter__(self) -> Self:
@@ -120,6 +122,7 @@ class FaultProxy:
         """The line is like this from now on."""
         self.fault = fault
         self.spells[fault.value] += 1
+        self._damages = fault is Fault.CORRUPT
         self._changed.set()
         self._changed = asyncio.Event()
         if fault in (Fault.RESET, Fault.REFUSED):
@@ -201,7 +204,8 @@ class FaultProxy:
         before, after = self._pattern
         if before:
             data = data.replace(before, after)
-        if self.fault is Fault.CORRUPT and len(data) > LARGE:
+        if self._damages and len(data) > LARGE:
+            self._damages = False
             at = len(data) // 2 + self._chance.randrange(len(data) // 4)
             data = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
             self.damaged += 1
