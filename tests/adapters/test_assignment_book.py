@@ -173,3 +173,33 @@ def test_book_of_an_adapter_that_closes_refuses_offers() -> None:
     assert late.is_closed
     assert list(book) == [held]
     assert held.state is OPEN
+
+
+def test_offer_says_whether_it_was_taken() -> None:
+    """Whoever offers a lease that is not taken gives it back."""
+    book = Book()
+    assert book.offer(grant()) is True
+    book.end_offers()
+    assert book.offer(grant()) is False
+
+
+def test_grant_that_is_over_and_was_declined_is_in_no_part_of_the_answer() -> None:
+    """The owner knows that it does not hold it."""
+    book = Book()
+    over = in_state(book, CLOSED)
+    assert book.answer([over], {}) == ([], [], [])
+
+
+def test_grants_are_found_by_their_states() -> None:
+    """Several states may be meant."""
+    book = Book()
+    states = [OFFERED, STARTING, OPEN, DRAINING]
+    made = [in_state(book, state, number) for number, state in enumerate(states)]
+    assert list(book.within(OPEN)) == [made[2]]
+    assert list(book.within(STARTING, DRAINING)) == [made[1], made[3]]
+    assert not list(book.within(CLOSED))
+
+
+def test_later_epoch_is_higher() -> None:
+    """Whatever adapter it is of."""
+    assert next_epoch() < next_epoch()

@@ -75,3 +75,35 @@ def test_file_that_has_to_exist_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no file"):
         store_from_url(f"sqlite://{path}", must_exist=True)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    "url, said",
+    [
+        ("sqlite:///state.db?busy_timeout=1&x=2", r"busy_timeout=, x= in .*LocalStore\("),
+        ("sqlite:///state.db?=", r"takes no options; give them to LocalStore\("),
+        ("zookeeper://zk1/root?max_size=1", r"max_size= in .*ZooKeeperStore\("),
+        ("sqlite:///state.db?secret", r"what follows '\?' in .*LocalStore\("),
+        ("memory://x?a=1", "names no store"),
+        ("sqlite:///state.db#part", "names no store"),
+        ("sqlite://me:secret@/state.db?a=1", "names no store"),
+    ],
+)
+def test_options_in_a_url_are_refused_by_name(url: str, said: str) -> None:
+    """They belong to the store's own arguments; a URL that is none anyway is refused as that."""
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        store_from_url(url)
+    assert "secret" not in str(caught.value)
+
+
+def test_file_that_has_to_exist_and_does_is_opened(tmp_path: Path) -> None:
+    """Nothing is looked for inside of it."""
+    path = tmp_path / "state.db"
+    path.touch()
+    assert repr(store_from_url(f"sqlite://{path}", must_exist=True)) == f"LocalStore('{path}')"
+
+
+def test_what_is_no_text_is_refused() -> None:
+    """A store that was made already is given as it is."""
+    with pytest.raises(ConfigurationError, match="url"):
+        store_from_url(42)  # type: ignore[arg-type]

@@ -7,7 +7,12 @@ import random
 import pytest
 from aiokafka import TopicPartition
 
-from consumer_sdk.adapters.kafka.fetch.session import Ask, FetchSession, SessionRequest
+from consumer_sdk.adapters.kafka.fetch.session import (
+    Ask,
+    FetchSession,
+    SessionRequest,
+    single_request,
+)
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 ID, OTHER = b"i" * 16, b"o" * 16
@@ -171,3 +176,21 @@ def test_broker_always_knows_what_is_wanted(seed: int) -> None:
             session.failed()
         elif session.answered(number, error):
             assert broker.asks == asks
+
+
+def test_single_request_touches_no_session() -> None:
+    """Its epoch is that by which a session is closed, and there is none: the broker begins none."""
+    asked = {A: ask(3, ID), B: ask(4, ID)}
+    assert single_request(asked) == (0, -1, asked, asked, {}, True)
+    assert not single_request({A: ask(3, ID), B: ask(4)}).by_id
+    assert not single_request({}).by_id
+
+
+def test_session_without_partitions_stays_what_it_is() -> None:
+    """Nothing is wanted for a while: the broker forgets what it knew, and the session goes on."""
+    session = FetchSession()
+    session.request({A: ask(topic_id=ID)})
+    assert session.answered(7, 0)
+    nothing = session.request({})
+    assert nothing[:2] == (7, 1)
+    assert (nothing.forgotten, nothing.by_id) == ({A: ID}, True)

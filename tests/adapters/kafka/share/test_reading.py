@@ -224,3 +224,17 @@ def test_bomb_comes_again_and_is_unreadable_then(kind: int) -> None:
         assert (said.unreadable.first, said.unreadable.last) == (2, 3)
 
     assert peak(read) < 2 * most + 4 * len(data)
+
+
+def test_batches_beside_what_was_acquired_are_passed_over() -> None:
+    """Those before it, as brokers send them, and those behind it, which are other members'."""
+    data = batch(0, [0, 1, 2, 3]) + batch(4, [0, 1, 2, 3]) + batch(8, [0, 1, 2, 3])
+    offsets, said = drain(acquired(data, (4, 7, 1)))
+    assert offsets == [4, 5, 6, 7]
+    assert (said.gaps, said.released, said.error) == ([], [], None)
+
+
+def test_deliveries_are_those_of_each_range() -> None:
+    """The first one is not told of."""
+    records = acquired(batch(0, [0, 1, 2, 3, 4, 5]), (0, 1, 2), (2, 3, 1), (4, 5, 3))
+    assert records.deliveries == {0: 2, 1: 2, 4: 3, 5: 3}
