@@ -488,3 +488,53 @@ def test_start_says_whether_the_record_there_may_be_gone(
     start = decide(given(stored=known), options_of()).start
     assert isinstance(start, AtPosition)
     assert start.is_settled is is_settled
+
+
+def test_start_is_a_time_where_the_broker_knows_no_ends() -> None:
+    """It finds the place itself, and nothing can be pinned."""
+    since = AtTime(1_700_000_000.0)
+    inputs = StartInputs(assignment=HELD, since=since)
+    assert decide(inputs, options_of(start="latest")) == Decision(since)
+
+
+@pytest.mark.parametrize("at, said", [(5, "log starts at 10"), (105, "log ends at 100")])
+def test_error_names_the_end_of_the_log_that_was_passed(at: int, said: str) -> None:
+    """Records that have been deleted, or a log that has been cut."""
+    with pytest.raises(PositionOutOfRangeError, match=said):
+        decide(given(stored=Checkpoint(resume=at)), options_of())
+
+
+@pytest.mark.parametrize(
+    "inputs, policy, start",
+    [
+        (given(stored=Checkpoint(resume=5), latest=None), "latest", LATEST),
+        (given(stored=Checkpoint(resume=105), earliest=None), "earliest", StartPoint.EARLIEST),
+    ],
+)
+def test_end_that_the_broker_does_not_tell_is_left_to_it(
+    inputs: StartInputs, policy: OutOfRange, start: StartPoint
+) -> None:
+    """Which one of the two the policy says."""
+    assert decide(inputs, options_of(out_of_range=policy)).start == start
+
+
+def test_loss_that_cannot_be_counted_is_said_and_counts_as_one() -> None:
+    """Positions of Pulsar and Kinesis are no numbers."""
+    log: dict[str, Any] = {"earliest": (7, 0), "latest": (9, 0)}
+    inputs = StartInputs(assignment=HELD, stored=Checkpoint(resume=(3, 0)), **log)
+    decision = decide(inputs, options_of(out_of_range="earliest"))
+    assert decision.lost == 1
+    assert "an unknown number of records is lost" in decision.reasons[0]
+
+
+@pytest.mark.parametrize(
+    "policy, is_resumed, waits",
+    [("pause", False, True), ("pause", True, False), ("warn", False, False)],
+)
+def test_partition_that_waits_for_a_person_says_so(
+    *, policy: Any, is_resumed: bool, waits: bool
+) -> None:
+    """One that was resumed, or that is only warned of, is fetched."""
+    inputs = given(stored=Checkpoint(resume=20), is_resumed=is_resumed)
+    (reason,) = decide(inputs, options_of(max_lag=10, lag_policy=policy)).reasons
+    assert ("consumer.resume(partition)" in reason) is waits
