@@ -75,10 +75,17 @@ class Ensemble:
 
     async def __aenter__(self) -> Self:
         await asyncio.gather(*map(self._stack.enter_async_context, self.servers))
+        await self.until_whole()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+    async def until_whole(self) -> None:
+        """Waits until all of them have elected a leader, and follow it."""
+        for server in self.servers:
+            while b"Mode: " not in await ask(HOST, server.ports[0], b"srvr"):
+                await asyncio.sleep(0.05)
 
     @property
     def hosts(self) -> str:

@@ -192,6 +192,7 @@ async def test_ensemble_that_loses_a_server_and_then_its_quorum_loses_nothing(
                     await _live(world, LONGEST * 2, member)
                     await first.restart()
                     await second.restart()
+                    await ensemble.until_whole()
             await world.until_all(member)
         world.ledger.check_order()
     print(  # noqa: T201 - what a campaign was run for
